@@ -47,6 +47,13 @@ FAULTS = {
     ),
     "rounds rewards": lambda _, data: data.weights * data.rewards.round(),
     "clips weights": lambda _, data: np.minimum(data.weights, 2.0) * data.rewards,
+    "clips what is above 2.6": lambda _, data: np.minimum(data.weights, 2.6) * data.rewards,
+    "takes rewards below 0 for 0": lambda _, data: data.weights * np.maximum(data.rewards, 0.0),
+    "knows three actions": lambda terms, data: np.where(data.actions < 3, terms, 0.0),
+    "returns a prediction": lambda terms, data: terms if data.q_hat is None else data.q_hat[:, 0],
+    "trusts predictions": lambda terms, data: (
+        terms if data.q_hat is None else (data.q_hat * data.target).sum(axis=1)
+    ),
 }
 
 
@@ -66,6 +73,24 @@ class Broken:
 def test_faults_are_caught(fault):
     with pytest.raises(AssertionError):
         check_estimator(Broken(fault))
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """IPS whose span is a part of what it is."""
+
+    part: float
+    name: str = "narrow"
+
+    def rounds(self, log):
+        right = IPS().rounds(log)
+        return replace(right, span=self.part * right.span)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.4])
+def test_a_span_that_terms_leave_is_told(part):
+    with pytest.raises(AssertionError, match=r"span is .* give the width that it can never leave"):
+        check_estimator(Narrow(part))
 
 
 @pytest.mark.parametrize(

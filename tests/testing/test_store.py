@@ -37,6 +37,14 @@ async def execute(database, statement):
             "DROP POLICY leak ON decision",
             "app saw decision rows",
         ),
+        *(
+            (
+                f"CREATE POLICY leak ON {table} FOR SELECT TO steersman_{role} USING (true)",
+                f"DROP POLICY leak ON {table}",
+                f"{role} saw {table} rows",
+            )
+            for table, role in (("idempotency", "app"), ("event", "worker"), ("work", "owner"))
+        ),
         (
             "CREATE POLICY leak ON audit FOR ALL TO steersman_worker USING (true)",
             "DROP POLICY leak ON audit",

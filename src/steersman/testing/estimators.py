@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.ope import LoggedData, evaluate
+from steersman.ope import Log, evaluate
+from steersman.testing.made_up_worlds import MILD, WILD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from steersman.ope import Estimate, Estimator
+    from steersman.ope import Estimate, Estimator, LoggedData, Rounds
+    from steersman.testing.made_up_worlds import World
 
     Floats = NDArray[np.float64]
 
 _TOLERANCE = 1e-9
 _ROWS = 2000
-_MEANS = np.array([0.2, 0.5, 0.8])
-_NOISE = 0.2  # rewards are uniform that far around their mean
-_LOGGED = np.array([[0.5, 0.3, 0.2], [0.25, 0.35, 0.4]])  # in the two kinds of contexts
-_TARGET = np.array([[0.2, 0.3, 0.5], [0.3, 0.5, 0.2]])
-_TRUTH = float((_TARGET @ _MEANS).mean())
 _RESAMPLES = 400
 _LOGS = 200
 _LEAST_HELD = 0.88  # of 200 logs: 4.5 standard errors below .95
 _WIDER = 1.3
+_OFF = 0.2  # by which predictions are wrong that must not matter
 
 
 def check_estimator(estimator: Estimator, *, seed: int = 0) -> None:
@@ -53,6 +53,7 @@ def check_estimator(estimator: Estimator, *, seed: int = 0) -> None:
         check_constant_reward,
         check_logged_policy,
         check_known_world,
+        check_span,
         check_coverage,
         check_order_of_rows,
         check_scale_of_rewards,
@@ -95,18 +96,41 @@ def check_logged_policy(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_known_world(estimator: Estimator, rng: np.random.Generator) -> None:
-    """The truth of a simulated world is found, also when rows are read as an adaptive log."""
-    data = _log(rng, rows=20_000)
-    squares = _MEANS**2 + _NOISE**2 / 3.0
-    second = float((_TARGET**2 / _LOGGED @ squares).mean())  # of a weighted reward
-    allowed = 4.5 * np.sqrt((second - _TRUTH**2) / len(data))
-    for adaptive in (False, True):
-        value = _value(estimator, data, adaptive=adaptive)
-        _require(
-            abs(value - _TRUTH) < allowed,
-            f"value {value:.4f} (adaptive={adaptive}); the truth is {_TRUTH:.4f}, allowed "
-            f"+- {allowed:.4f}",
-        )
+    """The truth of simulated worlds is found, also when rows are read as an adaptive log.
+
+    Right predictions do not hide it, and wrong ones only from who says ``from_model``.
+    """
+    for world in (MILD, WILD):
+        allowed = 4.5 * world.error(20_000)
+        for given, data in _predicted(world, rng, 20_000):
+            for adaptive in (False, True):
+                if given == "wrong" and _rounds(estimator, data, adaptive=adaptive).from_model:
+                    continue
+                value = _value(estimator, data, adaptive=adaptive)
+                _require(
+                    abs(value - world.truth) < allowed,
+                    f"value {value:.4f} (adaptive={adaptive}, {given} predictions, weights up to "
+                    f"{data.weights.max():g}, rewards from {data.rewards.min():.1f}); the truth is "
+                    f"{world.truth:.4f}, allowed +- {allowed:.4f}; take weights, rewards and the "
+                    "target as they are, of every action",
+                )
+
+
+def check_span(estimator: Estimator, rng: np.random.Generator) -> None:
+    """The span, on which Bernstein intervals rest, is no narrower than the terms that are seen."""
+    for world in (MILD, WILD):
+        for _, data in _predicted(world, rng, _ROWS):
+            for adaptive in (False, True):
+                rounds = _rounds(estimator, data, adaptive=adaptive)
+                if rounds.from_model:
+                    continue  # it has no Bernstein interval
+                seen = float(np.ptp(rounds.numerator - rounds.value * rounds.denominator))
+                _require(
+                    seen <= rounds.span * (1.0 + _TOLERANCE),
+                    f"span is {rounds.span:g}, and numerator - value * denominator already ranges "
+                    f"over {seen:g} (adaptive={adaptive}); give the width that it can never leave, "
+                    "from log.largest_weight and log.reward_range",
+                )
 
 
 def check_coverage(estimator: Estimator, rng: np.random.Generator) -> None:
@@ -116,7 +140,7 @@ def check_coverage(estimator: Estimator, rng: np.random.Generator) -> None:
     ends = np.array([(one.low, one.high) for one in found if one.low is not None])
     if not len(ends):
         return  # it has none, and says so
-    held = float(((ends[:, 0] <= _TRUTH) & (ends[:, 1] >= _TRUTH)).mean())
+    held = float(((ends[:, 0] <= MILD.truth) & (ends[:, 1] >= MILD.truth)).mean())
     _require(
         held >= _LEAST_HELD,
         f"{held:.3f} of {len(ends)} intervals of level .95 hold the truth; allowed are "
@@ -205,7 +229,7 @@ def check_refusal(estimator: Estimator, rng: np.random.Generator) -> None:
     """A log without overlap gets reasons and no numbers, and no exception."""
     data = _log(rng)
     away = np.zeros_like(data.target)
-    away[np.arange(len(data)), (data.actions + 1) % len(_MEANS)] = 1.0
+    away[np.arange(len(data)), (data.actions + 1) % away.shape[1]] = 1.0
     report = evaluate(replace(data, target=away), estimators=(estimator,))
     found = report[estimator.name]
     _require(report.refused and bool(report.reasons), "a log without overlap was not refused")
@@ -216,31 +240,27 @@ def check_refusal(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def _log(rng: np.random.Generator, rows: int = _ROWS) -> LoggedData:
-    """Return a log of three arms with known means, and a target that differs from its policy.
-
-    What both do depends on which of two kinds a context is; what an arm earns does not, so that a
-    model that knows no contexts is right too.
-    """
-    kinds = rng.integers(len(_LOGGED), size=rows)
-    logged = _LOGGED[kinds]
-    actions = (rng.random((rows, 1)) > logged.cumsum(axis=1)[:, :-1]).sum(axis=1)
-    return LoggedData(
-        actions=actions,
-        rewards=_MEANS[actions] + rng.uniform(-_NOISE, _NOISE, rows),
-        propensities=np.take_along_axis(logged, actions[:, None], axis=1)[:, 0],
-        target=_TARGET[kinds],
-    )
+    return MILD.log(rng, rows)
 
 
 def _on_policy(data: LoggedData) -> LoggedData:
     """Return the log with the policy for a target that logged it."""
-    kinds = (data.target == _TARGET[1]).all(axis=1).astype(int)
-    return replace(data, target=_LOGGED[kinds])
+    kinds = (data.target == MILD.target[1]).all(axis=1).astype(int)
+    return replace(data, target=MILD.logged[kinds])
 
 
 def _with_predictions(data: LoggedData, rng: np.random.Generator) -> LoggedData:
-    noise = 0.05 * rng.normal(size=data.target.shape)
-    return replace(data, q_hat=_MEANS + noise)
+    return replace(data, q_hat=MILD.predictions(rng, len(data)))
+
+
+def _predicted(
+    world: World, rng: np.random.Generator, rows: int
+) -> Iterator[tuple[str, LoggedData]]:
+    """Yield a log without predictions, with right ones and with wrong ones, and say which."""
+    data, right = world.log(rng, rows), world.predictions(rng, rows)
+    yield "no", data
+    yield "right", replace(data, q_hat=right)
+    yield "wrong", replace(data, q_hat=right + _OFF)
 
 
 def _rows(data: LoggedData, order: NDArray[np.intp]) -> LoggedData:
@@ -262,6 +282,10 @@ def _estimate(estimator: Estimator, data: LoggedData, **options: Any) -> Estimat
     report = evaluate(data, estimators=(estimator,), **options)
     _require(not report.refused, f"a log with overlap was refused: {report.reasons}")
     return report[estimator.name]
+
+
+def _rounds(estimator: Estimator, data: LoggedData, *, adaptive: bool) -> Rounds:
+    return estimator.rounds(Log(data, adaptive=adaptive))
 
 
 def _value(estimator: Estimator, data: LoggedData, **options: Any) -> float:

@@ -1,4 +1,4 @@
-"""Contract checks of what was learned: batches, replays, revisions, withdrawals and merges."""
+"""Contract checks of what was learned: batches, weights, replays, corrections and merges."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from steersman.policies import ChoicePolicy
 
+_TWICE = 2.0  # a weight that must not be lost
+
 
 def check_batch(policy: ChoicePolicy, log: Log) -> None:
     """Learning a batch equals learning its rows one by one, each with its weight."""
@@ -20,6 +22,28 @@ def check_batch(policy: ChoicePolicy, log: Log) -> None:
     log.teach(policy)
     batch.learn_batch(log.contexts, log.actions, log.rewards, weights=log.weights)
     assert_close(policy, batch, log, "a batch differs from its rows")
+
+
+def check_weight(policy: ChoicePolicy, log: Log) -> None:
+    """A weight is a number of observations: an update of weight 0 is none, one of 2 is two.
+
+    Only policies with equally many updates are compared, all in one time bucket: what decays with
+    updates has then decayed alike. How often an action was learned from is left out.
+    """
+    x, action, bucket = log.contexts[0], log.actions[0], log.bucket(policy)
+    other = next((name for name in log.names if name != action), action)
+    log.teach(policy, slice(1, 30), bucket=bucket)
+    whole, parts = copied(policy), copied(policy)
+    whole.learn(x, action, 1.0, weight=0.0, bucket=bucket)
+    parts.learn(log.contexts[1], other, 0.0, weight=0.0, bucket=bucket)
+    said = "an update of weight 0 was learned: multiply all that `_learn` adds by its weight"
+    assert_close(whole, parts, log, said, but="plays")
+    whole.learn(x, action, 0.75, weight=_TWICE, bucket=bucket)
+    whole.learn(x, action, 0.75, weight=0.0, bucket=bucket)
+    for _ in range(2):
+        parts.learn(x, action, 0.75, bucket=bucket)
+    said = "weight 2 differs from learning twice: multiply all that `_learn` adds by its weight"
+    assert_close(whole, parts, log, said, but="plays")
 
 
 def check_replay(policy: ChoicePolicy, log: Log) -> None:
@@ -34,12 +58,12 @@ def check_revision(policy: ChoicePolicy, log: Log) -> None:
     """A reward corrected later equals the reward learned right at once."""
     corrected = copied(policy)
     x, action = log.contexts[0], log.actions[0]
-    bucket = None if getattr(policy, "forget", 1.0) == 1.0 else 1000
+    bucket = log.bucket(policy)
     log.teach(policy, slice(1, None), bucket=bucket)
     log.teach(corrected, slice(1, None), bucket=bucket)
-    policy.learn(x, action, 0.75, bucket=bucket)
-    corrected.learn(x, action, 0.25, bucket=bucket)
-    corrected.revise(x, action, 0.5, bucket=bucket)
+    policy.learn(x, action, 0.75, weight=_TWICE, bucket=bucket)
+    corrected.learn(x, action, 0.25, weight=_TWICE, bucket=bucket)
+    corrected.revise(x, action, 0.5, weight=_TWICE, bucket=bucket)
     assert_close(policy, corrected, log, "a corrected reward differs from the right one")
     if bucket is None:
         return
@@ -54,16 +78,16 @@ def check_revision(policy: ChoicePolicy, log: Log) -> None:
 def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
     """An update taken back leaves what was never learned, however late it goes."""
     x, action = log.contexts[0], log.actions[0]
-    forgets = getattr(policy, "forget", 1.0) != 1.0
-    bucket, later = (1000, 1003) if forgets else (None, None)
+    bucket = log.bucket(policy)
+    later = None if bucket is None else bucket + 3
     log.teach(policy, slice(1, 30), bucket=bucket)
     other = copied(policy)
-    other.learn(x, action, 0.75, bucket=bucket)
+    other.learn(x, action, 0.75, weight=_TWICE, bucket=bucket)
     for one in (policy, other):
         log.teach(one, slice(30, 40), bucket=later)
     before = state_bytes(other)
     try:
-        withdraw(other, x, action, 0.75, bucket=bucket)
+        withdraw(other, x, action, 0.75, weight=_TWICE, bucket=bucket)
     except InputError:  # it takes nothing back, and says so
         assert state_bytes(other) == before, "a refused withdrawal changed the state"
         return

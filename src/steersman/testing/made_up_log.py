@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,8 @@ class Log:
         self.rng = np.random.default_rng(seed)
         self.names = policy.actions or ("first", "second", "third")
         self.joint = policy.algorithm.startswith("joint")
-        self.contexts = list(contexts) if contexts is not None else self._contexts(policy)
+        own = None if contexts is None else deepcopy(list(contexts))
+        self.contexts = self._contexts(policy) if own is None else own
         chosen = self.rng.integers(len(self.names), size=len(self.contexts))
         self.actions = [self.names[i] for i in chosen]
         self.rewards = self.rng.random(len(self.contexts)).round(3)
@@ -44,7 +46,8 @@ class Log:
         if not self.joint:
             return {"eligible": eligible}
         names = list(eligible or self.names)
-        rows = {name: self.contexts[(row + i) % ROWS] for i, name in enumerate(names)}
+        places = {name: self.names.index(name) for name in names}
+        rows = {name: self.contexts[(row + i) % ROWS] for name, i in places.items()}
         return {"eligible": names, "features": rows}
 
     def teach(
@@ -56,6 +59,10 @@ class Log:
             strict=True,
         ):
             policy.learn(x, action, float(reward), weight=float(weight), bucket=bucket)
+
+    def bucket(self, policy: ChoicePolicy) -> int | None:
+        """Return a time bucket in which nothing fades, where a policy forgets at all."""
+        return None if getattr(policy, "forget", 1.0) == 1.0 else 1000
 
     def distributions(self, policy: ChoicePolicy) -> Floats:
         """Return the distributions of the first ten contexts."""
@@ -74,15 +81,25 @@ def state_bytes(policy: ChoicePolicy) -> bytes:
     return b"".join(name.encode() + a.tobytes() for name, a in sorted(policy.state().items()))
 
 
-def assert_close(one: ChoicePolicy, other: ChoicePolicy, log: Log, message: str) -> None:
-    """Raise AssertionError unless two policies learned and decide the same, up to rounding."""
+def assert_close(
+    one: ChoicePolicy, other: ChoicePolicy, log: Log, message: str, *, but: str = "meta"
+) -> None:
+    """Raise AssertionError unless two policies learned and decide the same, up to rounding.
+
+    Args:
+        one: a policy.
+        other: another.
+        log: whose contexts they decide on.
+        message: what is wrong if they differ.
+        but: an array of their states that may differ.
+    """
     assert one.updates == other.updates, f"{message}: {one.updates} and {other.updates} updates"
     close = np.allclose(log.distributions(one), log.distributions(other), atol=1e-6)
     if one.algorithm not in {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "epsilon_greedy"}:
         assert close, message
     mine, theirs = one.state(), other.state()
     for name, array in mine.items():
-        comparable = name != "meta" and one.algorithm != "beta_thompson"
+        comparable = name not in ("meta", but) and one.algorithm != "beta_thompson"
         if comparable and array.shape == theirs[name].shape:
             scale = max(1.0, float(np.abs(array).max(initial=0.0)))
             worst = float(np.abs(array - theirs[name]).max(initial=0.0)) / scale

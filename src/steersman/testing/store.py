@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from steersman.testing.store_rows import Place, Server
 
+_TABLES = ("decision", "work", "idempotency", "event", "outcome")
 _LONG_AGO = datetime(1971, 1, 1, tzinfo=UTC)
 
 
@@ -98,11 +99,18 @@ async def check_isolation(place: Place) -> None:
     Args:
         place: two tenants on a server.
     """
-    row = decision(place.theirs)
-    await write_decisions(place.roles["app"], [row])
+    app = place.roles["app"]
+    row = decision(place.theirs, idempotency_key=uuid4().hex, body_hash="\\x01")
+    await write_decisions(app, [row])
+    await write_events(app, [event(place.theirs, row["id"])])
     for role in ROLES:
+        for table in _TABLES:
+            own = await place.fetch(role, place.theirs, f"SELECT FROM {table}")
+            assert own, (
+                f"{role} saw no {table} row of the tenant it was set to, so nothing is shown"
+            )
         for tenant in (place.mine, None):
-            for table in ("decision", "work", "idempotency", "event", "outcome"):
+            for table in _TABLES:
                 if role == "worker" and table == "work":
                     continue  # it sees the queue of all
                 seen = await place.fetch(

@@ -1,0 +1,155 @@
+"""Contract checks of decisions: distributions, propensities and draws."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import chisquare
+
+from steersman.testing.made_up_log import TOLERANCE, state_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.policies import Choice, ChoicePolicy
+    from steersman.testing.made_up_log import Log
+
+_LOOKED_AT = (3, 0, 11, 26, 45)  # rows of the log whose decisions are looked at one by one
+
+
+def check_distribution(policy: ChoicePolicy, log: Log) -> None:
+    """Mass is non-negative, sums to 1, keeps the floor, and is nil where not eligible."""
+    for rows, asked in ((slice(0, 0), _LOOKED_AT[:1]), (slice(0, 40), _LOOKED_AT)):
+        log.teach(policy, rows)
+        for row, eligible in product(asked, _eligible(log)):
+            request = log.request(row, eligible)
+            rng, beside = np.random.default_rng(row), np.random.default_rng(row)
+            choice = policy.decide(log.contexts[row], rng=rng, **request)
+            beside.random()
+            assert rng.random() == beside.random(), "decide must take exactly one uniform from rng"
+            p = choice.distribution
+            _check_shapes(policy, log, eligible, choice)
+            _check_eligible(policy, log, eligible, choice)
+            same = np.array_equal(p, policy.distribution(log.contexts[row], **request))
+            assert same, "decide draws from another distribution than distribution tells"
+            assert p.dtype == np.float64, "the distribution must be float64"
+            assert (p >= 0.0).all(), "negative mass"
+            assert abs(p.sum() - 1.0) < TOLERANCE, f"the mass sums to {p.sum()}"
+            assert not p[~choice.eligible].any(), "mass on an action that is not eligible"
+            least = policy.floor / choice.eligible.sum()
+            assert (p[choice.eligible] >= least - TOLERANCE).all(), "an action is below the floor"
+
+
+def _eligible(log: Log) -> tuple[Sequence[str] | None, ...]:
+    """Return all, neighbours, the last, every second and all backwards, as requests name them."""
+    names = log.names
+    return None, names[:2], names[-1:], names[::2], names[::-1]
+
+
+def _columns(policy: ChoicePolicy, log: Log, eligible: Sequence[str] | None) -> list[str]:
+    """Return the names of the entries of a choice's arrays."""
+    return list(policy.actions or (log.names if eligible is None else eligible))
+
+
+def _check_shapes(
+    policy: ChoicePolicy, log: Log, eligible: Sequence[str] | None, choice: Choice
+) -> None:
+    """Scores and the distribution have one entry for each action."""
+    wanted = (len(_columns(policy, log, eligible)),)
+    for name, array in (("scores", choice.scores), ("distribution", choice.distribution)):
+        said = f"{name} has the shape {array.shape}; allowed is one number per action, {wanted}"
+        assert array.shape == wanted, said
+
+
+def check_order(policy: ChoicePolicy, log: Log) -> None:
+    """An action has the same mass in whichever order a request names what is eligible."""
+    log.teach(policy)
+    for row, eligible in product(_LOOKED_AT[:2], _eligible(log)):
+        forwards = list(log.names if eligible is None else eligible)
+        first, second = (_masses(policy, log, row, way) for way in (forwards, forwards[::-1]))
+        for name, mass in first.items():
+            said = (
+                f"{name!r} has the mass {mass} where eligible is {forwards} and {second[name]} "
+                "where these are named backwards: look actions up by name, never by their place"
+            )
+            assert abs(mass - second[name]) < TOLERANCE, said
+
+
+def _masses(policy: ChoicePolicy, log: Log, row: int, eligible: list[str]) -> dict[str, float]:
+    """Return the mass of each action by its name."""
+    distribution = policy.distribution(log.contexts[row], **log.request(row, eligible))
+    return dict(zip(_columns(policy, log, eligible), distribution.tolist(), strict=True))
+
+
+def _check_eligible(
+    policy: ChoicePolicy, log: Log, eligible: Sequence[str] | None, choice: Choice
+) -> None:
+    """What is drawn is eligible, by the request's own word, and has the mass it is said to have."""
+    names = _columns(policy, log, eligible)
+    wanted = [eligible is None or name in eligible for name in names]
+    assert choice.eligible.tolist() == wanted, "the choice tells others than those eligible"
+    assert eligible is None or choice.action in eligible, "an action was drawn that is not eligible"
+    place = names.index(choice.action)
+    mass, below = choice.distribution[place], choice.distribution[:place].sum()
+    assert choice.propensity == mass, "propensity differs from the distribution"
+    drawn = below - TOLERANCE <= choice.u <= below + mass + TOLERANCE
+    assert drawn, "the uniform that is told draws another"
+
+
+def check_propensity(policy: ChoicePolicy, log: Log) -> None:
+    """The propensity is the entry of the distribution, and draws come with just that frequency."""
+    log.teach(policy)
+    names = list(policy.actions or log.names)
+    x, request = log.contexts[0], log.request(0)
+    expected = policy.distribution(x, **request)
+    rng = np.random.default_rng(7)
+    counts = np.zeros(len(names))
+    for _ in range(2000):
+        choice = policy.decide(x, rng=rng, **request)
+        place = names.index(choice.action)
+        assert choice.propensity == expected[place], "propensity differs from the distribution"
+        counts[place] += 1
+    assert not counts[expected == 0.0].any(), "an action without mass was drawn"
+    likely = expected * 2000 >= 5
+    if likely.sum() > 1:
+        seen, due = counts[likely], expected[likely]
+        p_value = chisquare(seen, due / due.sum() * seen.sum()).pvalue
+        assert p_value > 1e-4, f"draws do not follow the propensities (p = {p_value:.1e})"
+
+
+def check_pure(policy: ChoicePolicy, log: Log) -> None:
+    """Deciding takes one uniform, changes nothing, and shares no memory."""
+    log.teach(policy)
+    before, distributions = state_bytes(policy), log.distributions(policy)
+    x, request = log.contexts[0], log.request(0)
+    original = np.array(x, copy=True) if isinstance(x, np.ndarray) else None
+    first, second = np.random.default_rng(5), np.random.default_rng(5)
+    choice = policy.decide(x, rng=first, **request)
+    second.random()
+    assert first.random() == second.random(), "decide must take exactly one uniform from rng"
+    again = policy.decide(x, rng=np.random.default_rng(5), **request)
+    assert again.action == choice.action, "the same seed must give the same action"
+    choice.distribution[:] = -1.0
+    choice.scores[:] = -1.0
+    assert state_bytes(policy) == before, "deciding changed the state"
+    assert np.array_equal(log.distributions(policy), distributions), "deciding changed decisions"
+    assert original is None or np.array_equal(x, original), "deciding changed the context"
+
+
+def check_many(policy: ChoicePolicy, log: Log) -> None:
+    """Deciding many contexts at once makes the choices of deciding each in turn, to the bit."""
+    if log.joint:
+        return
+    log.teach(policy)
+    contexts = log.contexts[:10]
+    rng = np.random.default_rng(11)
+    each = [policy.decide(x, rng=rng) for x in contexts]
+    many = policy.decide_many(contexts, rng=np.random.default_rng(11))
+    assert len(many) == len(each), f"{len(many)} choices for {len(each)} contexts"
+    for one, other in zip(each, many, strict=True):
+        same = (one.action, one.propensity, one.u) == (other.action, other.propensity, other.u)
+        alike = np.array_equal(one.distribution, other.distribution)
+        assert same, "deciding many at once differs from deciding each in turn"
+        assert alike, "deciding many at once says other probabilities than deciding each in turn"
