@@ -102,6 +102,8 @@ def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
     for words in ("learned over the best fixed choice", "needed for the first time", "refused for"):
         assert words in ran.output
     assert {row["worth"] for row in report["sweep"]} == {0.5, 0.7}
+    gain = report["learned_minus_best_fixed"]
+    assert gain["low"] < gain["same_tools"]["low"] < gain["same_tools"]["high"] < gain["high"]
     # The first order went through the real service: what it promised is there.
     assert report["acknowledged"] == report["stored"] > 10_000
     assert report["service"]["processes"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -107,7 +108,11 @@ command.add_command(evidence_command)
     help="Learn on other people's routing data in place of this: a directory with the folders "
     "routerbench_subset, llmrouter_dc or metatool, or others in their formats.",
 )
-@click.option("--sets", default="", help="Comma-separated folders of --data; default: the known.")
+@click.option(
+    "--sets",
+    default="",
+    help="Comma-separated folders of --data, or of $STEERSMAN_DATA without it; default: the known.",
+)
 def assistant(
     json_file: Path | None,
     arrival: int | None,
@@ -137,11 +142,15 @@ def assistant(
     scores that all choices have on that split.
     """
     console = Console()
+    if sets and data is None and (named := os.environ.get("STEERSMAN_DATA")):
+        data = Path(named)
     if data is not None:
         _other_data(console, data, sets, orders, json_file, arrival)
         return
     if sets:
-        raise click.UsageError("--sets names folders of --data DIR, which is not given")
+        raise click.UsageError(
+            "--sets names folders of --data DIR or of $STEERSMAN_DATA, and neither is given"
+        )
     picture = out / "learning-curve.png"
     check_writable(json_file)
     if arrival is None:

@@ -66,8 +66,10 @@ def _policies(console: Console, report: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         f"best fixed: lookup/route {report['policies']['best_fixed']['name']}, in hindsight; "
-        "USD per 1,000 requests",
+        "USD per 1,000 requests\n"
+        "tool right: of the tools it picked itself, neither served from the cache nor escalated",
         highlight=False,
+        soft_wrap=True,
     )
     if "Beta" in rows:
         console.print(
@@ -81,6 +83,11 @@ def _gains(console: Console, report: dict[str, Any]) -> None:
     for name, label in (("best_fixed", "the best fixed choice"), ("rules", "the rules")):
         gain = report[f"learned_minus_{name}"]
         console.print(f"learned over {label}: {_interval(gain)} reward (95 %)", highlight=False)
+        same = gain["same_tools"]
+        console.print(
+            f"  tools drawn anew; for the same tools {same['low']:+.4f} .. {same['high']:+.4f}",
+            highlight=False,
+        )
     console.print(
         "An escalation is assumed, not measured. Learned over best fixed, if one is worth"
     )
@@ -138,8 +145,11 @@ def _cache(console: Console, report: dict[str, Any]) -> None:
     cache = report["cache"]
     console.print(
         f"\ncache: {cache['hit_rate']:.1%} of requests served from it, "
-        f"{cache['wrong_hit_rate']:.1%} of those wrongly",
+        f"{cache['wrong_hit_rate']:.1%} of those wrongly\n"
+        "  assumed: after each request it is known whether the default route was right, and right "
+        "answers alone are stored",
         highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -267,7 +277,7 @@ def _rollouts(console: Console, report: dict[str, Any]) -> None:
     console.print("\n[bold]Shipped: what the route learned, then something broken[/bold]")
     console.print(table, highlight=False)
     console.print(
-        f"The broken version harmed {bad['requests_harmed']} requests in "
+        f"The broken version answered {bad['requests_harmed']} requests in "
         f"{bad['detected_after_seconds']:g} s; {bad['serving_snapshot_after']} serves.",
         highlight=False,
     )

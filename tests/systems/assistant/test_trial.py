@@ -89,6 +89,22 @@ def test_the_paired_interval_is_that_of_a_plain_mean_where_orders_agree():
 
 
 @pytest.mark.slow
+def test_requests_that_have_a_tool_in_common_are_drawn_together():
+    """Taken one by one, as independent, the interval covers no gain in about half of the draws."""
+    covered = dict.fromkeys(("together", "apart"), 0)
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        tools = np.repeat(np.arange(60), 5)
+        gains = [rng.normal(0, 1, 60)[tools] + rng.normal(0, 1, 300)] * 2
+        groups = {"together": [7 * tools] * 2, "apart": [np.arange(300)] * 2}
+        for how, of in groups.items():
+            _, low, high = paired_difference(of, gains, np.random.default_rng(seed), resamples=400)
+            covered[how] += low <= 0.0 <= high
+    assert covered["together"] >= 89
+    assert covered["apart"] <= 80
+
+
+@pytest.mark.slow
 def test_the_paired_interval_covers_no_gain_at_all():
     """Crossed effects of requests and orders: the interval must not be too short."""
     covered = 0

@@ -1,6 +1,6 @@
 """Other people's routing data in the shape of a bandit: contexts, and the reward of every choice.
 
-Three public sets, read from a directory that the user names (``--data`` or ``STEERSMAN_DATA``);
+Three public sets, read from a directory that the user names (``--data``, or ``STEERSMAN_DATA``);
 none is shipped. Each folder holds what its public original holds, as Parquet:
 
 ================== ===================================== ==========================================

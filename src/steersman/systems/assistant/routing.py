@@ -80,7 +80,7 @@ def learn_routing(
         What was earned.
 
     Raises:
-        InputError: No order, or fewer than two requests to decide.
+        InputError: No order, or fewer than four requests to decide.
 
     No doctest: it needs the data; ``tests/systems/assistant/test_routing.py`` shows it.
     """

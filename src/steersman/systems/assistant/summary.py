@@ -58,6 +58,11 @@ def summarise(log: Log) -> dict[str, float]:
     }
 
 
+def needed_tools(world: World, stream: Stream) -> NDArray[np.int64]:
+    """Return the tool that each arrival of a stream needs, (m,)."""
+    return np.array([world.catalogue.requests[i].tool for i in stream.requests.tolist()])
+
+
 def by_tool_use(world: World, stream: Stream, log: Log) -> dict[str, dict[str, float]]:
     """Return success by how often the stream needs the tool that a request needs.
 
@@ -70,7 +75,7 @@ def by_tool_use(world: World, stream: Stream, log: Log) -> dict[str, dict[str, f
         For ``first_seen`` (arrivals that are the first to need their tool), ``tail`` (tools needed
         at most 3 times), ``middle`` and ``head`` (at least 20 times): success, and the requests.
     """
-    needed = np.array([world.catalogue.requests[i].tool for i in stream.requests.tolist()])
+    needed = needed_tools(world, stream)
     uses = np.bincount(needed)[needed]
     first = np.zeros(len(needed), np.bool_)
     first[np.unique(needed, return_index=True)[1]] = True
@@ -88,20 +93,20 @@ def by_tool_use(world: World, stream: Stream, log: Log) -> dict[str, dict[str, f
 
 
 def paired_difference(
-    requests: Sequence[NDArray[np.int64]],
+    groups: Sequence[NDArray[np.int64]],
     gains: Sequence[Floats],
     rng: np.random.Generator,
     *,
     level: float = 0.95,
     resamples: int = 4000,
 ) -> tuple[float, float, float]:
-    """Return a mean gain with a bootstrap interval over requests and stream orders.
+    """Return a mean gain with a bootstrap interval over groups of requests and stream orders.
 
-    Both are drawn anew, independently, so the interval covers another draw of the requests and
-    another order of their arrival. It does not cover another kind of request.
+    Both are drawn anew, independently, so the interval covers another draw of the groups and
+    another order of arrival. Groups are taken as independent: name what requests have in common.
 
     Args:
-        requests: For each order, (m,) the request of each arrival.
+        groups: For each order, (m,) the group of each arrival: the request, or the tool it needs.
         gains: For each order, (m,) the reward of one policy set minus that of another.
         rng: Draws the resamples.
         level: Of the interval, in (0, 1).
@@ -113,9 +118,12 @@ def paired_difference(
     Source: Owen (2007), "The pigeonhole bootstrap", for crossed random effects; it is
         conservative when both effects are present.
     """
-    count = 1 + max(int(rows.max()) for rows in requests)
-    sums = np.stack([np.bincount(r, g, count) for r, g in zip(requests, gains, strict=True)])
-    sizes = np.stack([np.bincount(r, minlength=count) for r in requests]).astype(np.float64)
+    count = 1 + max(int(rows.max()) for rows in groups)
+    sums = np.stack([np.bincount(r, g, count) for r, g in zip(groups, gains, strict=True)])
+    sizes = np.stack([np.bincount(r, minlength=count) for r in groups]).astype(np.float64)
+    there = sizes.any(axis=0)
+    sums, sizes = sums[:, there], sizes[:, there]
+    count = int(there.sum())
     value = float(sums.sum() / sizes.sum())
     orders = rng.multinomial(len(sums), np.full(len(sums), 1.0 / len(sums)), resamples)
     rows = rng.multinomial(count, np.full(count, 1.0 / count), resamples)

@@ -25,7 +25,13 @@ from steersman.systems.assistant.points import load_points
 from steersman.systems.assistant.replay import replay
 from steersman.systems.assistant.routes import ROUTES, Deep
 from steersman.systems.assistant.stream import draw_stream
-from steersman.systems.assistant.summary import BUCKETS, by_tool_use, paired_difference, summarise
+from steersman.systems.assistant.summary import (
+    BUCKETS,
+    by_tool_use,
+    needed_tools,
+    paired_difference,
+    summarise,
+)
 from steersman.systems.assistant.world import World
 
 if TYPE_CHECKING:
@@ -83,9 +89,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What came of a job: the requests (m,) in their order, and each set's replay."""
+    """What came of a job: the requests (m,) in order, the tools they need, each set's replay."""
 
     requests: NDArray[np.int64]
+    tools: NDArray[np.int64]
     sets: dict[str, Replayed]
 
 
@@ -110,7 +117,8 @@ class Trial:
 
     def replaced(self, order: int, name: str, other: Replayed) -> Trial:
         """Return the trial with another replay of one set on one order, such as a service's."""
-        changed = Order(self.orders[order].requests, {**self.orders[order].sets, name: other})
+        before = self.orders[order]
+        changed = replace(before, sets={**before.sets, name: other})
         orders = (*self.orders[:order], changed, *self.orders[order + 1 :])
         return replace(self, orders=orders)
 
@@ -125,12 +133,20 @@ class Trial:
             for bucket in BUCKETS
         }
 
-    def gain(self, name: str, over: str) -> dict[str, float]:
-        """Return the mean gain in reward of one set over another, with a 95 % interval."""
+    def gain(self, name: str, over: str) -> dict[str, Any]:
+        """Return the mean gain in reward of one set over another, with 95 % intervals.
+
+        Requests that need the same tool are variants of a few questions, and what is learned of the
+        tool helps all of them or none: ``low`` to ``high`` draws the tools anew, with all requests
+        of each. ``same_tools`` draws requests one by one, as if they had nothing in common.
+        """
         gains = [order.sets[name].rewards - order.sets[over].rewards for order in self.orders]
+        tools = [order.tools for order in self.orders]
         requests = [order.requests for order in self.orders]
-        value, low, high = paired_difference(requests, gains, np.random.default_rng(0))
-        return {"value": value, "low": low, "high": high}
+        value, low, high = paired_difference(tools, gains, np.random.default_rng(0))
+        _, least, most = paired_difference(requests, gains, np.random.default_rng(0))
+        alone = {"low": least, "high": most}
+        return {"value": value, "low": low, "high": high, "same_tools": alone}
 
     def curve(self, name: str) -> Floats:
         """Return the reward at each place in the stream, averaged over the orders."""
@@ -245,7 +261,7 @@ def run_job(job: Job) -> Order:
     for name in job.sets:
         log = replay_set(world, stream, name, job, points=points, consequences=consequences)
         sets[name] = figures_of(world, stream, log)
-    return Order(stream.requests, sets)
+    return Order(stream.requests, needed_tools(world, stream), sets)
 
 
 @lru_cache(maxsize=16)
