@@ -77,6 +77,17 @@ def test_a_constant_is_one_whatever_its_mean_is_rounded_to(field, value, count):
     assert features.state()["statistics"]["a"] == [value, 1.0]
 
 
+def test_quartiles_that_are_the_same_leave_the_standard_deviation():
+    values = [0.0] * 80 + [0.01, 0.02, 0.03, 0.04, 0.05] * 4
+    features = FeatureMap(context(a=ROBUST)).fit([{"a": value} for value in values])
+    assert features.state()["statistics"]["a"] == pytest.approx([0.0, np.std(values)])
+    slot = 1  # after the bias
+    seen = [features.encode({"a": value})[slot] for value in (0.0, 0.01, 0.03)]
+    assert seen[0] == 0.0
+    assert seen[2] == pytest.approx(3 * seen[1])
+    assert abs(seen[2]) > 0.5 * features.encode({"a": 1.0})[slot]
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

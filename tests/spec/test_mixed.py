@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.errors import SpecError
-from steersman.spec import RealPart, configuration_name, loads
+from steersman.errors import InputError, SpecError
+from steersman.policies import build
+from steersman.spec import Mixed, RealPart, configuration_name, loads
+from steersman.spec.part_counts import too_much
+from steersman.spec.policy import FactoredTSPolicy
 
 TUNER = """\
 format: 1
@@ -101,6 +104,72 @@ def test_a_grid_across_nothing_holds_nothing_itself(low, high, points):
 def test_small_values_of_a_logarithmic_grid_stay():
     grid = RealPart(type="real", low=1e-15, high=1.0, points=6, scale="log").grid
     assert grid == (1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
+
+
+@pytest.mark.parametrize("value", [1e-12, 1.0000000005e-12, 0.001])
+def test_a_logarithmic_grid_holds_what_is_on_it(value):
+    assert RealPart(type="real", low=1e-15, high=1.0, points=6, scale="log").holds(value)
+
+
+@pytest.mark.parametrize("value", [2e-12, 1.00001e-12, 3e-10, 0.00100001])
+def test_a_logarithmic_grid_holds_nothing_beside_it(value):
+    part = RealPart(type="real", low=1e-15, high=1.0, points=6, scale="log")
+    assert not part.holds(value)
+    assert RealPart(type="real", low=0.0, high=1.0, points=6).holds(1e-10)
+
+
+def mixed_of(counts, *, scaled):
+    """Return actions whose parts have so many values, all numbers on a scale or all names."""
+    parts = {
+        f"p{n}": {"type": "integer", "low": 1, "high": count}
+        if scaled
+        else {"type": "categorical", "values": [f"v{i}" for i in range(count)]}
+        for n, count in enumerate(counts)
+    }
+    return Mixed.model_validate({"kind": "mixed", "parts": parts})
+
+
+@pytest.mark.parametrize(
+    ("counts", "scaled", "declared", "dim", "field"),
+    [
+        ([32, 16], False, {}, 8, None),
+        ([27, 19], False, {}, 8, "parts"),
+        ([512], False, {"pairs": False}, 8, None),
+        ([513], False, {"pairs": False}, 8, "parts"),
+        ([300, 30], True, {}, 8, None),
+        ([2], False, {"contextual": True}, 1022, None),
+        ([2], False, {"contextual": True}, 1023, "dim"),
+        ([9, 9], True, {"contextual": True}, 124, None),
+        ([9, 9], True, {"contextual": True}, 125, "dim"),
+        ([32, 16], False, {"draws": 876}, 8, None),
+        ([32, 16], False, {"draws": 877}, 8, "draws"),
+        ([9, 9], True, {"contextual": True, "pairs": False, "draws": 241}, 126, None),
+        ([9, 9], True, {"contextual": True, "pairs": False, "draws": 242}, 126, "draws"),
+        ([10, 10, 10, 9], True, {"contextual": True, "draws": 226}, 56, None),
+        ([10, 10, 10, 9], True, {"contextual": True, "draws": 227}, 56, "draws"),
+    ],
+)
+def test_what_parts_take_is_counted_as_their_policy_counts(counts, scaled, declared, dim, field):
+    actions = mixed_of(counts, scaled=scaled)
+    policy = FactoredTSPolicy(algorithm="factored_ts", **declared)
+    told = [problem.path[-1] for problem in too_much(actions, policy, dim)]
+    assert told == ([field] if field else [])
+    try:
+        build(policy, actions.names, dim=dim, floor=0.0, mixed=actions)
+    except InputError:
+        assert field
+    else:
+        assert not field
+
+
+def test_a_policy_of_parts_that_cannot_be_made_is_told_at_its_place():
+    text = TUNER.replace("factored_ts", "factored_ts, contextual: true")
+    wanted = (
+        ":4: context.dim: 54 features and 11 that depend on 89 of the context are 1,033 weights"
+    )
+    with pytest.raises(SpecError, match=f"{wanted}; got 89; allowed 1,024 weights or fewer"):
+        loads(text.replace("actions:", "context: {dim: 89}\nactions:", 1))
+    assert loads(text.replace("actions:", "context: {dim: 88}\nactions:", 1)).context.dim == 88
 
 
 def test_what_is_served_must_be_on_the_grid():

@@ -32,7 +32,7 @@ def test_nothing_is_scrubbed_unless_it_is_declared():
 def test_the_hash_changes_only_where_something_is_scrubbed():
     before = loads(POINT).spec_hash
     assert with_privacy("{}").spec_hash == before
-    assert with_privacy("{scrub: [], with: hash, fields: null}").spec_hash == before
+    assert with_privacy("{scrub: [], with: mask, fields: null}").spec_hash == before
     hashes = {
         with_privacy(written).spec_hash
         for written in (
@@ -64,6 +64,7 @@ def test_a_declaration_survives_its_own_dump():
         ("{scrub: [ip], fields: [txet]}", "allowed text, subject; did you mean text?"),
         ("{scrub: [ip], with: forget}", "privacy.with: unknown choice; got 'forget'"),
         ("{scrub: [ip], how: mask}", "privacy.how: unknown field"),
+        ("{with: hash}", "privacy.scrub: nothing is hashed; got []; allowed email, phone, "),
         ("{fields: [text]}", "privacy.scrub: fields are named, and nothing is taken out of them"),
     ],
 )

@@ -89,6 +89,7 @@ MISTAKES = [
     ("deep], o", "deep, ''], o", 12, "actions.names[3]", "printable"),
     ("open: false", "features: [f, f]", 12, "actions.features[1]", "named twice"),
     ("open: false", "features: [f]", 12, "actions.features", "every request would be refused"),
+    ("open: false", "open: true", 12, "actions.open", "lin_ucb knows its actions by name"),
     ("[micro, planner, deep]", "[]", 12, "actions.names", "no actions"),
     ("kind: choice", "kind: choices", 12, "actions.kind", "'choice', 'mixed', 'sequence'"),
     ("lin_ucb", "linucb", 13, "policy.algorithm", "'lin_ucb'"),
@@ -125,6 +126,8 @@ MISTAKES = [
     ("floor: 0.02", "floor: 1", 15, "floor", "below 1.0"),
     ("floor: 0.02", "floor: -0.1", 15, "floor", "0.0 or more"),
     ("floor: 0.02", "floor: 0", 15, "floor", "or explore: none"),
+    ("floor: 0.02", "floor: 5e-324", 15, "floor", "got 5e-324; allowed 1e-06 to below 1, or 0"),
+    ("floor: 0.02", "floor: 9.9e-7", 15, "floor", "lost in the rounding"),
     ("explore: floor", "explore: none", 15, "floor", "explore is none"),
     ("confidence < 0.2", "confidence <", 17, "fallback.rules[0].when", "column 13"),
     ("confidence < 0.2", "open(1)", 17, "fallback.rules[0].when", "Call is not part"),
@@ -133,6 +136,7 @@ MISTAKES = [
     ("otherwise: planner", "otherwise: first", 18, "fallback.otherwise", "micro, planner, deep"),
     ("otherwise: planner", "otherwise: {k: 3}", 18, "fallback.otherwise", "unknown action"),
     ("weight: 2.0", "weight: 0", 21, "reward.terms.success.weight", "changes nothing"),
+    ("weight: 2.0", "weight: -9e-7", 21, "reward.terms.success.weight", "or 1e-06 to 1e6"),
     ("weight: 2.0", "weight: 1e300", 21, "reward.terms.success.weight", "1000000.0 or less"),
     ("weight: 2.0, ", "", 21, "reward.terms.success.weight", "required and absent"),
     ("high: 1}", "high: 0}", 21, "reward.terms.success.low", "low is not below high"),
@@ -174,6 +178,21 @@ MISTAKES = [
         27,
         "rollout.guardrails[0].high",
         "high - low is not a finite number",
+    ),
+    ("above: 900", "above: 900, low: 5", 27, "rollout.guardrails[0].low", "belongs to better"),
+    (
+        "above: 900",
+        "above: 900, high: 2000",
+        27,
+        "rollout.guardrails[0].high",
+        "high belongs to better; got 2000; allowed 1.0 without better; remove it, or declare",
+    ),
+    (
+        "outcome: latency_ms, above: 900",
+        "metric: reward, high: 2",
+        27,
+        "rollout.guardrails[0].high",
+        "belongs to better",
     ),
     ("outcome: latency_ms", "metric: errors", 27, "rollout.guardrails[0].metric", "no target"),
     ("outcome: latency_ms, ", "", 27, "rollout.guardrails[0].outcome", "one of outcome and metric"),
@@ -264,8 +283,9 @@ def test_who_chooses_among_candidates_that_nobody_named():
 
 @pytest.mark.parametrize("policy", ["fixed, action: first", "rules, otherwise: first"])
 def test_first_is_for_the_fallback(policy):
-    opened = RIGHT.replace("open: false", "open: true")
-    assert loads(opened.replace("otherwise: planner", "otherwise: first")).actions.open
+    opened = RIGHT.replace("open: false", "open: true, features: [f]")
+    joint = opened.replace("lin_ucb, alpha: 0.5", "joint_lin_ts")
+    assert loads(joint.replace("otherwise: planner", "otherwise: first")).actions.open
     with pytest.raises(SpecError, match=r"unknown action; got 'first'; allowed micro, planner"):
         loads(opened.replace("lin_ucb, alpha: 0.5", policy))
 

@@ -70,6 +70,39 @@ def test_characters_and_versions_that_no_text_has_are_told_at_their_line(text, m
     assert str(refused.value).startswith(message)
 
 
+@pytest.mark.parametrize("sign", ["\x85", "\u2028", "\u2029"])
+def test_what_ends_lines_for_the_parser_alone_stands_in_quotes(sign):
+    code = f"{ord(sign):04X}"
+    wanted = (
+        f"U\\+{code} ends a line for few programs and is not allowed outside quotes; "
+        rf'remove it, or write "\\u{code}" in double quotes'
+    )
+    for line, text in (
+        (2, f"x: 'a'\na: {{b: 1, # note{sign} c: 5\n}}"),
+        (2, f"x: 'a'\na: b{sign}\nd: 'x'"),
+        (3, f"x: 'a'\na: |\n  b{sign}c\n"),
+        (2, f"x: 'a'\na: 'b' # {sign}"),
+    ):
+        with pytest.raises(SpecError, match=f"^a.yaml:{line}: {wanted}$"):
+            parse(text, "a.yaml")
+    for text in (f'a: "{sign}" b', f'a: "{sign}', f"a: {{b: '{sign}'\nc"):
+        with pytest.raises(SpecError, match="not valid YAML"):
+            parse(text, "a.yaml")
+    assert parse(f'a: "b\\u{code}c"', "a.yaml").root == {"a": f"b{sign}c"}
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029"])
+def test_in_quotes_they_are_characters(sign):
+    """JSON writes them as they are."""
+    text = f'{{"a{sign}": "b{sign}c", "d": ["{sign}"]}}'
+    assert parse(text, "a.json").root == {f"a{sign}": f"b{sign}c", "d": [sign]}
+
+
+def test_a_tag_tells_terminals_nothing():
+    with pytest.raises(SpecError, match=r"the tag '!foo\\x1b\[31m' is not allowed"):
+        parse("a: !foo%1B[31m b", "a.yaml")
+
+
 def test_characters_are_whole_though_json_writes_them_in_halves():
     halves = '{"\\ud83d\\ude00": ["\\ud83d\\ude80 \\u00e9"]}'
     assert parse(halves, "a.json").root == {"😀": ["🚀 é"]}

@@ -1,11 +1,13 @@
 """What a declaration may say about rollouts, and that saying nothing changes no hash."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from steersman.errors import SpecError
 from steersman.spec import DecisionPoint, Guardrail, Rollout, guardrail_name, load, loads
+from steersman.spec.rollout import ErrorBudget
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 POINT = """
@@ -94,6 +96,10 @@ def test_ab_may_have_several_steps():
         ("{alpha: 0.5}", "rollout.alpha"),
         ("{first_look_units: 10}", "allowed 20 or more"),
         ("{objective: {kind: non_inferior}}", "above 0 with non_inferior"),
+        (
+            "{guardrails: [{outcome: a, above: 1234567}, {outcome: a, above: 1234567.0}]}",
+            "rollout.guardrails[1]: watched twice",
+        ),
         ("{error_budget: {objective: 1.0}}", "rollout.error_budget.objective"),
     ],
 )
@@ -108,6 +114,57 @@ def test_guardrails_have_names():
     assert guardrail_name(Guardrail(outcome="ms", above=900)) == "ms>900"
     assert guardrail_name(Guardrail(outcome="score", below=0.5)) == "score<0.5"
     assert guardrail_name(Guardrail(outcome="reward", better="higher")) == "mean(reward)"
+
+
+def test_guardrails_have_names_of_their_own():
+    assert guardrail_name(Guardrail(outcome="bytes", above=1e6)) == "bytes>1e+06"
+    assert guardrail_name(Guardrail(outcome="bytes", above=1234567)) == "bytes>1234567"
+    assert guardrail_name(Guardrail(outcome="score", below=0.12345678)) == "score<0.12345678"
+    both = "{guardrails: [{outcome: bytes, above: 1234567}, {outcome: bytes, above: 1234568}]}"
+    assert len(with_rollout(both).rollout.guardrails) == 2
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [
+        ("objective: 0.9, fast_burn: 14.4", "fast_burn: never reached, even if all dec"),
+        ("objective: 0.9, fast_burn: 14.4", "got 14.4; allowed 1 to 10, 1 / (1 - objective); low"),
+        ("objective: 0.8, medium_burn: 6", "medium_burn: never reached, even if all dec"),
+        ("objective: 0.95, fast_burn: 20", "got 20; allowed 1 to 19.999, 1 / (1 - objective)"),
+        ("objective: 0.5, slow_burn: 2.1", "slow_burn: never reached"),
+        ("fast_burn: 101", "fail, with objective 0.99; got 101; allowed 1 to 99.999, 1 / (1 - "),
+    ],
+)
+def test_a_burn_that_is_never_reached_is_refused(budget, told):
+    with pytest.raises(SpecError, match=re.escape(told)):
+        with_rollout(f"{{error_budget: {{{budget}}}}}")
+
+
+@pytest.mark.parametrize("objective", [1e-9, 0.1, 0.5, 0.8, 0.9, 0.93, 0.95, 0.99, 0.99999])
+def test_a_budget_whose_burns_are_not_declared_can_always_act(objective):
+    budget = ErrorBudget(objective=objective)
+    most = 1.0 / (1.0 - objective)
+    assert 1.0 <= budget.medium_burn <= budget.fast_burn <= most
+    assert ErrorBudget.model_validate(budget.model_dump()) == budget
+    if objective >= 0.95:
+        assert (budget.fast_burn, budget.medium_burn) == (14.4, 6.0)
+
+
+def test_burns_that_are_lowered_by_themselves():
+    budget = with_rollout("{error_budget: {objective: 0.8}}").rollout.error_budget
+    assert (budget.fast_burn, budget.medium_burn) == pytest.approx((4.5, 3.0))
+    budget = with_rollout("{error_budget: {objective: 0.8, fast_burn: 5}}").rollout.error_budget
+    assert (budget.fast_burn, budget.medium_burn) == pytest.approx((5.0, 3.0))
+
+
+def test_burns_that_are_lowered_change_no_hash():
+    # As it was while such a budget had 14.4 and 6, which nothing reached.
+    point = with_rollout("{error_budget: {objective: 0.8}}")
+    digest = "056ca9bef4b90cdb15142464367d865b29c60e3e8928b7617e473b11059ad86a"
+    assert point.spec_hash == digest
+    assert DecisionPoint.model_validate(point.model_dump()).spec_hash == digest
+    other = with_rollout("{error_budget: {objective: 0.8, fast_burn: 4}}")
+    assert other.spec_hash != digest
 
 
 def test_a_rollout_survives_its_own_dump():

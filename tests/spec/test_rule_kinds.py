@@ -64,6 +64,12 @@ def declared(when, policy="{algorithm: lin_ucb}"):
         ("score", r"score \(a number\) is not true or false"),
         ("intent and score < 1", r"intent \(a text\) is not true or false"),
         ("score + body > 1", r"body \(a text\) is not a number"),
+        ("seen == [0.0, 0.0]", r"seen \(a vector\) never equals \[0.0, 0.0\] \(a list\)"),
+        ("[0.0] != seen", r"\[0.0\] \(a list\) never equals seen \(a vector\)"),
+        ("seen == seen", r"seen \(a vector\) never equals seen"),
+        ("seen == 1", r"seen \(a vector\) never equals 1 \(a number\)"),
+        ("seen in []", r"seen \(a vector\) is never in \[\]"),
+        ("seen in seen", r"seen \(a vector\) is never in seen"),
         ("seen < 1", r"seen \(a vector\) is never ordered against 1"),
     ],
 )

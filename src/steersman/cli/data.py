@@ -13,7 +13,7 @@ from rich.progress import track
 
 from steersman.cli import data_store
 from steersman.cli.arguments import Folder
-from steersman.cli.showing import show
+from steersman.cli.showing import check_writable, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -91,17 +91,27 @@ def record_command(system: str, home: Path | None, out: Path | None, *, as_json:
     show({"file": str(out), "bytes": len(content), **about}, as_json=as_json)
 
 
+def _checked(out: Path) -> Path:
+    """Return where to record, once both files are known to be apart and can be written."""
+    if out.suffix.lower() == ".json":
+        message = f"--out {out} is where the provenance goes; name the recording another, as x.npz"
+        raise click.UsageError(message)
+    check_writable(out, out.with_suffix(".json"))
+    return out
+
+
 def _record_assistant(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, Any]]:
     from steersman.systems.assistant import recording as engines_said  # noqa: PLC0415 (slow)
     from steersman.systems.assistant.engines import Engines  # noqa: PLC0415
     from steersman.systems.assistant.requests import load_catalogue  # noqa: PLC0415
 
+    out = _checked(out or engines_said.ARRAYS)
     catalogue = load_catalogue(home)
     recording = engines_said.record(
         catalogue, Engines(catalogue, home), clock=time.perf_counter, progress=_bar("assistant")
     )
     content = recording.to_bytes()
-    return out or engines_said.ARRAYS, content, engines_said.provenance(recording, content)
+    return out, content, engines_said.provenance(recording, content)
 
 
 def _record_interrogator(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, Any]]:
@@ -113,12 +123,13 @@ def _record_interrogator(home: Path | None, out: Path | None) -> tuple[Path, byt
         step_log,
     )
 
+    out = _checked(out or step_log.STEPS)
     questions, embedder = load_questions(), MiniLM(home)
     targets = load_targets(part="warm", home=home)
     log = recording.record(questions, targets, embedder)
     content = log.to_bytes()
     about = recording.provenance(log, content, questions, embedder.name)
-    return out or step_log.STEPS, content, about
+    return out, content, about
 
 
 _RECORDERS = {"assistant": _record_assistant, "interrogator": _record_interrogator}

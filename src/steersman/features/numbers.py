@@ -35,7 +35,7 @@ class Statistics(NamedTuple):
 
     Attributes:
         centre: mean or median, in the unit of the field.
-        spread: sd or iqr / 1.349, in the same unit, above 0.
+        spread: sd or iqr / 1.349, in the same unit, above 0; see `fitted`.
     """
 
     centre: float
@@ -55,6 +55,9 @@ def declared(field: NumberField) -> Statistics | None:
 
 def fitted(name: str, field: NumberField, values: Sequence[float]) -> Statistics:
     """Return the statistics of ``values``: mean and population sd, or median and iqr / 1.349.
+
+    Where half of them and more are the same, the quartiles may be too, though others differ: then
+    the spread beside the median is the sd, so that the field says what it can.
 
     A constant field has spread 1: it then says nothing until it changes. Constant is what differs
     by no more than a rounding of its centre.
@@ -92,7 +95,8 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
     # What overflows here is refused by the caller, who can name the field.
     with np.errstate(over="ignore", invalid="ignore"):
         low, median, high = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
-    return median, (high - low) / IQR_PER_SD
+    spread = (high - low) / IQR_PER_SD
+    return median, spread if spread > _ROUNDING * abs(median) else _moments(values)[1]
 
 
 def scaled_together(

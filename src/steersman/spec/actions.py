@@ -15,8 +15,8 @@ from steersman.spec.base import (
     Declared,
     Identifier,
     Identifiers,
+    Meant,
     Problem,
-    nearest,
     repeats,
 )
 from steersman.spec.parts import Part, Value  # noqa: TC001 (pydantic reads them)
@@ -151,7 +151,7 @@ class Mixed(Declared):
         for name in sorted(values):
             got = values[name]
             if name not in self.parts:
-                advice = nearest(name, known)
+                advice = Meant(name, known)
                 yield Problem((name,), "unknown part", got, ", ".join(known), advice)
             elif not self.parts[name].holds(got):
                 allowed = self.parts[name].allowed

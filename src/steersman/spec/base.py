@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 20
 _MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds
+MOST_ADVISED = 100
+"""Complaints of which each is told what was probably meant: no more of them are read."""
+UNADVISED = "correct or remove it"
+"""What is advised where nobody knows what was meant."""
 
 
 def _no_truth(value: object) -> object:
@@ -78,6 +82,13 @@ ActionNames = Annotated[tuple[ActionName, ...], Field(strict=False, json_schema_
 Identifiers = Annotated[tuple[Identifier, ...], Field(strict=False, json_schema_extra=ONCE)]
 
 
+class Meant(NamedTuple):
+    """Advice that is sought only where it is told: the known name that is nearest."""
+
+    name: str
+    known: list[str]
+
+
 class Problem(NamedTuple):
     """One thing that is wrong in a declaration, and what would be right."""
 
@@ -85,7 +96,7 @@ class Problem(NamedTuple):
     what: str
     got: object
     allowed: str
-    advice: str
+    advice: str | Meant
 
 
 class Declared(BaseModel):
@@ -114,7 +125,10 @@ class Declared(BaseModel):
 
 
 def as_validation_error(title: str, problems: Iterable[Problem]) -> ValidationError:
-    """Return pydantic's error that carries each problem at its own place."""
+    """Return pydantic's error that carries each problem at its own place.
+
+    What was probably meant is sought for the first hundred: among many names it takes long.
+    """
     return ValidationError.from_exception_data(
         title,
         [
@@ -122,14 +136,24 @@ def as_validation_error(title: str, problems: Iterable[Problem]) -> ValidationEr
                 type=PydanticCustomError(
                     "declared",
                     "{what}; allowed {allowed}; {advice}",
-                    {"what": problem.what, "allowed": problem.allowed, "advice": problem.advice},
+                    {
+                        "what": problem.what,
+                        "allowed": problem.allowed,
+                        "advice": _advice(problem.advice, told=place < MOST_ADVISED),
+                    },
                 ),
                 loc=problem.path,
                 input=problem.got,
             )
-            for problem in problems
+            for place, problem in enumerate(problems)
         ],
     )
+
+
+def _advice(advice: str | Meant, *, told: bool) -> str:
+    if isinstance(advice, Meant):
+        return nearest(*advice) if told else UNADVISED
+    return advice
 
 
 def repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -177,4 +201,4 @@ def some_of(names: Iterable[str]) -> str:
 def nearest(name: str, known: list[str]) -> str:
     """Return advice that names what was probably meant; among many thousands nobody looks."""
     close = get_close_matches(name, known, n=1) if len(known) <= _MOST_COMPARED else []
-    return f"did you mean {close[0]}?" if close else "correct or remove it"
+    return f"did you mean {close[0]}?" if close else UNADVISED

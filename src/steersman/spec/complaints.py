@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.spec.base import nearest
+from steersman.spec.base import MOST_ADVISED, UNADVISED, nearest
 from steersman.spec.schema import names_at
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_TOLD = 100
 _TAG_KEYS = ("type", "kind", "algorithm")
+_OWN_TAGS = {"#name", "#parts", "#drop", "#value"}  # of unions that no field tells apart,
+_TAGGED = {"action", "otherwise", "missing"}  # which stand in these fields
+_MOST_SHOWN = 80
 
 # Kind of error -> what is wrong, what is allowed, what to do. Braces are filled from the error.
 _WORDING: dict[str, tuple[str, str, str]] = {
@@ -71,8 +74,8 @@ def complaints(
         schema: JSON Schema of the document; default: that of a decision point.
     """
     found = set()
-    for details in error.errors(include_url=False):
-        complaint = _complaint(details, document, schema)
+    for place, details in enumerate(error.errors(include_url=False)):
+        complaint = _complaint(details, document, schema, advised=place < MOST_ADVISED)
         # A list whose entries are wrong is also called too short: the entries are told already.
         entries = details["type"] == "too_short" and len(details["input"])
         if not entries or entries < details["ctx"]["min_length"]:
@@ -90,20 +93,36 @@ def report(source: str, found: Iterable[Complaint]) -> str:
 
 
 def dotted(path: Path) -> str:
-    """Return a path as people write it: ``actions.names[2]``."""
+    """Return a path as people write it: ``actions.names[2]``.
+
+    Keys come from the document: what nobody can see in them is escaped, so that they forge no line
+    and tell a terminal nothing, and each is cut to 80 characters.
+    """
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{_plain(part)}" if text else _plain(part)
     return text or "(top)"
 
 
+def _plain(key: str) -> str:
+    """Return a key as it can be shown to people."""
+    return _cut("".join(sign if sign.isprintable() else _escaped(sign) for sign in key[:81]))
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")
+
+
 def _complaint(
-    details: Mapping[str, Any], document: Document, schema: dict[str, Any] | None
+    details: Mapping[str, Any], document: Document, schema: dict[str, Any] | None, *, advised: bool
 ) -> Complaint:
     path = _document_path(details["loc"], details["type"], document.root)
     if details["type"].startswith("union_tag"):
         path = (*path, details["ctx"]["discriminator"].strip("'"))
-    what, allowed, advice = _explain(details, path, document, schema)
+    what, allowed, advice = _explain(details, path, document, schema, advised=advised)
     absent = what == "required and absent"
     got = "" if absent else f"got {_show(_value_at(path, document.root, details['input']))}; "
     text = f"{what}; {got}allowed {allowed}; {advice}"
@@ -111,14 +130,20 @@ def _complaint(
 
 
 def _explain(
-    details: Mapping[str, Any], path: Path, document: Document, schema: dict[str, Any] | None
+    details: Mapping[str, Any],
+    path: Path,
+    document: Document,
+    schema: dict[str, Any] | None,
+    *,
+    advised: bool,
 ) -> tuple[str, str, str]:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "declared":
         return context["what"], context["allowed"], context["advice"]
     if kind == "extra_forbidden":
         known = names_at(path[:-1], document.root, schema)
-        return "unknown field", ", ".join(known), nearest(str(path[-1]), known)
+        advice = nearest(str(path[-1]), known) if advised else UNADVISED
+        return "unknown field", ", ".join(known), advice
     if kind == "string_pattern_mismatch":
         return next(said for part, said in _PATTERNS.items() if part in context["pattern"])
     if kind in _WORDING:
@@ -135,10 +160,11 @@ def _document_path(loc: tuple[str | int, ...], kind: str, root: object) -> Path:
     for place, part in enumerate(loc):
         after = loc[place + 1] if place + 1 < len(loc) else None
         names_field = after is None and kind in ("missing", "extra_forbidden")
-        if not skipped and not names_field and _is_tag(part, here, after):
+        if not skipped and not names_field and _is_tag(part, here, path, after):
             skipped = True
             continue
-        if part == "[key]":
+        # What is wrong with a key is told below it, under this name.
+        if part == "[key]" and not _is_key(part, here):
             continue
         path.append(part)
         here = _child(here, part)
@@ -146,13 +172,17 @@ def _document_path(loc: tuple[str | int, ...], kind: str, root: object) -> Path:
     return tuple(path)
 
 
-def _is_tag(part: str | int, here: object, after: str | int | None) -> bool:
-    if isinstance(part, str) and part.startswith("#"):
+def _is_tag(part: str | int, here: object, path: list[str | int], after: str | int | None) -> bool:
+    if part in _OWN_TAGS and (not _is_key(part, here) or _TAGGED.intersection(path[-1:])):
         return True
     if not isinstance(here, dict) or all(here.get(key) != part for key in _TAG_KEYS):
         return False
     # A rules policy also has a field `rules`; there, as opposed to here, an index follows.
     return part not in here or isinstance(after, str)
+
+
+def _is_key(part: str | int, here: object) -> bool:
+    return isinstance(here, dict) and part in here
 
 
 def _child(here: object, part: str | int) -> object:
@@ -172,4 +202,8 @@ def _value_at(path: Path, root: object, otherwise: object) -> object:
 
 def _show(value: object) -> str:
     text = repr(list(value)) if isinstance(value, tuple) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

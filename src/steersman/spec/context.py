@@ -65,7 +65,8 @@ class NumberField(Declared):
     type: Literal["number"]
     """What kind of field this is."""
     scale: Literal["none", "zscore", "robust"] = "zscore"
-    """`zscore`: (v - mean) / sd. `robust`: (v - median) / (iqr / 1.349). `none`: v itself."""
+    """`zscore`: (v - mean) / sd. `robust`: (v - median) / (iqr / 1.349), or / sd where
+    the iqr to be fitted is 0. `none`: v itself."""
     mean: float | None = None
     """Centre of `zscore`; null to be fitted."""
     sd: Positive | None = None

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed, Sequence
-from steersman.spec.base import Problem, nearest, some_of
+from steersman.spec.base import Meant, Problem, some_of
 from steersman.spec.expressions import compile_rule
+from steersman.spec.part_counts import too_much
 from steersman.spec.policy import (
     BetaThompsonPolicy,
+    FactoredTSPolicy,
     FixedPolicy,
     Policy,
     RulesPolicy,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 _ANY = "any"
 _LEAST_TEMPERATURE = 1e-6
+_LEAST_FLOOR = 1e-6
 _MOST_DRAWN_AMONG = 2_000  # names and probabilities of all steps: every answer and row has them
 _LARGEST_STATE_MIB = 255  # what snapshots hold, 256, less room for names and counts
 _ONE_MODEL = {"joint_squarecb", "joint_lin_ts", "sequence_linear"}
@@ -71,6 +74,14 @@ def _floor(explore: str, floor: float) -> Iterator[Problem]:
             "above 0 and below 1",
             "set a floor such as 0.02, or explore: none",
         )
+    if 0 < floor < _LEAST_FLOOR:
+        yield Problem(
+            ("floor",),
+            "so small a floor is lost in the rounding of probabilities",
+            floor,
+            f"{_LEAST_FLOOR:g} to below 1, or 0 with explore: none",
+            "set a floor such as 0.02",
+        )
     if explore == "none" and floor > 0:
         yield Problem(("floor",), "explore is none", floor, "0", "remove it or set explore: floor")
 
@@ -85,6 +96,8 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
             return
         if actions.features:
             yield from _features_unread(actions, policy)
+        if actions.open:
+            yield from _open_to_nobody(policy)
         # `first` is for the fallback: a policy knows its actions by name.
         actions = actions.model_copy(update={"open": False})
     if isinstance(policy, FixedPolicy):
@@ -126,6 +139,17 @@ def _features_unread(actions: Choice, policy: Policy) -> Iterator[Problem]:
     )
 
 
+def _open_to_nobody(policy: Policy) -> Iterator[Problem]:
+    """Yield that candidates may come with the request of which the policy knows nothing."""
+    yield Problem(
+        ("actions", "open"),
+        f"{policy.algorithm} knows its actions by name, and no other candidate would be taken",
+        True,  # noqa: FBT003 (what was declared)
+        "false, or any with joint_squarecb and joint_lin_ts",
+        "remove it, or use a joint policy",
+    )
+
+
 def _kind_of(policy: Policy) -> str:
     """Return the kind of actions that a policy is for."""
     if policy.algorithm in {"fixed", "rules"}:
@@ -162,7 +186,7 @@ def _start(
                 "no column of this name",
                 weight,
                 some_of(columns),
-                nearest(name, columns),
+                Meant(name, columns),
             )
 
 
@@ -192,7 +216,9 @@ def _drawing(
 def _size(context: Context, actions: Actions, policy: Policy) -> Iterator[Problem]:
     """Yield that what is learned would not fit into a snapshot: no service could load it."""
     if isinstance(actions, Mixed):
-        return  # their policy says itself how many weights it takes
+        if isinstance(policy, FactoredTSPolicy):
+            yield from too_much(actions, policy, context.dim)
+        return
     shared = policy.algorithm in _ONE_MODEL
     if not shared and policy.algorithm not in _MODEL_EACH and not getattr(policy, "contextual", 0):
         return
@@ -243,7 +269,7 @@ def _unknown_action(actions: Actions, path: Path, action: Target) -> Iterator[Pr
     if not isinstance(actions, Choice) or actions.open:
         known.append(FIRST_ELIGIBLE)
     if action not in known:
-        yield Problem(path, "unknown action", action, some_of(known), nearest(str(action), known))
+        yield Problem(path, "unknown action", action, some_of(known), Meant(str(action), known))
 
 
 def _configuration(actions: Mixed, path: Path, action: Target) -> Iterator[Problem]:
@@ -274,7 +300,7 @@ def _policy_names(context: Context, policy: Policy) -> Iterator[Problem]:
                 "not a category field of the context",
                 policy.key,
                 some_of(categories) or "null (the context has no category field)",
-                nearest(policy.key, categories),
+                Meant(policy.key, categories),
             )
 
 
@@ -296,7 +322,7 @@ def _rule_names(context: Context, path: Path, listed: RuleList) -> Iterator[Prob
                 f"{name} is not a context field",
                 rule.when,
                 some_of(known) or "no names (the context has no fields)",
-                nearest(name, known),
+                Meant(name, known),
             )
 
 
@@ -309,7 +335,7 @@ def _privacy_fields(context: Context, privacy: Privacy) -> Iterator[Problem]:
                 "not a text field of the context",
                 name,
                 some_of(texts) or "none (the context has no text field)",
-                nearest(name, texts),
+                Meant(name, texts),
             )
 
 

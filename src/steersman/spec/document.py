@@ -2,7 +2,9 @@
 
 Read from the event stream of the parser, by the core schema of YAML 1.2 (so ``off`` and ``on`` are
 texts), with what a declaration never needs refused before it costs anything: more than 256 KiB,
-nesting beyond 32, anchors and aliases (which can blow up a small file), tags, several documents.
+nesting beyond 32, anchors and aliases (which can blow up a small file), tags, several documents,
+and outside quotes the three characters that end lines for the parser and for few editors: what
+looks like a comment would be read.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from ruamel.yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
+from ruamel.yaml.parser import ParserError
 from ruamel.yaml.reader import ReaderError
 
 from steersman.errors import SpecError
@@ -34,6 +37,7 @@ MAX_DEPTH = 32
 
 Path = tuple[str | int, ...]
 
+_BREAKS = re.compile("[\x85\u2028\u2029]")
 _HALF = re.compile("[\ud800-\udfff]")
 _VERSION = re.compile(r"^\ufeff?%YAML\b", re.MULTILINE)
 _NULL = re.compile(r"~|null|Null|NULL|")
@@ -82,7 +86,7 @@ def parse(text: str, source: str) -> Document:
 
     Raises:
         SpecError: not YAML, too large or deep, empty, not a mapping, or using anchors, aliases,
-            tags or several documents.
+            tags, several documents, or U+0085, U+2028 or U+2029 outside quotes.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
@@ -91,11 +95,14 @@ def parse(text: str, source: str) -> Document:
     reader = _Reader(text, source)
     try:
         root = reader.read()
+        reader.refuse_breaks(len(text))
     except SpecError:
         raise
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
+        if mark and isinstance(error, ParserError):  # perhaps for a line that nobody sees end
+            reader.refuse_breaks(mark.index)
         message = f"{source}:{line}: not valid YAML: {error.problem or error.context}; correct it"
         raise SpecError(message) from None
     except ReaderError as error:
@@ -126,7 +133,8 @@ class _Reader:
     """Builds values from parser events, in one pass and without expanding anything."""
 
     def __init__(self, text: str, source: str) -> None:
-        self.source = source
+        self.source, self._text = source, text
+        self._quoted: list[tuple[int, int]] = []
         self.lines: dict[Path, int] = {}
         self.faults: list[Fault] = []
         self._events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
@@ -145,6 +153,21 @@ class _Reader:
                 root = self._value(event, ())
         return root
 
+    def refuse_breaks(self, read: int) -> None:
+        """Refuse characters outside quotes, of so many, that end lines for the parser alone."""
+        quoted, nowhere = iter(self._quoted), (len(self._text), len(self._text) + 1)
+        begin, end = next(quoted, nowhere)
+        for found in _BREAKS.finditer(self._text[:read]):
+            while end <= found.start():
+                begin, end = next(quoted, nowhere)
+            if found.start() < begin:
+                line = self._text.count("\n", 0, found.start()) + 1
+                code = f"{ord(found[0]):04X}"
+                raise SpecError(
+                    f"{self.source}:{line}: U+{code} ends a line for few programs and is not "
+                    f'allowed outside quotes; remove it, or write "\\u{code}" in double quotes'
+                )
+
     def _value(self, event: Any, path: Path) -> object:
         self._check(event, path)
         self.lines.setdefault(path, event.start_mark.line + 1)
@@ -158,7 +181,7 @@ class _Reader:
         if isinstance(event, AliasEvent) or event.anchor is not None:
             raise self._refusal(event, "an anchor or alias", "write the value out")
         if event.tag is not None:
-            raise self._refusal(event, f"the tag {event.tag}", "remove it")
+            raise self._refusal(event, f"the tag {event.tag!r}", "remove it")
         if len(path) > MAX_DEPTH:
             raise self._refusal(event, f"nesting deeper than {MAX_DEPTH}", "flatten it")
 
@@ -196,6 +219,8 @@ class _Reader:
 
     def _scalar(self, event: Any) -> object:
         value = _scalar(event)
+        if event.style in {"'", '"'}:
+            self._quoted.append((event.start_mark.index, event.end_mark.index))
         if not isinstance(value, str) or not _HALF.search(value):
             return value
         try:

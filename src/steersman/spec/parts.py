@@ -201,8 +201,9 @@ class RealPart(Declared):
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not self.low <= cast("float", value) <= self.high:
             return False
-        away = abs(cast("float", self.exact(value)) - cast("float", value))
-        return away <= _ON_GRID * max(abs(self.low), abs(self.high))
+        nearest = cast("float", self.exact(value))
+        most = nearest if self.scale == "log" else max(abs(self.low), abs(self.high))
+        return abs(nearest - cast("float", value)) <= _ON_GRID * most
 
     def exact(self, value: object) -> Value:
         """Return a value that it holds, as it is in the grid.

@@ -45,8 +45,8 @@ class DecisionPoint(Declared):
     """`floor`: every eligible action keeps some probability. `none`: off-policy evaluation
     refuses."""
     floor: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Total probability spread evenly over the eligible actions, 0 to below 1; above 0 unless
-    `explore: none`."""
+    """Total probability spread evenly over the eligible actions, 1e-6 to below 1; 0 with
+    `explore: none` alone."""
     fallback: RuleList
     """Who answers when no policy or store can."""
     reward: Reward

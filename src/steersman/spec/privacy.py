@@ -56,3 +56,6 @@ class Privacy(Declared):
                 _ALLOWED,
                 "name what is to be taken out, or remove fields",
             )
+        if not self.scrub and self.how == "hash":
+            what, advice = "nothing is hashed", "name what is to be taken out, or remove with"
+            yield Problem(("scrub",), what, list(self.scrub), _ALLOWED, advice)

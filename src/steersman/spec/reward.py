@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_LEAST_WEIGHT = 1e-6  # a smaller one is lost in the rounding of its own digits
+
+
 class Term(Declared):
     """One outcome's share: z = clip((v - low) / (high - low), 0, 1), times the weight."""
 
     weight: Annotated[float, Field(ge=-1e6, le=1e6)]
-    """What a full term is worth, from -1e6 to 1e6; negative for what is to be avoided; not 0."""
+    """What a full term is worth, from -1e6 to 1e6 and no nearer to 0 than 1e-6; negative for what
+    is to be avoided."""
     low: float = 0.0
     """The raw value that counts as nothing."""
     high: float = 1.0
@@ -26,12 +30,12 @@ class Term(Declared):
     """The raw value assumed when the others arrived and this one did not; null: it is required."""
 
     def _problems(self) -> Iterator[Problem]:
-        if self.weight == 0:
+        if abs(self.weight) < _LEAST_WEIGHT:
             yield Problem(
                 ("weight",),
-                "a term of weight 0 changes nothing",
+                f"a term of weight {self.weight:g} changes nothing",
                 self.weight,
-                "any number but 0",
+                f"-1e6 to -{_LEAST_WEIGHT:g}, or {_LEAST_WEIGHT:g} to 1e6",
                 "remove the term or give it a weight",
             )
         yield from out_of_order(self.low, self.high)

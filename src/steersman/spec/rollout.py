@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import isfinite
+from math import floor, isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -75,9 +75,9 @@ class Guardrail(Declared):
     better: Literal["higher", "lower"] | None = None
     """Watches the mean of the outcome, of which `higher` or `lower` is better."""
     low: float = 0.0
-    """With `better`: the raw value that counts as 0, and any below it."""
+    """With `better` alone: the raw value that counts as 0, and any below it."""
     high: float = 1.0
-    """With `better`: the raw value that counts as 1, and any above it."""
+    """With `better` alone: the raw value that counts as 1, and any above it."""
     margin: Fraction = 0.03
     """How much worse the candidate may be, 0 to 1 on that scale. To be promoted it must be shown to
     be worse by less than this; 0 asks that it be shown better."""
@@ -97,7 +97,9 @@ class Guardrail(Declared):
         elif (self.above, self.below, self.better) != (None, None, None):
             advice = "remove above, below and better"
             yield Problem(("metric",), "it has its own target", self.metric, "no target", advice)
-        if not self.low < self.high:
+        if self.better is None:
+            yield from self._range_of_nothing()
+        elif not self.low < self.high:
             yield Problem(("high",), "not above low", self.high, f"above {self.low!r}", "raise it")
         elif not isfinite(self.high - self.low):
             what = "high - low is not a finite number"
@@ -106,6 +108,14 @@ class Guardrail(Declared):
             allowed = f"0 to the margin, {self.margin!r}"
             what = "more than the margin could never be promoted"
             yield Problem(("tolerate",), what, self.tolerate, allowed, "lower it or raise margin")
+
+    def _range_of_nothing(self) -> Iterator[Problem]:
+        """Yield that a range is declared which nothing is brought to."""
+        for name in ("low", "high"):
+            got, default = getattr(self, name), type(self).model_fields[name].default
+            if got != default:
+                what, advice = f"{name} belongs to better", "remove it, or declare better"
+                yield Problem((name,), what, got, f"{default!r} without better", advice)
 
     def _target(self) -> Iterator[Problem]:
         if sum(target is not None for target in (self.above, self.below, self.better)) != 1:
@@ -135,8 +145,9 @@ class Objective(Declared):
 class ErrorBudget(Declared):
     """How many decisions may fail, and how fast the budget may burn.
 
-    A burn rate of 1 uses up exactly the budget over the period. Each rate is watched over a long
-    window and, so that it ends when the trouble ends, over a twelfth of it.
+    A burn rate of 1 uses up exactly the budget over the period; where every decision fails it is
+    1 / (1 - objective), and no more. Each rate is watched over a long window and, so that it ends
+    when the trouble ends, over a twelfth of it.
     """
 
     objective: Annotated[float, Field(gt=0, lt=1)] = 0.99
@@ -145,13 +156,58 @@ class ErrorBudget(Declared):
     """Period of the budget in seconds; the windows are fractions of it: 1/720, 1/120 and 1/10,
     which are an hour, six hours and three days of thirty."""
     fast_burn: Annotated[float, Field(ge=1, le=1000)] = 14.4
-    """Burn rate over 1/720 of the period at which the candidate is rolled back."""
+    """Burn rate over 1/720 of the period at which the candidate is rolled back, up to
+    1 / (1 - objective); not given: 14.4, or 0.9 of that where it is less."""
     medium_burn: Annotated[float, Field(ge=1, le=1000)] = 6.0
-    """Burn rate over 1/120 of the period at which the candidate is rolled back."""
+    """Burn rate over 1/120 of the period at which the candidate is rolled back, up to
+    1 / (1 - objective); not given: 6, or 0.6 of that where it is less."""
     slow_burn: Annotated[float, Field(ge=1, le=1000)] = 1.0
-    """Burn rate over 1/10 of the period at which the rollout holds."""
+    """Burn rate over 1/10 of the period at which the rollout holds, up to 1 / (1 - objective)."""
     min_errors: Annotated[int, Field(ge=1, le=10**6)] = 10
     """Errors in the long window below which no rate is believed."""
+
+    def model_post_init(self, _context: object) -> None:
+        """Lower what was not declared to what can be reached, so that it can act.
+
+        Args:
+            _context: what a validation was given, and nothing here.
+        """
+        own = self._own()
+        self.__dict__.update({name: own[name] for name in own.keys() - self.model_fields_set})
+
+    def meaning(self) -> dict[str, float]:
+        """Return rates that are as they would be by themselves, as they were always hashed."""
+        alone = {name: rate for name, rate in self._own().items() if rate == getattr(self, name)}
+        return {name: type(self).model_fields[name].default for name in alone}
+
+    def _own(self) -> dict[str, float]:
+        """Return the rates that roll back where none are declared."""
+        most = _fastest(self.objective)
+        return {
+            name: min(type(self).model_fields[name].default, max(1.0, share * most))
+            for name, share in _REACHED.items()
+        }
+
+    def _problems(self) -> Iterator[Problem]:
+        most = _fastest(self.objective)
+        for name in ("fast_burn", "medium_burn", "slow_burn"):
+            rate = getattr(self, name)
+            if rate > most:
+                what = (
+                    f"never reached, even if all decisions fail, with objective {self.objective!r}"
+                )
+                # Rounded down: what is advised is taken.
+                allowed = f"1 to {floor(most * 1000) / 1000:g}, 1 / (1 - objective)"
+                yield Problem((name,), what, rate, allowed, "lower it, or raise objective")
+
+
+# Of the fastest burn rate there is: what rolls back by itself where the usual rates are beyond it.
+_REACHED = {"fast_burn": 0.9, "medium_burn": 0.6}
+
+
+def _fastest(objective: float) -> float:
+    """Return the burn rate where every decision fails."""
+    return 1.0 / (1.0 - objective)
 
 
 _STAGES = (
@@ -206,6 +262,7 @@ class Rollout(Declared):
     def meaning(self) -> dict[str, Any]:
         """Return what is hashed of it: what was not declared is as it was before it could be."""
         dumped = self.model_dump(mode="json")
+        dumped["error_budget"] |= self.error_budget.meaning()
         if self.stages == _STAGES:
             before = [
                 {"name": name, "share": share, "min_units": units}
@@ -255,7 +312,7 @@ def guardrail_name(guardrail: Guardrail) -> str:
         guardrail: as it was declared.
 
     Returns:
-        Its metric, or its outcome with its target.
+        Its metric, or its outcome with its target, to all digits that it has.
 
     >>> guardrail_name(Guardrail(outcome="latency_ms", above=900))
     'latency_ms>900'
@@ -263,11 +320,17 @@ def guardrail_name(guardrail: Guardrail) -> str:
     if guardrail.metric is not None:
         return guardrail.metric
     if guardrail.above is not None:
-        return f"{guardrail.outcome}>{guardrail.above:g}"
+        return f"{guardrail.outcome}>{_digits(guardrail.above)}"
     if guardrail.below is not None:
-        return f"{guardrail.outcome}<{guardrail.below:g}"
+        return f"{guardrail.outcome}<{_digits(guardrail.below)}"
     # An outcome may be called `reward`: its mean is told from the metric of that name.
     return f"mean({guardrail.outcome})"
+
+
+def _digits(number: float) -> str:
+    """Return a number as briefly as it can be told from every other."""
+    brief = f"{number:g}"
+    return brief if float(brief) == number else repr(number).removesuffix(".0")
 
 
 _KEPT = {
