@@ -61,7 +61,7 @@ def test_folders_are_learned_on_and_reported(data):
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (["--sets", "mine"], 2, "--sets names folders of --data DIR, which is not given"),
+        (["--sets", "mine"], 2, "of --data DIR or of $STEERSMAN_DATA, and neither"),
         (["--data", "DATA"], 2, "holds none of routerbench_subset, llmrouter_dc, metatool"),
         (["--data", "DATA/nowhere"], 2, "is no directory"),
         (["--data", "DATA", "--sets", "mine", "--explain", "3"], 2, "leave --data out"),
@@ -69,8 +69,18 @@ def test_folders_are_learned_on_and_reported(data):
         (["--data", "DATA", "--sets", "metatool"], 1, "metatool is missing; put metatool there"),
     ],
 )
-def test_what_cannot_be_learned_on_is_told_before_anything_is(data, arguments, status, told):
+def test_what_cannot_be_learned_on_is_told_before_anything_is(
+    data, arguments, status, told, monkeypatch
+):
+    monkeypatch.delenv("STEERSMAN_DATA", raising=False)
     ran = _demo(*(argument.replace("DATA", str(data)) for argument in arguments))
     assert ran.exit_code == status, ran.output
     assert told in " ".join(ran.output.split())
     assert "oracle" not in ran.output
+
+
+def test_sets_are_those_of_the_variable_where_no_directory_is_named(data, monkeypatch):
+    monkeypatch.setenv("STEERSMAN_DATA", str(data))
+    ran = _demo("--sets", "other")
+    assert ran.exit_code == 1
+    assert "router data 'other' is unknown" in " ".join(ran.output.split())
