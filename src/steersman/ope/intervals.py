@@ -236,8 +236,8 @@ def _open_in_groups(
         np.bincount(groups[which], minlength=len(values)) for which in (seen, seen & near, alike)
     )
     by_chance = (fitting / np.maximum(rows, 1)) ** heaviest
-    quiet = np.flatnonzero((part == whole) | (~once & (by_chance < _CHANCE)))
-    quiet = quiet[part[quiet] > 0.0]
+    told = (part == whole) | (~once & (by_chance < _CHANCE))
+    quiet = np.flatnonzero((part > 0.0) & told)
     shares = np.array([share(int(place)) for place in quiet]) * (part[quiet] / whole[quiet])
     once = once[quiet] & (shares <= _SMALL)
     if once.any() and float(np.ptp(values[quiet[once]])) > slack:

@@ -144,9 +144,9 @@ def _open_to_nobody(policy: Policy) -> Iterator[Problem]:
     yield Problem(
         ("actions", "open"),
         f"{policy.algorithm} knows its actions by name, and no other candidate would be taken",
-        True,  # noqa: FBT003 (what was declared)
-        "false, or any with joint_squarecb and joint_lin_ts",
-        "remove it, or use a joint policy",
+        got=True,
+        allowed="false, or any with joint_squarecb and joint_lin_ts",
+        advice="remove it, or use a joint policy",
     )
 
 
