@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from steersman.store import log_decisions, log_events
 from steersman.testing import check_store
-from tests.store.rows import connected
+from tests.store.rows import connected, decision, event
 
 
 @pytest.fixture(params=["database", "database_15"])
@@ -59,3 +60,17 @@ def test_what_is_broken_is_told(database, broken, mended, message):
             check_store(database)
     finally:
         asyncio.run(execute(database, mended))
+
+
+async def test_a_leak_is_told_whatever_else_is_stored(database, tenant):
+    """A view of outcomes cannot read rows like this, and a leak shows it those of everybody."""
+    made = decision(tenant.id)
+    async with connected(database) as app:
+        await log_decisions(app, [made])
+        await log_events(app, [event(tenant.id, made.id, outcomes=[1])])
+    await execute(database, "CREATE POLICY leak ON event FOR SELECT TO steersman_app USING (true)")
+    try:
+        with pytest.raises(AssertionError, match="app saw event rows"):
+            await asyncio.to_thread(check_store, database)
+    finally:
+        await execute(database, "DROP POLICY leak ON event")

@@ -105,7 +105,9 @@ async def check_isolation(place: Place) -> None:
     await write_events(app, [event(place.theirs, row["id"])])
     for role in ROLES:
         for table in _TABLES:
-            own = await place.fetch(role, place.theirs, f"SELECT FROM {table}")
+            own = await place.fetch(
+                role, place.theirs, f"SELECT FROM {table} WHERE tenant = $1", place.theirs
+            )
             assert own, (
                 f"{role} saw no {table} row of the tenant it was set to, so nothing is shown"
             )
