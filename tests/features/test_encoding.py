@@ -4,7 +4,6 @@ import hashlib
 import math
 import os
 import pickle
-import re
 import subprocess
 import sys
 import timeit
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.features import LAYOUT_VERSION, FeatureMap, fold_text
+from steersman.features import LAYOUT_VERSION, FeatureMap, fold_text, folded_words
 from steersman.spec import Context
 
 
@@ -72,13 +71,25 @@ def by_the_layout(declared, sent, seed=0):
     return np.concatenate([vector, region / max(1.0, np.linalg.norm(region))])
 
 
+def words_by_hand(text):
+    """Letter by letter; what Unicode calls a mark belongs to the letter before it."""
+    words = [""]
+    for sign in unicodedata.normalize("NFKC", text):
+        mark = unicodedata.category(sign) in {"Mn", "Mc"}
+        if sign == "_" or sign.isalnum() or (mark and words[-1]):
+            words[-1] += sign
+        elif words[-1]:
+            words.append("")
+    return [word for word in words if word]
+
+
 def tokens(name, field, value):
     if field["type"] == "category":
         return [((f"{name}\x1fcategory", value), 1.0)]
     if field["type"] == "vector":
         return [((f"{name}\x1fvector", str(i)), x) for i, x in enumerate(value)]
     found = []
-    words = re.findall(r"\w+", unicodedata.normalize("NFKC", value).casefold())
+    words = words_by_hand(unicodedata.normalize("NFKC", value).casefold())
     for word in sorted(set(words)):
         times = math.sqrt(words.count(word))
         found.append(((f"{name}\x1ftext", f"={word}"), times))
@@ -101,8 +112,10 @@ def test_seed_moves_the_hashed_slots_alone():
     np.testing.assert_allclose(one, by_the_layout(FIELDS, SENT, seed=1), atol=1e-12)
 
 
+HASH_WITHOUT_TEXT = "82432f44b1cd363bced109c580d24f81b17436720ecf0e2e518f47df36412db7"
+BYTES_WITHOUT_TEXT = "3be37bd30ceb2e3919bd0c5da3c6d7e8408e70a3e59bd7580003e5d1553802db"
 KNOWN_BYTES = "cf70de27c2af43d46e2514d9ec791f2777ef2fb278a944bf62f15ff8f42d5c35"
-KNOWN_HASH = "bf76f84a3c803776f891cda1e2b4ed660bfdc70df6ef4455b036a1c1a4f8ff15"
+KNOWN_HASH = "76b33d7f658c9d8f23a62716e6d28bc80ebf2aebfa96cc5fbc930ad71c925c87"
 
 
 def test_bytes_are_known():
@@ -113,7 +126,7 @@ def test_bytes_are_known():
 
 def test_hash_is_known_and_covers_declaration_and_statistics():
     features = FeatureMap(context(**FIELDS))
-    assert LAYOUT_VERSION == 1
+    assert LAYOUT_VERSION == 2
     assert features.hash == KNOWN_HASH
     assert FeatureMap(context(**dict(reversed(FIELDS.items())))).hash == KNOWN_HASH
     for changed in (context(dim=65, **FIELDS), context(seed=1, **FIELDS)):
@@ -157,7 +170,53 @@ def test_case_and_composition_do_not_matter_and_words_do():
 )
 def test_what_any_language_writes_is_folded_as_unicode_has_it(signs):
     text = "".join(signs)
-    assert fold_text(text) == unicodedata.normalize("NFKC", text).casefold()
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    assert fold_text(text) == unicodedata.normalize("NFKC", folded)
+
+
+SEEN = st.characters(exclude_categories=("Cs", "Cf")).filter(
+    lambda sign: not unicodedata.name(sign, "").startswith(("VARIATION", "MONGOLIAN FREE"))
+)
+
+
+@given(st.text(SEEN | st.sampled_from("aİΐकीกีகி\u0301_-"), max_size=30))
+def test_words_keep_their_marks(text):
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    assert folded_words(text) == words_by_hand(folded)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("की", "का"), ("কি", "কা"), ("கொல்", "கல"), ("ใกล้", "ไกล"), ("मिल", "मल"), ("שָׁלוֹם", "שלום")],
+)
+def test_words_that_differ_in_marks_are_other_words(one, other):
+    assert (len(folded_words(one)), len(folded_words(other))) == (1, 1)
+    features = FeatureMap(context(text=FIELDS["text"]))
+    vectors = [features.encode({"text": text})[1:] for text in (one, other)]
+    assert vectors[0] @ vectors[1] < 0.7
+
+
+def test_letters_that_folding_takes_apart_are_one_word():
+    features = FeatureMap(context(text=FIELDS["text"]))
+    for upper, lower in (
+        ("ΐΔΙΟΣ", "ΐδιος"),
+        ("\u0390", "\u03b9\u0308\u0301"),
+        ("co\u00adop", "COOP"),
+    ):
+        assert folded_words(upper) == folded_words(lower)
+        same = [features.encode({"text": text}).tobytes() for text in (upper, lower)]
+        assert same[0] == same[1]
+    assert folded_words("İstanbul") == ["i\u0307stanbul"]
+
+
+def test_maps_without_texts_are_as_they_were_in_the_first_layout():
+    fields = {name: field for name, field in FIELDS.items() if name != "text"}
+    features = FeatureMap(context(**fields))
+    assert features.state()["layout"] == 1
+    assert features.hash == HASH_WITHOUT_TEXT
+    sent = {name: value for name, value in SENT.items() if name != "text"}
+    vector = features.encode(sent).astype("<f8").tobytes()
+    assert hashlib.sha256(vector).hexdigest() == BYTES_WITHOUT_TEXT
 
 
 @pytest.mark.parametrize("marks", ["\u0315\u0316", "\u0f73", "\u0315\uff9e", "-\u0316", "\u0316"])

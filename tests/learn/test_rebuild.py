@@ -7,7 +7,8 @@ from uuid import UUID, uuid4
 import numpy as np
 import pytest
 
-from steersman.errors import InputError
+from steersman.errors import InputError, StateError
+from steersman.features import feature_map
 from steersman.learn import catch_up, load, rebuild, verify
 from steersman.learn.conditions import check_condition
 from steersman.store import as_tenant, create_tenant, erase, keep
@@ -22,6 +23,7 @@ from tests.learn.world import (
     point_of,
     replica_of,
     rows,
+    traffic,
     write,
 )
 from tests.store.rows import connected
@@ -159,6 +161,29 @@ async def test_a_declaration_that_changed_is_relearned_from_contexts(database, t
     replica = await replica_of(database, tenant.id)
     assert replica.policy.updates == 10  # the corrections are no second reward
     assert (await verify(database, await point_of(database, tenant.id))).not_learned == []
+
+
+@pytest.mark.parametrize("policy", ["lin_ucb", "beta"])
+async def test_contexts_that_another_version_encodes_otherwise(
+    database, tenant, policy, monkeypatch
+):
+    """Its point is refused, and what the refusal says to do brings all back."""
+    row = await declared(database, tenant.id, policy=policy)
+    await traffic(database, row, 20)
+    await learn_all(database)
+    before = await replica_of(database, tenant.id)
+    monkeypatch.setattr(feature_map, "_CHANGED", {"category": feature_map.LAYOUT_VERSION + 1})
+    with pytest.raises(StateError, match="declare it again, then run `steersman learn rebuild`"):
+        await replica_of(database, tenant.id)
+    again = await declared(database, tenant.id, policy=policy)
+    assert again.snapshot == "0.2.0"
+    assert again.feature_hash != row.feature_hash
+    assert await declared(database, tenant.id, policy=policy) == again
+    assert (await replica_of(database, tenant.id)).seq == 0
+    made = await rebuild(database, again, actor="test")
+    assert (made.kept, made.lost) == (before.seq, 0)
+    after = await replica_of(database, tenant.id)
+    assert bits(after.policy) == bits(before.policy)
 
 
 async def test_replicas_and_the_learner_go_on_from_the_new_snapshot(database, tenant):

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from steersman.features.feature_map import LAYOUT_VERSION, FeatureMap
-from steersman.features.folding import fold_text
+from steersman.features.folding import (
+    combining_marks,
+    fold_text,
+    folded_words,
+    without_invisible,
+)
 from steersman.features.numbers import Statistics
 
-__all__ = ["LAYOUT_VERSION", "FeatureMap", "Statistics", "fold_text"]
+__all__ = [
+    "LAYOUT_VERSION",
+    "FeatureMap",
+    "Statistics",
+    "combining_marks",
+    "fold_text",
+    "folded_words",
+    "without_invisible",
+]

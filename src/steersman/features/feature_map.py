@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
     from steersman.spec import Context
 
-LAYOUT_VERSION = 1
-"""Changes whenever the same context would become another vector."""
+LAYOUT_VERSION = 2
+"""Grows whenever the same context would become another vector; 2 keeps the marks of words."""
 
+_CHANGED = {"text": 2}
+"""The last version that changed fields of a type; all others are as they were in the first."""
 _HASHED = {"text": HashedText, "category": HashedCategory, "vector": HashedVector}
 _NEARLY_ONE = 1.0 - 1e-9
 _REMEMBERED = 4096
@@ -231,10 +233,17 @@ class FeatureMap:
         fields = {number.name: number.field for number in self._numbers}
         return self._with({name: fitted(name, fields[name], columns[name]) for name in columns})
 
+    @property
+    def _layout(self) -> int:
+        """The last version that changed any of these fields: others keep hash and states."""
+        return max(
+            (_CHANGED.get(field.type, 1) for field in self._context.fields.values()), default=1
+        )
+
     def state(self) -> dict[str, Any]:
         """Return declaration, statistics and layout version as plain values that JSON can hold."""
         return {
-            "layout": LAYOUT_VERSION,
+            "layout": self._layout,
             "context": self._context.model_dump(mode="json"),
             "statistics": {
                 name: None if known is None else list(known)

@@ -1,18 +1,30 @@
-"""Case and compatibility forms of letters evened out, in time that grows with the text alone."""
+"""Texts evened out: case, compatibility forms and what cannot be seen; and their words.
+
+All in time that grows with the text alone.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from unicodedata import category, normalize
 
 _JOINER = "\u034f"  # COMBINING GRAPHEME JOINER: seen nowhere, and nothing is sorted past it
 _MOST_MARKS = 30
 _VOICING = "\uff9e\uff9f"  # the only letters that NFKC makes marks of
 _MANY_MARKS = re.compile(rf"(?:[^\w\s]|[{_VOICING}]){{{_MOST_MARKS + 1},}}")
+# Soft hyphens, joiners, marks of direction, variants: in a text to shape it, and never typed.
+_INVISIBLE = re.compile(
+    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\U000e0001\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
+)
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+_LAST_SCRIPT = 0x1F000
+"""No script has combining marks behind it, but for selectors of variants, which are invisible."""
 
 
 def fold_text(text: str) -> str:
-    """Return a text in NFKC and case folded.
+    """Return a text in NFKC and case folded, without what cannot be seen.
 
     NFKC sorts the marks that follow one letter, in time that grows with the square of their number;
     twenty thousand on one letter would take half a second. After thirty in a row, more than any
@@ -24,13 +36,69 @@ def fold_text(text: str) -> str:
     Returns:
         The folded text; other texts may have it too, such as those that differ in case.
 
-    >>> fold_text("Ｗhat's the ﬁrst PLAN?")
+    >>> fold_text("Ｗhat's the ﬁrst PL\u00adAN?")
     "what's the first plan?"
 
     Source:
-        Unicode Standard Annex 15, "Unicode normalization forms", section 13 (stream-safe text).
+        The Unicode Standard, section 3.13, D146 and D147 (case folding for NFKC); Annex 15,
+        "Unicode normalization forms", section 13 (stream-safe text).
     """
-    return normalize("NFKC", _MANY_MARKS.sub(_with_joiners, text)).casefold()
+    if text.isascii():
+        return text.lower()
+    plain = _MANY_MARKS.sub(_with_joiners, without_invisible(text))
+    # Case folding takes some letters apart into a letter and marks, which NFKC joins again.
+    return normalize("NFKC", normalize("NFKC", plain).casefold())
+
+
+def folded_words(text: str) -> list[str]:
+    """Return the words of a text after `fold_text`: runs of letters, digits and ``_``.
+
+    Marks belong to the letter before them: those that write vowels in Hindi, Tamil or Thai part no
+    word, and tell one from another.
+
+    Args:
+        text: any text.
+
+    Returns:
+        Words in their order, repeats kept.
+
+    >>> folded_words("Der Weg, der WEG"), folded_words("की और का")
+    (['der', 'weg', 'der', 'weg'], ['की', 'और', 'का'])
+    """
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    return _marked_word().findall(fold_text(text))
+
+
+def without_invisible(text: str) -> str:
+    """Return a text without the signs that shape it and are not seen, such as soft hyphens.
+
+    Args:
+        text: any text.
+
+    Returns:
+        The text without them; ideographic variants and the flags made of tags lose what tells them
+        apart, as in the source.
+
+    >>> without_invisible("co\u00adop"), without_invisible("a\u200bb")
+    ('coop', 'ab')
+
+    Source:
+        The Unicode Standard, section 5.21 (characters ignored for display).
+    """
+    return _INVISIBLE.sub("", text)
+
+
+@cache
+def combining_marks() -> str:
+    """Return all signs that belong to the letter before them; looked up once, on first use."""
+    signs = map(chr, range(0x300, _LAST_SCRIPT))
+    return "".join(sign for sign in signs if category(sign) in {"Mn", "Mc"})
+
+
+@cache
+def _marked_word() -> re.Pattern[str]:
+    return re.compile(rf"\w[\w{combining_marks()}]*")
 
 
 def _with_joiners(found: re.Match[str]) -> str:

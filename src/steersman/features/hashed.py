@@ -6,14 +6,13 @@ nothing to say, so that a long text weighs no more than a short one.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from math import sqrt
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from steersman.features.folding import fold_text
+from steersman.features.folding import folded_words
 from steersman.features.hashing import unit
 from steersman.features.values import as_category, as_text, as_vector, refuse_missing
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from steersman.features.hashing import Placed, SignedHash
     from steersman.spec import CategoryField, TextField, VectorField
 
-_WORD = re.compile(r"\w+")
 _REMEMBERED_WORDS = 16_384
 _REMEMBERED_CHARS = 40
 
@@ -48,8 +46,8 @@ class HashedText:
     """Words and, within words, character n-grams.
 
     A word counts √(times it occurs); its n-grams, marked ``<`` and ``>`` at the word's ends,
-    together weigh as much as the word itself. Words are runs of letters, digits and ``_`` after
-    NFKC and case folding, so punctuation alone is an empty text.
+    together weigh as much as the word itself. Words are runs of letters with their marks, digits
+    and ``_`` after NFKC and case folding, so punctuation alone is an empty text.
     """
 
     def __init__(self, name: str, field: TextField, place: SignedHash) -> None:
@@ -59,7 +57,7 @@ class HashedText:
 
     def add(self, region: NDArray[np.float64], value: object, share: float) -> None:
         """Add the text to the hashed region."""
-        counts = Counter(_WORD.findall(self._folded(value)))
+        counts = Counter(folded_words(self._taken(value)))
         if not counts:
             return
         parts = [self._word(word) for word in counts]
@@ -72,15 +70,14 @@ class HashedText:
         )
         region += share * unit(_added(slots, weights, self._hash.size))
 
-    def _folded(self, value: object) -> str:
+    def _taken(self, value: object) -> str:
         field = self._field
         if value is None:
             if field.missing == "refuse":
                 raise refuse_missing(self._name)
             return ""
         truncate = field.too_long == "truncate"
-        text = as_text(self._name, value, field.max_chars, truncate=truncate)
-        return text.lower() if text.isascii() else fold_text(text)
+        return as_text(self._name, value, field.max_chars, truncate=truncate)
 
     def _word(self, word: str) -> Placed:
         known = self._remembered.get(word)

@@ -10,15 +10,12 @@ import unicodedata
 from functools import cache
 from operator import add
 
+from steersman.features import combining_marks, without_invisible
+
 _WORD = re.compile(r"[^\W_]+")
 # As for `words`, but a small s behind capitals is their plural: APIs are no "AP Is".
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?![a-z]))")
 _PLURAL = re.compile(r"[A-Z]{2,}s")
-# Soft hyphens, joiners, marks of direction, variants: in a text to shape it, and never typed.
-_INVISIBLE = re.compile(
-    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-    "\U000e0001\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
-)
 # Chinese and Japanese put no space between words, many of which are one character.
 _HAN = "\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 # Nor do Thai and Lao, Myanmar, and Khmer, whose words are several letters with their marks.
@@ -26,8 +23,6 @@ _SYLLABLES = "\u0e00-\u0eff\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff"
 _RUN = re.compile(f"[{_HAN}]+|[{_SYLLABLES}]+|[^{_HAN}{_SYLLABLES}]+")
 _IS_HAN = re.compile(f"[{_HAN}]")
 _IS_SYLLABLES = re.compile(f"[{_SYLLABLES}]")
-_LAST_SCRIPT = 0x1F000
-"""No script has combining marks behind it, but for selectors of variants, which are passed over."""
 
 
 def searched_words(text: str) -> list[str]:
@@ -58,7 +53,7 @@ def searched_words(text: str) -> list[str]:
     """
     if text.isascii():
         return [word for token in _WORD.findall(text) for word in _of(token)]
-    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    plain = without_invisible(unicodedata.normalize("NFKC", text))
     tokens = (run for token in _marked_word().findall(plain) for run in _RUN.findall(token))
     return [word for token in tokens for word in _in_script(token)]
 
@@ -89,19 +84,10 @@ def _in_script(token: str) -> list[str]:
 @cache
 def _marked_word() -> re.Pattern[str]:
     """Words whose combining marks belong to them; looked up once, when a text asks for it."""
-    return re.compile(rf"[^\W_](?:[^\W_]|[{_marks()}])*")
+    return re.compile(rf"[^\W_](?:[^\W_]|[{combining_marks()}])*")
 
 
 @cache
 def _marked_letter() -> re.Pattern[str]:
     """A letter with its combining marks."""
-    return re.compile(f".[{_marks()}]*")
-
-
-@cache
-def _marks() -> str:
-    return "".join(
-        character
-        for character in map(chr, range(0x300, _LAST_SCRIPT))
-        if unicodedata.category(character) in {"Mn", "Mc"}
-    )
+    return re.compile(f".[{combining_marks()}]*")

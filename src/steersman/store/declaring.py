@@ -37,10 +37,11 @@ _READ_NUMBERS = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
     """Declare a decision point, or change its declaration; the same again changes nothing.
 
-    Where context, actions, policy or exploration differ from what was declared before, what was
-    learned does not fit: a new snapshot begins that has learned nothing (``learn rebuild`` relearns
-    it from the log). Any other change keeps the snapshot. What was declared before need not be
-    readable: the same declaration mends it, and another one begins anew.
+    Where context, actions, policy or exploration differ from what was declared before, or this
+    version encodes contexts otherwise, what was learned does not fit: a new snapshot begins that
+    has learned nothing (``learn rebuild`` relearns it from the log). Any other change keeps the
+    snapshot. What was declared before need not be readable: the same declaration mends it, and
+    another one begins anew.
 
     Args:
         database: migrated.
@@ -68,9 +69,10 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
             point = tenant, spec.skill, spec.decision
             old = await find_as_it_is(connection, point)
             if old is not None and old.spec_hash == bytes.fromhex(spec.spec_hash):
-                if isinstance(old, PointRow):
+                if not isinstance(old, PointRow):
+                    return await _mend(connection, point, old, document, actor)
+                if old.feature_hash == _feature_hash(spec):
                     return old
-                return await _mend(connection, point, old, document, actor)
             await check_settled(connection, point)
             return await _store(connection, tenant, document, spec, policy, old, actor)
     finally:
@@ -154,7 +156,7 @@ async def _store(
         spec.decision,
         spec,
         bytes.fromhex(spec.spec_hash),
-        bytes.fromhex(FeatureMap(spec.context).hash),
+        _feature_hash(spec),
         await _version(connection, spec, old),
         spec.reward.scope == "episode",
     )
@@ -189,13 +191,23 @@ async def _version(
 ) -> str:
     """Return the snapshot that serves from now on: the old one, or a new version."""
     readable = old if isinstance(old, PointRow) else None
-    if readable is not None and learned_from(spec) == learned_from(readable.spec):
+    encoded_alike = readable is None or readable.feature_hash == _feature_hash(spec)
+    if readable is not None and encoded_alike and learned_from(spec) == learned_from(readable.spec):
         return readable.snapshot
     taken = await connection.fetch(
         "SELECT id FROM snapshot WHERE skill = $1 AND point = $2", spec.skill, spec.decision
     )
     before = None if readable is None else Ingredients.of(readable.spec, readable.snapshot)
-    return next_version(before, Ingredients.of(spec), [row["id"] for row in taken])
+    return next_version(
+        before,
+        Ingredients.of(spec),
+        [row["id"] for row in taken],
+        least="patch" if encoded_alike else "minor",
+    )
+
+
+def _feature_hash(spec: DecisionPoint) -> bytes:
+    return bytes.fromhex(FeatureMap(spec.context).hash)
 
 
 async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: str | None) -> None:

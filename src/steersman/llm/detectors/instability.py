@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from steersman.errors import InputError
-from steersman.features import fold_text
+from steersman.features import folded_words
 from steersman.llm.detectors.flags import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_WORD = re.compile(r"\w+")
 
 
 class Instability:
@@ -55,7 +52,7 @@ class Instability:
         """
         if len(answers) < 2:
             raise InputError(f"{len(answers)} answers; ask the same question two times or more")
-        said = [Counter(_words(one)) for one in answers]
+        said = [Counter(folded_words(one)) for one in answers]
         pairs = list(combinations(said, 2))
         return 1.0 - sum(_overlap(one, other) for one, other in pairs) / len(pairs)
 
@@ -75,10 +72,6 @@ class Instability:
         if found <= self.threshold:
             return ()
         return (Flag(self.name, "answers_differ", found, 0, len(answers[0])),)
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(fold_text(text))
 
 
 def _overlap(one: Counter[str], other: Counter[str]) -> float:
