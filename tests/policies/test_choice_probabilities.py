@@ -357,6 +357,54 @@ def test_beta_densities_of_many_counts_are_those_of_few(a, b):
     assert found == pytest.approx(plain, abs=1e-7)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["alike", "of all sizes", "one well known", "rare"])
+def test_beta_of_many_arms_agrees_with_short_panels_throughout(kind):
+    rng, count = np.random.default_rng(0), 80
+    a, b = {
+        "alike": rng.integers(1, 60, (2, count)).astype(float),
+        "of all sizes": 10 ** rng.uniform(-1, 3, (2, count)),
+        "one well known": np.concatenate(
+            (10 ** rng.uniform(-1, 1, (2, count - 1)), [[8e3], [2e3]]), axis=1
+        ),
+        "rare": np.array([1.0 + rng.integers(0, 3, count), 1.0 + rng.integers(0, 300, count)]),
+    }[kind]
+    far = np.geomspace(10.0, 600.0, 300)
+    borders = np.concatenate((-far[:0:-1], np.linspace(-10.0, 10.0, 1001), far[1:]))
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    half = np.diff(borders)[:, None] / 2
+    s, w = (borders[:-1, None] + half * (1 + nodes)).reshape(-1, 1), (half * weights).ravel()
+    below = np.where(s < 0, betainc(a, b, expit(s)), betaincc(b, a, expit(-s)))
+    with np.errstate(divide="ignore"):
+        below = np.maximum(np.log(below), -800.0)
+    density = a * log_expit(s) + b * log_expit(-s) - betaln(a, b)
+    expected = w @ np.exp(density - below + below.sum(axis=1)[:, None])
+    assert expected.sum() == pytest.approx(1.0, abs=1e-8)
+    assert beta_choice_probabilities(a, b) == pytest.approx(expected, abs=1e-9)
+
+
+@given(
+    st.integers(2, 40).flatmap(
+        lambda n: st.tuples(*[st.lists(st.floats(0.01, 1e6), min_size=n, max_size=n)] * 2)
+    )
+)
+def test_joined_panels_are_as_short_as_every_arm_wants(counts):
+    a, b = np.array(counts)
+    own = np.sort(np.column_stack((beta_choice._quantiles(a, b), -beta_choice._quantiles(b, a))))
+    borders = np.unique(own)
+    if len(borders) < 2:
+        return
+    joined = beta_choice._joined(borders, own)
+    assert set(joined) <= set(borders)
+    assert (joined[0], joined[-1]) == (borders[0], borders[-1])
+    assert (np.diff(joined) > 0).all()
+    alone = set(pairwise(borders))
+    for begin, end in pairwise(joined):
+        gaps = np.diff(own)[(own[:, :-1] < end) & (own[:, 1:] > begin)]
+        gaps = gaps[gaps > 0]
+        assert (begin, end) in alone or end - begin <= gaps.min() / 2
+
+
 def test_beta_panels_are_split_where_they_are_too_wide():
     borders, widest = np.array([0.0, 1.0, 10.0, 10.0]), np.array([4.0, 4.0, 4.0])
     assert beta_choice._split_wide(borders, widest).tolist() == [0.0, 1.0, 4.0, 7.0, 10.0]

@@ -5,7 +5,9 @@
 is integrated over s = logit(t), where the density t^a (1-t)^b / B(a, b) is smooth and bounded for
 every a, b > 0, also where f itself has a pole. Of counts near 0 much lies nearer to 0 and 1 than a
 float64 can: out there F and 1 - F are powers, e^(as) / (a B(a, b)) and e^(-bs) / (b B(a, b)). Arms
-with the same counts are integrated once.
+with the same counts are integrated once. Panels lie between the quantiles of all arms; those of
+many arms are joined as long as none takes more than half of a gap between any arm's own quantiles,
+so that their number does not grow with that of arms alike.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ _MANY = 1e6  # counts, beyond which rounding of their logarithms would show in t
 _SERIES_FROM = 20.0
 _END = 690.0  # |logit| up to which t and 1 - t are normal numbers
 _WIDEST = 4.0  # logits per panel; beyond _END over the largest count that still reaches there
+_JOINED_FROM = 64  # borders; fewer are not worth the search
+_OF_A_GAP = 0.5  # how much of an arm's own gap a joined panel may take: 1 costs three digits
 
 
 def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
@@ -137,10 +141,46 @@ def _borders(a: Floats, b: Floats) -> Floats:
     points = np.unique(np.concatenate((lower, upper, np.array([-_END, _END])), axis=None))
     inner = points[(points > lowest) & (points < highest)]
     ends = np.concatenate(([lowest], inner, [highest]))
+    if len(ends) > _JOINED_FROM:
+        ends = _joined(ends, np.sort(np.concatenate((lower, upper), axis=1), axis=1))
     # Only small counts reach so far out, and there all changes as slowly as they do.
     widest = np.where(ends[:-1] < -_END, _far_panel(a), _WIDEST)
     widest[ends[:-1] >= _END] = _far_panel(b)
     return _split_wide(ends, widest)
+
+
+def _joined(borders: Floats, own: Floats) -> Floats:
+    """Return the borders without those that no arm needs.
+
+    Args:
+        borders: (N,), sorted.
+        own: (K, levels), sorted: each arm's quantiles.
+    """
+    room = (_OF_A_GAP * _narrowest_gaps(borders, own)).tolist()
+    places = borders.tolist()
+    kept, begin, least = [0], places[0], np.inf
+    for place, (end, wide) in enumerate(zip(places[1:], room, strict=True)):
+        least = min(least, wide)
+        if end - begin > least and place > kept[-1]:
+            kept.append(place)
+            begin, least = places[place], wide
+    joined: Floats = borders[[*kept, len(places) - 1]]
+    return joined
+
+
+def _narrowest_gaps(borders: Floats, own: Floats) -> Floats:
+    """Return the least width of all arms' own gaps that each panel (N - 1,) lies in."""
+    begins, ends = own[:, :-1].ravel(), own[:, 1:].ravel()
+    reaching = (ends > begins) & (ends > borders[0]) & (begins < borders[-1])
+    begins, ends = begins[reaching], ends[reaching]
+    widest_first = np.argsort(begins - ends)
+    first = np.searchsorted(borders, begins[widest_first])
+    last = np.searchsorted(borders, ends[widest_first])
+    gaps = (ends - begins)[widest_first]
+    narrowest = np.full(len(borders) - 1, np.inf)
+    for i, j, gap in zip(first.tolist(), last.tolist(), gaps.tolist(), strict=True):
+        narrowest[i:j] = gap  # a narrower one overwrites it later
+    return narrowest
 
 
 def _quantiles(a: Floats, b: Floats) -> Floats:
