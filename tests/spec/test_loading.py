@@ -254,3 +254,12 @@ def test_short_declarations_are_read_once_and_long_ones_are_not_kept(monkeypatch
     for text in (short, short, long, long):
         loads(text)
     assert texts == [short, long, long]
+
+
+def test_a_copy_with_other_values_keeps_nothing_that_was_worked_out_of_the_old_ones():
+    read, fresh = loads(ROUTE), loads(ROUTE)
+    assert read.spec_hash == fresh.spec_hash
+    wider = read.model_copy(update={"floor": 0.1})
+    assert wider.spec_hash == fresh.model_copy(update={"floor": 0.1}).spec_hash != read.spec_hash
+    assert read.model_copy(deep=True).spec_hash == read.spec_hash
+    assert wider == fresh.model_copy(update={"floor": 0.1})

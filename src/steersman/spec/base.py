@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from unicodedata import category, normalize
 
 from pydantic import (
@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 _MOST_LISTED = 20
 _MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds
@@ -112,6 +112,22 @@ class Declared(BaseModel):
         strict=True,
         allow_inf_nan=False,
     )
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy in which some fields have other values, unchecked as always in pydantic.
+
+        What was worked out of the old values and kept, such as a hash, is not copied with them.
+
+        Args:
+            update: new values by name.
+            deep: whether the values are copied, too.
+
+        No doctest: ``tests/spec/test_loading.py`` shows it.
+        """
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields if update else ():
+            del copied.__dict__[name]
+        return copied
 
     def _problems(self) -> Iterator[Problem]:
         yield from ()
