@@ -180,7 +180,7 @@ class SNIPS:
         low, high = log.reward_range
         weights = log.data.weights
         span = log.largest_weight * (high - low)
-        return log.levelled(Rounds(weights * log.data.rewards, weights, span))
+        return log.levelled(Rounds(weights * log.data.rewards, weights, span, centred=True))
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class DR:
         guess = log.predictions
         terms = guess.expected + log.data.weights * (log.data.rewards - guess.chosen)
         counted = log.predicted
-        return log.levelled(Rounds(terms * counted, counted, self._span(log)))
+        return log.levelled(Rounds(terms * counted, counted, self._span(log), centred=True))
 
     @staticmethod
     def _span(log: Log) -> float:

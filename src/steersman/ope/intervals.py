@@ -1,4 +1,4 @@
-"""Intervals of a ratio of sums over rounds: Wald, empirical Bernstein, and where nothing varied."""
+"""Intervals of a ratio of sums: Wald, score, empirical Bernstein, and where nothing varied."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     # The shares of columns in rows, each given by places.
     _Taken = Callable[[Any, Any], Floats]
 
+_UNBOUNDED = 1e100  # times the noise that any mean of a range can have
 _ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
 _ALIKE = 1.0 - 1e-9  # weights that are nearer to one another are equal
 _CHANCE = 0.001  # with less, that the heaviest are alike is no accident
@@ -68,13 +69,57 @@ def wald(rounds: Rounds, units: Units, level: float) -> Interval:
         Ratio: Owen (2013), Monte Carlo theory, methods and examples, equation 9.9. Units: Liang and
         Zeger (1986), with the factor G / (G - 1). Coverage: ``tests/ope/test_coverage.py``.
     """
+    half = _half_width(rounds, units, level)
+    return Interval(rounds.value - half, rounds.value + half)
+
+
+def score(rounds: Rounds, units: Units, level: float, span: tuple[float, float]) -> Interval:
+    """Return the normal interval of a mean whose noise shrinks towards the ends of a range.
+
+    For a candidate μ the squared standard error is that of the value v, times what a reward at
+    either end of the range would have at μ over what it would have at v; μ stays unless it is as
+    many of these from v as the normal law allows. Near an end, where what happened by luck also
+    makes the noise look small, it reaches farther to the middle and less far to the end.
+
+    Args:
+        rounds: The estimator's terms.
+        units: Number of each row's unit, or None.
+        level: Confidence level, in (0, 1).
+        span: Smallest and largest possible reward; infinite where they are not known.
+
+    Returns:
+        An interval within `span`; `wald`'s where that is infinite, where the estimator has noise
+        also when all rewards are one value (IPS), or where the value is not inside `span`.
+
+    Source:
+        Wilson (1927), Probable inference, the law of succession, and statistical inference, with
+        v (1 - v) / se² for the number of draws: Korn and Graubard (1998), Confidence intervals for
+        proportions with small expected number of positive counts estimated from survey data, Survey
+        Methodology 24. Coverage: ``tests/ope/test_score.py``.
+    """
+    low, high = span
+    width = high - low
+    inside = low < rounds.value < high
+    if not (rounds.centred and inside and math.isfinite(width)):
+        return wald(rounds, units, level)
+    value = (rounds.value - low) / width
+    half = _half_width(rounds, units, level) / width
+    noise = half * half / (value * (1.0 - value))
+    if not noise < _UNBOUNDED:
+        return Interval(low, high)
+    middle = (value + noise / 2.0) / (1.0 + noise)
+    half = math.sqrt(noise * value * (1.0 - value) + noise**2 / 4.0) / (1.0 + noise)
+    return Interval(low + width * (middle - half), low + width * (middle + half))
+
+
+def _half_width(rounds: Rounds, units: Units, level: float) -> float:
+    """Return how far the normal law, or with units Student's, lets the value be off."""
     tail = (1.0 - level) / 2.0
     if units is None:
         quantile = float(-ndtri(tail))
     else:
         quantile = float(-stdtrit(max(int(units.max()), 1), tail))
-    half = quantile * standard_error(rounds, units)
-    return Interval(rounds.value - half, rounds.value + half)
+    return quantile * standard_error(rounds, units)
 
 
 def no_narrower(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,9 @@ class Rounds:
         from_model: True when the terms are a model's predictions: their spread over rounds says
             nothing about the model's error, so only ``refit`` can give an interval.
         refit: Fits the model again on a bootstrap sample, where that is possible.
+        centred: True when rewards that are all one value leave no noise, as where terms are
+            differences from the value or from a model: the nearer the value is to an end of the
+            rewards' range, the less it can move, which ``"score"`` intervals know.
     """
 
     numerator: Floats
@@ -35,6 +38,7 @@ class Rounds:
     span: float
     from_model: bool = False
     refit: Refit | None = None
+    centred: bool = False
 
     @property
     def value(self) -> float:
@@ -58,13 +62,25 @@ class Rounds:
         Returns:
             Rounds of the same model, weighted.
         """
-        return Rounds(
-            self.numerator * factors,
-            self.denominator * factors,
-            self.span * float(factors.max()),
-            from_model=self.from_model,
-            refit=self.refit,
+        return replace(
+            self,
+            numerator=self.numerator * factors,
+            denominator=self.denominator * factors,
+            span=self.span * float(factors.max()),
         )
+
+    def noisier(self, residuals: Floats) -> Rounds:
+        """Return the rounds with something added to each one's share in the error.
+
+        Args:
+            residuals: In the reward's unit, of mean 0, shape (n,).
+
+        Returns:
+            Rounds of the same value.
+        """
+        terms = residuals * self.denominator.mean()
+        span = self.span + float(np.ptp(terms))
+        return replace(self, numerator=self.numerator + terms, span=span)
 
 
 def check_rounds(name: str, rounds: object, count: int) -> Rounds:

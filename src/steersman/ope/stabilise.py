@@ -33,6 +33,9 @@ _MEMORY = 50
 # Smallest propensity that is told from smaller ones.
 _RAREST = 1e-140
 
+# Squared standard errors of a gap that are taken for noise; see ADR 0032.
+_DOUBT = 2.0
+
 # Rows before which nothing is predicted: they take the first prediction made after them.
 _BURN_IN = 100
 
@@ -82,19 +85,23 @@ def levelled(rounds: Rounds, factors: Floats, units: NDArray[np.int64] | None) -
 
     Returns:
         The rounds, scaled by the factors; nearer to how they were, the more the value moves by it.
+        Their residuals have the noise of the share that was taken back, too.
     """
     scaled = rounds.scaled(factors)
     apart = rounds.residuals() - scaled.residuals()
     share = drift_share(rounds.value - scaled.value, apart, units)
-    return rounds.scaled(factors + share * (1.0 - factors)) if share else scaled
+    if not share:
+        return scaled
+    taken_back = rounds.scaled(factors + share * (1.0 - factors))
+    return taken_back.noisier(noise_of_share(share) * apart)
 
 
 def drift_share(gap: float, residuals: Floats, units: NDArray[np.int64] | None) -> float:
-    """Return which share of the factors' effect on a value is drift: gap² / (gap² + se²).
+    """Return which share of the factors' effect on a value is drift: gap² / (gap² + 2 se²).
 
-    Where nothing drifts, the gap is noise with the standard error se, and a third of the factors'
-    effect is taken back, which costs a twentieth of the interval's width; where the gap is ten
-    standard errors, all but a hundredth.
+    Where nothing drifts, the gap is noise with the standard error se, and a quarter of the factors'
+    effect is taken back, which costs a twenty-fifth of the interval's width; where the gap is ten
+    standard errors, all but a fiftieth.
 
     Args:
         gap: The value without the factors less that with them.
@@ -109,13 +116,34 @@ def drift_share(gap: float, residuals: Floats, units: NDArray[np.int64] | None) 
         ``tests/ope/test_drift.py``.
 
     >>> drift_share(0.0, np.zeros(2), None), round(drift_share(1.0, np.array([1.0, -1.0]), None), 3)
-    (0.0, 0.667)
+    (0.0, 0.5)
     """
     if gap == 0.0:
         return 0.0
     totals = residuals if units is None else np.bincount(units, weights=residuals)
     noise = float(linalg.norm(totals)) / len(residuals)
-    return (gap / math.hypot(gap, noise)) ** 2
+    return (gap / math.hypot(gap, math.sqrt(_DOUBT) * noise)) ** 2
+
+
+def noise_of_share(share: float) -> float:
+    """Return how much of the gap's noise a share of `drift_share` adds to what it takes back.
+
+    The share looks at the gap, and moves with its noise. What is taken back, g s(g), changes with g
+    by s + g s'(g) = s (3 - 2 s), of which s is in the factors already.
+
+    Args:
+        share: In [0, 1].
+
+    Returns:
+        2 s (1 - s), in [0, 0.5].
+
+    Source:
+        The delta method. Coverage: ``tests/ope/test_drift.py``.
+
+    >>> noise_of_share(0.5), noise_of_share(1.0)
+    (0.5, 0.0)
+    """
+    return 2.0 * share * (1.0 - share)
 
 
 def _arm_moments(data: LoggedData, arm: int) -> Floats:

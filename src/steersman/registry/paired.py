@@ -18,7 +18,7 @@ from steersman.errors import InputError
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
 from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.intervals import left_open_between, widened
-from steersman.ope.stabilise import drift_share
+from steersman.ope.stabilise import drift_share, noise_of_share
 from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:
@@ -128,9 +128,11 @@ def off_policy_delta(
     method = ESTIMATORS[estimator]
     logs = [Log(data, adaptive=adaptive, seed=seed, levels=False) for data in (first, second)]
     rounds = [method.rounds(log) for log in logs]
+    residuals = _residuals(rounds)
     if adaptive:
-        rounds = _levelled(rounds, np.minimum(*(log.stabilisers for log in logs)), first.units)
-    error = _paired_error(rounds, first.units)
+        factors = np.minimum(*(log.stabilisers for log in logs))
+        rounds, residuals = _levelled(rounds, factors, first.units)
+    error = _paired_error(residuals, first.units)
     delta = rounds[1].value - rounds[0].value
     half = _quantile(first.units, level) * error
     low, high = _no_narrower(Interval(delta - half, delta + half), first, second, level)
@@ -173,25 +175,27 @@ def _reasons(reports: Sequence[Report]) -> tuple[str, ...]:
 
 def _levelled(
     rounds: Sequence[Rounds], factors: Floats, units: NDArray[np.int64] | None
-) -> list[Rounds]:
+) -> tuple[list[Rounds], Floats]:
     """Return the rounds of both with their noise level over time, by factors that are the same.
 
+    And what each row has in the error of their difference, with the noise of what was taken back.
     With factors of their own, one policy would be judged more by the morning and the other more by
     the afternoon: the better one may look worse where rewards moved in between.
     """
     factors = factors / factors.mean()
     scaled = [one.scaled(factors) for one in rounds]
     gap = (rounds[1].value - rounds[0].value) - (scaled[1].value - scaled[0].value)
-    share = drift_share(gap, _residuals(rounds) - _residuals(scaled), units)
-    return [one.scaled(factors + share * (1.0 - factors)) for one in rounds]
+    apart = _residuals(rounds) - _residuals(scaled)
+    share = drift_share(gap, apart, units)
+    taken_back = [one.scaled(factors + share * (1.0 - factors)) for one in rounds]
+    return taken_back, _residuals(taken_back) + noise_of_share(share) * apart
 
 
 def _residuals(rounds: Sequence[Rounds]) -> Floats:
     return rounds[1].residuals() - rounds[0].residuals()
 
 
-def _paired_error(rounds: Sequence[Rounds], units: NDArray[np.int64] | None) -> float:
-    residuals = _residuals(rounds)
+def _paired_error(residuals: Floats, units: NDArray[np.int64] | None) -> float:
     totals = residuals if units is None else np.bincount(units, weights=residuals)
     count = len(totals)
     if count < 2:

@@ -185,7 +185,7 @@ def check_duplicated_units(estimator: Estimator, rng: np.random.Generator) -> No
 def check_intervals(estimator: Estimator, rng: np.random.Generator) -> None:
     """Intervals hold the value and grow with the level; one end never comes without the other."""
     data = _log(rng)
-    for method in ("wald", "bootstrap", "bernstein"):
+    for method in ("wald", "score", "bootstrap", "bernstein"):
         widths = []
         for level in (0.8, 0.99):
             options = {"interval": method, "level": level, "resamples": _RESAMPLES}
