@@ -150,6 +150,7 @@ ADAPTIVE_WORLDS = (
     AdaptiveWorld(
         "Thompson, near arms, last arm", (0.45, 0.5, 0.55), (0.0, 0.0, 1.0), thompson=True
     ),
+    AdaptiveWorld("greedy, arms that mostly succeed, one arm", (0.9,) * 4, (1.0, 0.0, 0.0, 0.0)),
 )
 
 

@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import expit, ndtri, softmax
 
-from benchmarks.ope_worlds import AdaptiveWorld
 from steersman.ope import LoggedData, evaluate
-
-NAMES = ("ips", "snips", "dr")
 
 
 def _log(rng, rate, rows=800, **changes):
@@ -68,15 +65,6 @@ def test_where_no_range_is_known_they_are_walds():
     assert score.estimates == wald.estimates
 
 
-def test_logs_of_a_learner_get_them_where_nothing_is_asked_for():
-    data = _log(np.random.default_rng(4), 0.9)
-    assert evaluate(data).interval == "wald"
-    learned = evaluate(data, adaptive=True)
-    assert learned.interval == "score"
-    assert learned == evaluate(data, adaptive=True, interval="score")
-    assert learned != evaluate(data, adaptive=True, interval="wald")
-
-
 @given(st.integers(0, 10_000), st.sampled_from([0.001, 0.01, 0.5, 0.99, 0.999]), st.booleans())
 def test_they_hold_the_value_and_stay_in_the_range(seed, rate, of_units):
     rng = np.random.default_rng(seed)
@@ -110,15 +98,3 @@ def test_rare_outcomes_are_covered_better_than_by_walds():
             seen.append(found.low <= truth <= found.high)
     assert np.mean(held["score"]) > np.mean(held["wald"]) + 0.02
     assert np.mean(held["score"]) > 0.86
-
-
-@pytest.mark.slow
-def test_a_learner_whose_arms_nearly_always_succeed():
-    """As `test_adaptive_coverage` of rates near a half: luck makes the noise look small here."""
-    world = AdaptiveWorld("greedy, equal arms", (0.9,) * 4, (1.0, 0.0, 0.0, 0.0))
-    held = dict.fromkeys(NAMES, 0)
-    for data in world.logs(np.random.default_rng(3), 400, 5000):
-        report = evaluate(data, estimators=NAMES, adaptive=True)
-        for name in NAMES:
-            held[name] += report[name].low <= world.truth <= report[name].high
-    assert min(held.values()) / 400 > 0.905  # SNIPS .89 as Wald's without the share's noise

@@ -115,7 +115,7 @@ def evaluate(
     data: LoggedData,
     *,
     estimators: Sequence[str | Estimator] = ("ips", "snips", "dm", "dr"),
-    interval: Method | None = None,
+    interval: Method = "wald",
     level: float = 0.95,
     resamples: int = 10_000,
     adaptive: bool = False,
@@ -140,13 +140,13 @@ def evaluate(
     Args:
         data: The log and the target policy's distribution in each context.
         estimators: Names (``"ips"``, ``"snips"``, ``"dm"``, ``"dr"``) or estimators of your own.
-        interval: ``"wald"`` (normal, linearised; what independent logs get), ``"score"`` (the same
-            for means near an end of the rewards' range, where SNIPS and DR are less noisy: Wilson's
-            for as many rows as their error is worth; what adaptive logs get, and better for
-            outcomes that are rare), ``"bootstrap"`` (blocks, percentile; the only one
-            for DM) or ``"bernstein"`` (holds at every n for rewards in ``data.reward_range`` and
-            weights up to the largest target probability over the smallest logged propensity, which
-            it takes for the floor of the log; proved for independent rows, not for ``adaptive``).
+        interval: ``"wald"`` (normal, linearised), ``"score"`` (for means near an end of the
+            rewards' range, where SNIPS and DR are less noisy: Wilson's for as many rows as their
+            error is worth; better for outcomes that are rare), ``"bootstrap"`` (blocks,
+            percentile; the only one for DM) or ``"bernstein"`` (holds at every n for rewards in
+            ``data.reward_range`` and weights up to the largest target probability over the smallest
+            logged propensity, which it takes for the floor of the log; proved for independent rows,
+            not for ``adaptive``).
         level: Confidence level, in (0, 1).
         resamples: Bootstrap samples, 100 to 1,000,000; for ``"bootstrap"`` at least 2 / (1 -
             level): fewer have no draw beyond each end.
@@ -179,10 +179,8 @@ def evaluate(
         (2021) and Bibaut et al. (2021), see ``steersman.ope.stabilise``.
     """
     chosen = _resolve(estimators)
-    check_truth("adaptive", adaptive)
-    if interval is None:
-        interval = "score" if adaptive else "wald"
     _check(data, interval, level, resamples, seed)
+    check_truth("adaptive", adaptive)
     found = diagnose(data)
     reasons = reasons_to_refuse(found)
     if reasons:
