@@ -84,7 +84,7 @@ def test_what_does_not_drift_keeps_three_quarters_of_its_factors():
         plain, whole = terms.value, terms.scaled(factors).value
         taken_back.append((levelled(terms, factors, None).value - whole) / (plain - whole))
     assert 0.0 <= min(taken_back) <= max(taken_back) <= 1.0
-    assert np.mean(taken_back) == pytest.approx(0.244, abs=0.1)  # of z² / (z² + 2), z normal
+    assert np.mean(taken_back) == pytest.approx(0.242, abs=0.1)  # of z² / (z² + 2), z normal
 
 
 def test_the_share_is_none_of_no_gap_and_all_of_a_large_one():

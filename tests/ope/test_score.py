@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import expit, ndtri, softmax
 
+from steersman.errors import InputError
 from steersman.ope import LoggedData, evaluate
 
 
@@ -57,12 +58,33 @@ def test_ends_move_with_the_range_of_rewards():
         assert getattr(far["snips"], end) == pytest.approx(expected, abs=1e-9)
 
 
-def test_where_no_range_is_known_they_are_walds():
+def test_where_no_range_is_known_there_are_none():
     data = _log(np.random.default_rng(3), 0.4)
     data = replace(data, rewards=2 * data.rewards - 0.5)
-    score, wald = (evaluate(data, interval=name) for name in ("score", "wald"))
-    assert 0 < wald["snips"].value < 1  # as if by accident within [0, 1]
-    assert score.estimates == wald.estimates
+    with pytest.raises(InputError, match=r"a Score interval rests on the range .* reward_range="):
+        evaluate(data, interval="score")
+
+
+@pytest.mark.parametrize("ends", [(-3.0, 7.0), (-10.0, 5.0), (-10.0, 3.0), (0.0, 1.0)])
+def test_rewards_that_are_all_at_an_end_are_at_it_to_rounding(ends):
+    """A value of 6.999999999999999 is within the range, and its place in it is 1."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        second = rng.uniform(0.4, 0.6, 1000)
+        target = np.tile([0.5, 0.5], (1000, 1))
+        actions = (rng.random(1000) < second).astype(int)
+        propensities = np.where(actions == 1, second, 1.0 - second)
+        data = LoggedData(actions, np.full(1000, ends[1]), propensities, target, reward_range=ends)
+        found = evaluate(data, interval="score", estimators=("snips",))["snips"]
+        assert ends[0] < found.low < found.value <= found.high + 1e-9
+        assert found.high == pytest.approx(ends[1])
+
+
+def test_a_model_from_elsewhere_leaves_noise_where_all_is_right():
+    """Of predictions that are all 0, DR is IPS, and as noisy."""
+    data = _log(np.random.default_rng(4), 0.98, q_hat=np.zeros((800, 2)))
+    report = evaluate(data, interval="score")
+    assert report["dr"] == report["ips"]
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.001, 0.01, 0.5, 0.99, 0.999]), st.booleans())

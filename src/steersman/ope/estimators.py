@@ -254,7 +254,9 @@ class DR:
         guess = log.predictions
         terms = guess.expected + log.data.weights * (log.data.rewards - guess.chosen)
         counted = log.predicted
-        return log.levelled(Rounds(terms * counted, counted, self._span(log), centred=True))
+        fitted = log.data.q_hat is None  # to rewards that are all alike it leaves no residuals
+        span = self._span(log)
+        return log.levelled(Rounds(terms * counted, counted, span, centred=fitted))
 
     @staticmethod
     def _span(log: Log) -> float:

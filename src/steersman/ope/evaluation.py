@@ -142,7 +142,8 @@ def evaluate(
         estimators: Names (``"ips"``, ``"snips"``, ``"dm"``, ``"dr"``) or estimators of your own.
         interval: ``"wald"`` (normal, linearised), ``"score"`` (for means near an end of the
             rewards' range, where SNIPS and DR are less noisy: Wilson's for as many rows as their
-            error is worth; better for outcomes that are rare), ``"bootstrap"`` (blocks,
+            error is worth; better for outcomes that are rare; IPS and DR with ``q_hat`` keep
+            Wald's), ``"bootstrap"`` (blocks,
             percentile; the only one for DM) or ``"bernstein"`` (holds at every n for rewards in
             ``data.reward_range`` and weights up to the largest target probability over the smallest
             logged propensity, which it takes for the floor of the log; proved for independent rows,
@@ -161,7 +162,8 @@ def evaluate(
     Raises:
         InputError: No log; an unknown estimator, interval or level; a seed or a number of resamples
             out of range, or too few for the level; ``adaptive`` that is neither true nor false;
-            rewards outside [0, 1] for ``"bernstein"`` without a declared ``reward_range``.
+            rewards outside [0, 1] for ``"bernstein"`` or ``"score"`` without a declared
+            ``reward_range``.
 
     Example:
         >>> from steersman.ope import LoggedData
@@ -194,7 +196,7 @@ def evaluate(
         if interval == "bootstrap":
             intervals = bootstrap(rounds, data, level=level, resamples=resamples, seed=seed)
         else:
-            intervals = _analytic(rounds, data, interval, level)
+            intervals = _analytic(rounds, data, interval, level, log.reward_range)
         weighted = data.rewards[data.weights > 0.0]
         if interval != "bernstein":  # which knows what a reward can be
             opened = left_open(data, log.reward_range, level)
@@ -216,11 +218,15 @@ def _finite_or_none(value: Any) -> Any:
 
 
 def _analytic(
-    rounds: Mapping[str, Rounds], data: LoggedData, interval: Method, level: float
+    rounds: Mapping[str, Rounds],
+    data: LoggedData,
+    interval: Method,
+    level: float,
+    reward_range: tuple[float, float],
 ) -> dict[str, Interval]:
     forms: dict[str, Callable[[Rounds, NDArray[np.int64] | None, float], Interval]] = {
         "wald": wald,
-        "score": partial(score, span=_known_range(data)),
+        "score": partial(score, span=reward_range),
         "bernstein": bernstein,
     }
     form = forms[interval]
@@ -229,15 +235,6 @@ def _analytic(
         for name, terms in rounds.items()
         if not terms.from_model
     }
-
-
-def _known_range(data: LoggedData) -> tuple[float, float]:
-    """Return the declared range of rewards, [0, 1] where all are in it, or an infinite one."""
-    if data.reward_range is not None:
-        return data.reward_range
-    if data.rewards.min() >= 0.0 and data.rewards.max() <= 1.0:
-        return 0.0, 1.0
-    return -math.inf, math.inf
 
 
 def _estimate(terms: Rounds, data: LoggedData, ends: Interval | None) -> Estimate:
@@ -288,11 +285,11 @@ def _check(data: LoggedData, interval: str, level: object, resamples: object, se
     if interval == "bootstrap" and cast("int", resamples) < needed:
         message = f"resamples is {resamples} at level {level}; allowed are {needed:,} or more: "
         raise InputError(message + "ask for a lower level, or take more")
-    undeclared = interval == "bernstein" and data.reward_range is None
+    undeclared = interval in ("bernstein", "score") and data.reward_range is None
     if undeclared and (data.rewards.min() < 0.0 or data.rewards.max() > 1.0):
         message = (
             f"rewards span [{data.rewards.min()}, {data.rewards.max()}] and no reward_range is "
-            "declared; a Bernstein interval rests on the range that rewards can never leave: pass "
-            "LoggedData(..., reward_range=(low, high))"
+            f"declared; a {interval.title()} interval rests on the range that rewards can never "
+            "leave: pass LoggedData(..., reward_range=(low, high))"
         )
         raise InputError(message)

@@ -85,11 +85,11 @@ def score(rounds: Rounds, units: Units, level: float, span: tuple[float, float])
         rounds: The estimator's terms.
         units: Number of each row's unit, or None.
         level: Confidence level, in (0, 1).
-        span: Smallest and largest possible reward; infinite where they are not known.
+        span: Smallest and largest possible reward.
 
     Returns:
-        An interval within `span`; `wald`'s where that is infinite, where the estimator has noise
-        also when all rewards are one value (IPS), or where the value is not inside `span`.
+        An interval within `span`; `wald`'s where the estimator has noise also when all rewards are
+        one value (IPS), or where the value is not inside `span`.
 
     Source:
         Wilson (1927), Probable inference, the law of succession, and statistical inference, with
@@ -99,10 +99,9 @@ def score(rounds: Rounds, units: Units, level: float, span: tuple[float, float])
     """
     low, high = span
     width = high - low
-    inside = low < rounds.value < high
-    if not (rounds.centred and inside and math.isfinite(width)):
-        return wald(rounds, units, level)
     value = (rounds.value - low) / width
+    if not (rounds.centred and 0.0 < value < 1.0):
+        return wald(rounds, units, level)
     half = _half_width(rounds, units, level) / width
     noise = half * half / (value * (1.0 - value))
     if not noise < _UNBOUNDED:

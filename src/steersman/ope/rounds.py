@@ -29,8 +29,8 @@ class Rounds:
             nothing about the model's error, so only ``refit`` can give an interval.
         refit: Fits the model again on a bootstrap sample, where that is possible.
         centred: True when rewards that are all one value leave no noise, as where terms are
-            differences from the value or from a model: the nearer the value is to an end of the
-            rewards' range, the less it can move, which ``"score"`` intervals know.
+            differences from the value or from a model of these rewards: the nearer the value is to
+            an end of the rewards' range, the less it can move, which ``"score"`` intervals know.
     """
 
     numerator: Floats
