@@ -14,7 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.features import LAYOUT_VERSION, FeatureMap, fold_text, folded_words
+from steersman.features import (
+    LAYOUT_VERSION,
+    FeatureMap,
+    fold_text,
+    folded_words,
+    without_invisible,
+)
 from steersman.spec import Context
 
 
@@ -174,9 +180,7 @@ def test_what_any_language_writes_is_folded_as_unicode_has_it(signs):
     assert fold_text(text) == unicodedata.normalize("NFKC", folded)
 
 
-SEEN = st.characters(exclude_categories=("Cs", "Cf")).filter(
-    lambda sign: not unicodedata.name(sign, "").startswith(("VARIATION", "MONGOLIAN FREE"))
-)
+SEEN = st.characters(exclude_categories=("Cs", "Cf")).filter(without_invisible)
 
 
 @given(st.text(SEEN | st.sampled_from("aİΐकीกีகி\u0301_-"), max_size=30))
@@ -207,6 +211,16 @@ def test_letters_that_folding_takes_apart_are_one_word():
         same = [features.encode({"text": text}).tobytes() for text in (upper, lower)]
         assert same[0] == same[1]
     assert folded_words("İstanbul") == ["i\u0307stanbul"]
+
+
+@pytest.mark.parametrize("hidden", "\u00ad\u034f\u115f\u180b\u200d\u2060\u3164\ufe0f\ufeff\uffa0")
+def test_what_cannot_be_seen_is_no_part_of_a_text(hidden):
+    assert fold_text(f"a{hidden}b") == "ab"
+    assert folded_words(f"{hidden}a{hidden}b {hidden}") == ["ab"]
+
+
+def test_a_space_without_width_parts_words():
+    assert folded_words("ខ្ញុំ\u200bស្រលាញ់\u200bភាសា") == ["ខ្ញុំ", "ស្រលាញ់", "ភាសា"]
 
 
 def test_maps_without_texts_are_as_they_were_in_the_first_layout():

@@ -9,9 +9,10 @@ import pytest
 
 from steersman.errors import InputError, StateError
 from steersman.features import feature_map
+from steersman.features.hashed import HashedCategory
 from steersman.learn import catch_up, load, rebuild, verify
 from steersman.learn.conditions import check_condition
-from steersman.store import as_tenant, create_tenant, erase, keep
+from steersman.store import as_tenant, create_tenant, encode, erase, initial_policy, keep
 from steersman.store.cold import Directory, compact, query
 from tests.learn.world import (
     POLICIES,
@@ -23,7 +24,6 @@ from tests.learn.world import (
     point_of,
     replica_of,
     rows,
-    traffic,
     write,
 )
 from tests.store.rows import connected
@@ -167,12 +167,17 @@ async def test_a_declaration_that_changed_is_relearned_from_contexts(database, t
 async def test_contexts_that_another_version_encodes_otherwise(
     database, tenant, policy, monkeypatch
 ):
-    """Its point is refused, and what the refusal says to do brings all back."""
+    """Its point is refused; what the refusal says to do brings all back, and late rewards too."""
     row = await declared(database, tenant.id, policy=policy)
-    await traffic(database, row, 20)
+    rng = np.random.default_rng(4)
+    made = [decided(row, rng) for _ in range(20)]
+    events = [happened(one, {"success": i / 20}) for i, one in enumerate(made)]
+    await write(database, made, events[:15])
     await learn_all(database)
     before = await replica_of(database, tenant.id)
     monkeypatch.setattr(feature_map, "_CHANGED", {"category": feature_map.LAYOUT_VERSION + 1})
+    add = HashedCategory.add
+    monkeypatch.setattr(HashedCategory, "add", lambda *a: add(*a[:-1], -a[-1]))
     with pytest.raises(StateError, match="declare it again, then run `steersman learn rebuild`"):
         await replica_of(database, tenant.id)
     again = await declared(database, tenant.id, policy=policy)
@@ -180,10 +185,17 @@ async def test_contexts_that_another_version_encodes_otherwise(
     assert again.feature_hash != row.feature_hash
     assert await declared(database, tenant.id, policy=policy) == again
     assert (await replica_of(database, tenant.id)).seq == 0
-    made = await rebuild(database, again, actor="test")
-    assert (made.kept, made.lost) == (before.seq, 0)
+    relearned = await rebuild(database, again, actor="test")
+    assert (relearned.kept, relearned.lost) == (before.seq, 0)
+    await write(database, [], events[15:])
+    await learn_all(database)
     after = await replica_of(database, tenant.id)
-    assert bits(after.policy) == bits(before.policy)
+    fresh = initial_policy(row.spec)
+    for i, one in enumerate(made):
+        x, key = encode(again.spec, after.features, one.context)
+        fresh.learn(key if x is None else x, one.action, i / 20, bucket=0)
+    assert bits(after.policy) == bits(fresh)
+    assert (await verify(database, await point_of(database, tenant.id))).holds
 
 
 async def test_replicas_and_the_learner_go_on_from_the_new_snapshot(database, tenant):

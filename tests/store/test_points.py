@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from steersman.errors import InputError, SpecError
+from steersman.features import FeatureMap, feature_map
 from steersman.policies import load_policy
 from steersman.registry import unpack_state
 from steersman.store import (
@@ -186,6 +187,19 @@ async def test_declaring_the_same_again_mends_what_cannot_be_read(database, tena
     await unreadable(database, tenant)
     assert await declare(database, tenant.id, DOCUMENT, actor="me") == first
     assert await points(database, tenant) == [first]
+
+
+async def test_mending_and_another_layout_of_features_take_one_declaration(
+    database, tenant, monkeypatch
+):
+    first = await declare(database, tenant.id, DOCUMENT, actor="me")
+    await unreadable(database, tenant)
+    monkeypatch.setattr(feature_map, "_CHANGED", dict.fromkeys(("text", "category", "number"), 99))
+    row = await declare(database, tenant.id, DOCUMENT, actor="me")
+    assert (row.spec_hash, row.snapshot) == (first.spec_hash, "0.2.0")
+    assert row.feature_hash == bytes.fromhex(FeatureMap(row.spec.context).hash)
+    assert row.feature_hash != first.feature_hash
+    assert await points(database, tenant) == [row]
 
 
 async def test_declaring_something_else_begins_anew_after_what_cannot_be_read(database, tenant):

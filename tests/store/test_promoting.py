@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from steersman.errors import InputError, RolloutError, StateError
+from steersman.features import feature_map
 from steersman.spec import loads
 from steersman.store import (
     as_tenant,
@@ -102,6 +103,17 @@ async def test_declaration_and_hashes_follow_where_the_policy_is_another(databas
     serving = await point_row(database, point)
     assert serving.spec_hash == bytes.fromhex(loads(other).spec_hash)
     assert serving.spec.floor == 0.05
+
+
+async def test_a_state_of_another_layout_serves_with_its_own_hash(database, point, monkeypatch):
+    """So that whoever loads it sees that it was encoded otherwise."""
+    first = await point_row(database, point)
+    monkeypatch.setattr(feature_map, "_CHANGED", dict.fromkeys(("text", "category", "number"), 99))
+    newer = await declare(database, point[0], DOCUMENT, actor="test")
+    assert newer.feature_hash != first.feature_hash
+    assert await promoted(database, point, first.snapshot, rows=()) == 0
+    serving = await point_row(database, point)
+    assert (serving.snapshot, serving.feature_hash) == (first.snapshot, first.feature_hash)
 
 
 async def test_a_declaration_that_changes_no_state_stays_in_force(database, point):

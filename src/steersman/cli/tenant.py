@@ -67,8 +67,9 @@ def list_command(home: Path, *, as_json: bool) -> None:
 def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: bool) -> None:
     """Declare the decision points in the YAML FILEs for the tenant NAME, or change them.
 
-    Declaring the same again changes nothing. Where context, actions, policy or floor change, a new
-    snapshot begins that has learned nothing: `steersman learn rebuild` relearns it from the log.
+    Declaring the same again changes nothing. Where context, actions, policy or floor change, or
+    this version encodes contexts otherwise, a new snapshot begins that has learned nothing:
+    `steersman learn rebuild` relearns it from the log.
     """
     documents = []
     for file in files:  # all are looked at, and told by their names, before one is stored

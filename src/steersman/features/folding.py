@@ -13,10 +13,11 @@ _JOINER = "\u034f"  # COMBINING GRAPHEME JOINER: seen nowhere, and nothing is so
 _MOST_MARKS = 30
 _VOICING = "\uff9e\uff9f"  # the only letters that NFKC makes marks of
 _MANY_MARKS = re.compile(rf"(?:[^\w\s]|[{_VOICING}]){{{_MOST_MARKS + 1},}}")
-# Soft hyphens, joiners, marks of direction, variants: in a text to shape it, and never typed.
+# Soft hyphens, joiners, fillers, marks of direction, variants: they shape a text and are not typed.
+# Not the zero width space: Khmer, Thai and others part words by it.
 _INVISIBLE = re.compile(
-    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-    "\U000e0001\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0001\U000e0020-\U000e007f\U000e0100-\U000e01ef]"
 )
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 _LAST_SCRIPT = 0x1F000
@@ -40,8 +41,8 @@ def fold_text(text: str) -> str:
     "what's the first plan?"
 
     Source:
-        The Unicode Standard, section 3.13, D146 and D147 (case folding for NFKC); Annex 15,
-        "Unicode normalization forms", section 13 (stream-safe text).
+        The Unicode Standard, section 3.13 (NFKC_Casefold, but for the zero width space, which parts
+        words and stays); Annex 15, "Unicode normalization forms", section 13 (stream-safe text).
     """
     if text.isascii():
         return text.lower()
@@ -80,8 +81,8 @@ def without_invisible(text: str) -> str:
         The text without them; ideographic variants and the flags made of tags lose what tells them
         apart, as in the source.
 
-    >>> without_invisible("co\u00adop"), without_invisible("a\u200bb")
-    ('coop', 'ab')
+    >>> without_invisible("co\u00adop"), without_invisible("m\u2060n")
+    ('coop', 'mn')
 
     Source:
         The Unicode Standard, section 5.21 (characters ignored for display).

@@ -211,11 +211,12 @@ async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED)
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     served = await connection.fetchrow(
-        "SELECT snapshot, spec_hash FROM decision_point "
+        "SELECT snapshot, spec_hash, feature_hash FROM decision_point "
         "WHERE tenant = $1 AND skill = $2 AND point = $3",
         *replica.point,
     )
-    if served is None or served["spec_hash"] != replica.row.spec_hash:
+    declared = replica.row.spec_hash, replica.row.feature_hash
+    if served is None or (served["spec_hash"], served["feature_hash"]) != declared:
         return 0
     if served["snapshot"] == replica.snapshot:
         return await follow(connection, replica)

@@ -61,7 +61,7 @@ def seen(
     row = replica.row
     joint = row.spec.policy.algorithm.startswith(("joint_", "sequence_"))
     if decided.p_kind == "exact" or joint:
-        same = decided.spec_hash == row.spec_hash
+        same = decided.spec_hash == row.spec_hash and decided.feature_hash == row.feature_hash
         if same or sees(spec, decided.feature_hash) == sees(row.spec, row.feature_hash):
             return decided.x, None if joint else decided.key
     if joint:

@@ -16,6 +16,7 @@ _WORD = re.compile(r"[^\W_]+")
 # As for `words`, but a small s behind capitals is their plural: APIs are no "AP Is".
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?![a-z]))")
 _PLURAL = re.compile(r"[A-Z]{2,}s")
+_ZERO_WIDTH = "\u200b"  # parts some words and is in the middle of others: of none here
 # Chinese and Japanese put no space between words, many of which are one character.
 _HAN = "\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 # Nor do Thai and Lao, Myanmar, and Khmer, whose words are several letters with their marks.
@@ -53,7 +54,7 @@ def searched_words(text: str) -> list[str]:
     """
     if text.isascii():
         return [word for token in _WORD.findall(text) for word in _of(token)]
-    plain = without_invisible(unicodedata.normalize("NFKC", text))
+    plain = without_invisible(unicodedata.normalize("NFKC", text)).replace(_ZERO_WIDTH, "")
     tokens = (run for token in _marked_word().findall(plain) for run in _RUN.findall(token))
     return [word for token in tokens for word in _in_script(token)]
 

@@ -70,7 +70,7 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
             old = await find_as_it_is(connection, point)
             if old is not None and old.spec_hash == bytes.fromhex(spec.spec_hash):
                 if not isinstance(old, PointRow):
-                    return await _mend(connection, point, old, document, actor)
+                    old = await _mend(connection, point, old, document, actor)
                 if old.feature_hash == _feature_hash(spec):
                     return old
             await check_settled(connection, point)

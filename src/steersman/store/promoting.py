@@ -69,10 +69,10 @@ async def promote_snapshot(
     target = await find_snapshot(connection, point, version)
     _check_servable(row, target)
     spec = await spec_of(connection, target.spec_hash)
-    same = learned_from(spec) == learned_from(row.spec)
+    same = target.feature_hash == row.feature_hash and learned_from(spec) == learned_from(row.spec)
     last = await last_number(connection, point, version)
     if rows is None:
-        _check_continues(row, target, last, same=same and target.feature_hash == row.feature_hash)
+        _check_continues(row, target, last, same=same)
         last = await _copy(connection, point, target)
     elif rows:
         numbers = [update.seq for update, _ in rows]

@@ -40,6 +40,11 @@ def shingled_jaccard(one, other):
     return len(sets[0] & sets[1]) / len(sets[0] | sets[1])
 
 
+def test_words_that_differ_in_vowel_signs_are_no_repeat():
+    found = unique(passages("मिल का", "मेल की", "மலை", "மாலை"), near=None)
+    assert len(found.kept) == 4
+
+
 def test_the_same_words_repeat_whatever_their_case_signs_and_encoding():
     found = unique(
         passages("Caf\u00e9, pumps!", "cafe\u0301 PUMPS", "\uff23afé pumps", "Tea"), near=None

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.features import fold_text
-from steersman.retrieval.bm25 import words
+from steersman.features import folded_words
 from steersman.retrieval.documents.passage import passage_text
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def _without_repeated_ids(passages: Iterable[Passage]) -> Iterator[Passage]:
 
 def _said(passage: Passage) -> list[str]:
     for text in (passage.text, passage_text(passage)):
-        found = words(fold_text(text))
+        found = folded_words(text.replace("_", " "))
         if found:
             return found
     # Signs alone: they say what they are.

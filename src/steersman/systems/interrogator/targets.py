@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.features import fold_text
+from steersman.features import fold_text, folded_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 WARM_SHARE = 0.6
 """Share of bfcl's texts whose investigations may be learned from beforehand."""
 Part = Literal["warm", "ab"]
-
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,9 +120,8 @@ def normalised(text: str) -> str:
     >>> normalised("What's  up?") == normalised("what s up")
     True
     """
-    folded = fold_text(text)
     # A text without any word is still told from every other such text.
-    return " ".join(_WORD.findall(folded) or folded.split())
+    return " ".join(folded_words(text) or fold_text(text).split())
 
 
 def part_of(text: str) -> Part:
