@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.features import fold_text, folded_words
+from steersman.features import fold_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 WARM_SHARE = 0.6
 """Share of bfcl's texts whose investigations may be learned from beforehand."""
 Part = Literal["warm", "ab"]
+
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +114,8 @@ def unit_vector(vector: Any) -> NDArray[np.float64]:
 def normalised(text: str) -> str:
     """Return a text's words alone, so that texts that differ in case or punctuation are equal.
 
+    Vowel signs of Hindi or Tamil count as punctuation does: recorded logs were divided by this.
+
     Args:
         text: Any text.
 
@@ -120,8 +125,9 @@ def normalised(text: str) -> str:
     >>> normalised("What's  up?") == normalised("what s up")
     True
     """
+    folded = fold_text(text)
     # A text without any word is still told from every other such text.
-    return " ".join(folded_words(text) or fold_text(text).split())
+    return " ".join(_WORD.findall(folded) or folded.split())
 
 
 def part_of(text: str) -> Part:
