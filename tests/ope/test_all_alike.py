@@ -217,6 +217,7 @@ def test_rewards_beyond_what_is_known_bound_what_is_left_open():
     assert found.value - found.low > 0.9 * unseen
 
 
+@pytest.mark.slow
 def test_actions_that_were_drawn_once_and_differ_did_show_their_noise():
     """Of a thousand actions many are drawn once; each alone would leave all its range open."""
     rng, held = np.random.default_rng(0), 0

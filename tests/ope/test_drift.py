@@ -53,6 +53,7 @@ def test_the_mean_over_the_log_is_covered(make):
     assert np.mean(held, axis=0).min() >= 0.89
 
 
+@pytest.mark.slow
 def test_two_policies_are_compared_over_the_same_hours():
     """Half of the time is better for both, and the log did mostly the one, then the other."""
     rows, held, better = 4000, 0, 0

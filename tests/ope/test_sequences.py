@@ -258,6 +258,7 @@ def test_what_the_log_could_not_draw_is_told_exactly_and_refused():
         assert passed > 10 or elsewhere > 0.02  # weights alone do not show it
 
 
+@pytest.mark.slow
 def test_intervals_cover_where_little_is_missing():
     rng, world = np.random.default_rng(1), Leading(0.004)
     truth, inside = world.value(), {"pdis": 0, "wpdis": 0}

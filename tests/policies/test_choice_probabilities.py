@@ -383,6 +383,7 @@ def test_beta_of_many_arms_agrees_with_short_panels_throughout(kind):
     assert beta_choice_probabilities(a, b) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(
     st.integers(2, 40).flatmap(
         lambda n: st.tuples(*[st.lists(st.floats(0.01, 1e6), min_size=n, max_size=n)] * 2)

@@ -75,6 +75,7 @@ def test_other_major_versions_are_ignored(world):
         strict.load("assistant", "route", "0.1.1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["deleted", "truncated", "tampered", "longer"])
 @pytest.mark.parametrize("kind", ["state.zst", "description.json"])
 def test_a_candidate_that_cannot_be_loaded_leaves_the_last_good(world, source, damage, kind):

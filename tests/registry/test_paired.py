@@ -171,6 +171,7 @@ def test_a_model_alone_and_other_rows_are_refused():
         off_policy_delta(first, replace(second, clusters=np.arange(400) // 2))
 
 
+@pytest.mark.slow
 def test_an_arm_that_never_failed_widens_the_difference_whatever_others_show():
     """It takes over most of what is done; another that fails now and then, a little."""
     logging, means = np.array([0.9, 0.06, 0.04]), np.array([0.99, 0.99, 0.5])

@@ -32,6 +32,7 @@ def test_three_runs_cover_whatever_part_of_the_variance_is_theirs(share, alone_a
     assert alone <= alone_at_most  # what this is for
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "cases", "share"), [(2, 300, 10), (2, 60, 5), (3, 300, 5), (3, 60, 10), (5, 300, 3)]
 )

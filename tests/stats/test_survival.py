@@ -127,6 +127,7 @@ def test_where_all_have_ended_the_upper_end_is_that_of_the_time_before():
     assert math.isinf(at_once.median.interval.high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
 def test_the_median_of_few_that_all_ended_is_covered(count):
     """With an end at S = 0 it lay above the interval in 25 % of pairs, and in 3 % of fives."""
