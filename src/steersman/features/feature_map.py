@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from steersman.spec import Context
 
-LAYOUT_VERSION = 2
-"""Grows whenever the same context would become another vector; 2 keeps the marks of words."""
-
-_CHANGED = {"text": 2}
+_CHANGED = {"text": 2}  # the marks of words are kept
 """The last version that changed fields of a type; all others are as they were in the first."""
+LAYOUT_VERSION = max(_CHANGED.values())
+"""Grows whenever the same context would become another vector."""
+
 _HASHED = {"text": HashedText, "category": HashedCategory, "vector": HashedVector}
 _NEARLY_ONE = 1.0 - 1e-9
 _REMEMBERED = 4096

@@ -125,8 +125,9 @@ class Declared(BaseModel):
         No doctest: ``tests/spec/test_loading.py`` shows it.
         """
         copied = super().model_copy(update=update, deep=deep)
-        for name in copied.__dict__.keys() - type(self).model_fields if update else ():
-            del copied.__dict__[name]
+        if update:
+            for name in copied.__dict__.keys() - type(self).model_fields:
+                del copied.__dict__[name]
         return copied
 
     def _problems(self) -> Iterator[Problem]:
