@@ -385,7 +385,6 @@ async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     assert (await logs.load(empty)).rows == 0
 
 
-@pytest.mark.slow
 def test_rows_of_csv_take_no_more_memory_than_one_may(tmp_path):
     file = tmp_path / "log.csv"
     with file.open("w", encoding="utf-8") as log:
