@@ -13,7 +13,7 @@ looked at: as far as it is more than noise, they are taken back (`drift_share`).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy import linalg
@@ -23,9 +23,32 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.ope.logged_data import LoggedData
-    from steersman.ope.rounds import Rounds
 
     Floats = NDArray[np.float64]
+
+
+class Levelled(Protocol):
+    """What `levelled` takes: an estimate of rounds, as `Rounds`, or the difference of two."""
+
+    @property
+    def value(self) -> float:
+        """The estimate, in the reward's unit."""
+        ...
+
+    def residuals(self) -> Floats:
+        """Return each round's share in the error, shape (n,), mean 0."""
+        ...
+
+    def scaled(self, factors: Floats) -> Self:
+        """Return the same with each round multiplied by a factor, shape (n,)."""
+        ...
+
+    def noisier(self, residuals: Floats) -> Self:
+        """Return the same value with something added to each round's share in the error."""
+        ...
+
+
+Estimate = TypeVar("Estimate", bound=Levelled)
 
 # Draws of an arm over which its recent propensities are averaged.
 _MEMORY = 50
@@ -75,12 +98,12 @@ def stabilisers(data: LoggedData) -> Floats:
     return np.asarray(factors / factors.mean())
 
 
-def levelled(rounds: Rounds, factors: Floats, units: NDArray[np.int64] | None) -> Rounds:
+def levelled(rounds: Estimate, factors: Floats, units: NDArray[np.int64] | None) -> Estimate:
     """Return rounds whose noise is level over time, as far as the log does not drift.
 
     Args:
         rounds: The estimator's terms.
-        factors: Of `stabilisers`.
+        factors: Of `stabilisers`, of mean 1.
         units: Number of each row's unit, or None.
 
     Returns:

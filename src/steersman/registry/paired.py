@@ -8,7 +8,7 @@ set against each other.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from steersman.errors import InputError
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
 from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.intervals import left_open_between, widened
-from steersman.ope.stabilise import drift_share, noise_of_share
+from steersman.ope.stabilise import levelled
 from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:
@@ -69,6 +69,27 @@ class OffPolicyDelta:
     def to_json(self) -> dict[str, Any]:
         """Return the finding as values that JSON knows."""
         return {**asdict(self), "refused": self.refused}
+
+
+@dataclass(frozen=True, eq=False)
+class _Difference:
+    """The second policy's estimate less the first's, on the same rounds."""
+
+    first: Rounds
+    second: Rounds
+
+    @property
+    def value(self) -> float:
+        return self.second.value - self.first.value
+
+    def residuals(self) -> Floats:
+        return self.second.residuals() - self.first.residuals()
+
+    def scaled(self, factors: Floats) -> _Difference:
+        return _Difference(self.first.scaled(factors), self.second.scaled(factors))
+
+    def noisier(self, residuals: Floats) -> _Difference:
+        return replace(self, second=self.second.noisier(residuals))
 
 
 def off_policy_delta(
@@ -127,13 +148,14 @@ def off_policy_delta(
         return OffPolicyDelta(estimator, level, len(first), ess, reasons=reasons)
     method = ESTIMATORS[estimator]
     logs = [Log(data, adaptive=adaptive, seed=seed, levels=False) for data in (first, second)]
-    rounds = [method.rounds(log) for log in logs]
-    residuals = _residuals(rounds)
+    difference = _Difference(*(method.rounds(log) for log in logs))
     if adaptive:
+        # With factors of their own, one policy would be judged more by the morning and the other
+        # more by the afternoon: the better one may look worse where rewards moved in between.
         factors = np.minimum(*(log.stabilisers for log in logs))
-        rounds, residuals = _levelled(rounds, factors, first.units)
-    error = _paired_error(residuals, first.units)
-    delta = rounds[1].value - rounds[0].value
+        difference = levelled(difference, factors / factors.mean(), first.units)
+    error = _paired_error(difference.residuals(), first.units)
+    delta = difference.value
     half = _quantile(first.units, level) * error
     low, high = _no_narrower(Interval(delta - half, delta + half), first, second, level)
     return OffPolicyDelta(
@@ -141,7 +163,7 @@ def off_policy_delta(
         level=level,
         rows=len(first),
         ess=ess,
-        values=(rounds[0].value, rounds[1].value),
+        values=(difference.first.value, difference.second.value),
         delta=delta,
         low=low,
         high=high,
@@ -171,28 +193,6 @@ def _reasons(reports: Sequence[Report]) -> tuple[str, ...]:
         for name, report in zip(("first", "second"), reports, strict=True)
         for reason in report.reasons
     )
-
-
-def _levelled(
-    rounds: Sequence[Rounds], factors: Floats, units: NDArray[np.int64] | None
-) -> tuple[list[Rounds], Floats]:
-    """Return the rounds of both with their noise level over time, by factors that are the same.
-
-    And what each row has in the error of their difference, with the noise of what was taken back.
-    With factors of their own, one policy would be judged more by the morning and the other more by
-    the afternoon: the better one may look worse where rewards moved in between.
-    """
-    factors = factors / factors.mean()
-    scaled = [one.scaled(factors) for one in rounds]
-    gap = (rounds[1].value - rounds[0].value) - (scaled[1].value - scaled[0].value)
-    apart = _residuals(rounds) - _residuals(scaled)
-    share = drift_share(gap, apart, units)
-    taken_back = [one.scaled(factors + share * (1.0 - factors)) for one in rounds]
-    return taken_back, _residuals(taken_back) + noise_of_share(share) * apart
-
-
-def _residuals(rounds: Sequence[Rounds]) -> Floats:
-    return rounds[1].residuals() - rounds[0].residuals()
 
 
 def _paired_error(residuals: Floats, units: NDArray[np.int64] | None) -> float:
