@@ -228,6 +228,36 @@ def test_a_point_that_cannot_be_read_is_told_with_what_to_do(command, unreadable
     )
 
 
+@pytest.fixture
+def otherwise(command, database, name):
+    """A tenant of three points, of which `tool` was encoded otherwise when it was declared."""
+    command("tenant", "declare", name, *CONFIGS)
+    run(encoded_otherwise(database, name))
+    yield name
+    command("tenant", "declare", name, *CONFIGS)
+
+
+async def encoded_otherwise(database, name):
+    tenant = await find_tenant(database, name)
+    connection = await database.connect("owner")
+    async with as_tenant(connection, tenant.id):
+        await connection.execute(
+            "UPDATE decision_point SET feature_hash = sha256('other') WHERE point = 'tool'"
+        )
+    await connection.close()
+
+
+def test_a_point_that_is_encoded_otherwise_is_told_with_what_to_do(command, otherwise):
+    told = {row["decision"]: row for row in command.json("tenant", "points", otherwise)}
+    assert [row for row in sorted(told) if "problem" in told[row]] == ["tool"]
+    assert "steersman learn rebuild" in told["tool"]["problem"]
+    assert "encoded otherwise" in command("tenant", "points", otherwise)
+    (found,) = (row for row in command.json("doctor") if row["what"] == "declarations")
+    assert (found["verdict"], "assistant/tool" in found["found"]) == ("warn", True)
+    command("tenant", "declare", otherwise, *CONFIGS)
+    assert all("problem" not in row for row in command.json("tenant", "points", otherwise))
+
+
 def test_the_points_beside_one_that_cannot_be_read_go_on(command, unreadable):
     assert command.json("learn", "verify", "assistant", "route", "--tenant", unreadable)
     done = command.json("learn", "rebuild", "assistant", "route", "--tenant", unreadable)

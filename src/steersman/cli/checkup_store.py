@@ -154,7 +154,7 @@ async def _learning(database: Database) -> Finding:
 
 
 async def _declarations(database: Database) -> list[Finding]:
-    """Return a finding for each declaration that this version cannot read; one if it reads all."""
+    """Return a finding for each point that this version cannot serve; one if it serves all."""
     found, count = [], 0
     connection = await database.connect("app")
     try:
@@ -162,10 +162,11 @@ async def _declarations(database: Database) -> list[Finding]:
             async with as_tenant(connection, tenant.id):
                 rows, unreadable = await points_as_they_are(connection, tenant.id)
             count += len(rows)
-            found += [(tenant.name, point) for point in unreadable]
+            found += [(tenant.name, point.why) for point in unreadable]
+            found += [(tenant.name, row.problem) for row in rows if row.problem]
     finally:
         await connection.close()
     if not found:
-        return [Finding("declarations", "ok", f"{count} decision points can be read")]
+        return [Finding("declarations", "ok", f"{count} decision points can be served")]
     advice = "do as it says; until then its outcomes wait to be learned, and all others go on"
-    return [Finding("declarations", "warn", f"{name}: {it.why}", advice) for name, it in found]
+    return [Finding("declarations", "warn", f"{name}: {why}", advice) for name, why in found]

@@ -51,12 +51,15 @@ class Prepared:
         points: what it declared.
         key: text of its API key if it was made just now; None: it has one.
         migrations: those that were applied just now.
+        renewed: those of the points that began anew just now, since this version encodes their
+            contexts otherwise than the one that declared them.
     """
 
     tenant: Tenant
     points: tuple[PointRow, ...]
     key: str | None
     migrations: tuple[str, ...]
+    renewed: tuple[PointRow, ...] = ()
 
 
 async def prepare(
@@ -68,8 +71,9 @@ async def prepare(
         database: that answers.
         home: holds the secret.
         tenant_name: of the tenant, made if it is not there.
-        documents: its declarations, in YAML, for points that are not there yet: what became of
-            the others, by hand or by a promotion, stays.
+        documents: its declarations, in YAML, for points that are not there yet or that an earlier
+            version encoded otherwise, which could not serve: what became of the others, by hand or
+            by a promotion, stays.
 
     Returns:
         What is there now.
@@ -77,6 +81,7 @@ async def prepare(
     Raises:
         StoreError: the database refuses.
         SpecError: a declaration is wrong.
+        RolloutError: a point that has to begin anew is rolled out.
     """
     migrations = await migrate(database)
     known = {tenant.name: tenant for tenant in await list_tenants(database)}
@@ -84,6 +89,8 @@ async def prepare(
     if tenant is None:
         tenant = await create_tenant(database, tenant_name, actor=actor())
     rows = [await _declared(database, tenant, text) for text in documents]
+    points = tuple(row for row, _ in rows)
+    renewed = tuple(row for row, begins_anew in rows if begins_anew)
     key = None
     if not await list_keys(database, tenant.id):
         _, key = await create_key(
@@ -94,10 +101,11 @@ async def prepare(
             actor=actor(),
             scopes=_SCOPES,
         )
-    return Prepared(tenant, tuple(rows), key, tuple(migrations))
+    return Prepared(tenant, points, key, tuple(migrations), renewed)
 
 
-async def _declared(database: Database, tenant: Tenant, document: str) -> PointRow:
+async def _declared(database: Database, tenant: Tenant, document: str) -> tuple[PointRow, bool]:
+    """Return a point as it is from now on, and whether what it learned before fits no more."""
     spec = loads(document, source="declaration")
     connection = await database.connect("app")
     try:
@@ -105,9 +113,10 @@ async def _declared(database: Database, tenant: Tenant, document: str) -> PointR
             row = await find_declared(connection, (tenant.id, spec.skill, spec.decision))
     finally:
         await connection.close()
-    if row is not None:
-        return row
-    return await declare(database, tenant.id, document, actor=actor())
+    if row is not None and row.spec_hash.hex() != spec.spec_hash:
+        return row, False
+    declared = await declare(database, tenant.id, document, actor=actor())
+    return declared, row is not None and declared.snapshot != row.snapshot
 
 
 def service_child(

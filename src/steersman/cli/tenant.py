@@ -87,7 +87,7 @@ def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: 
 @_name
 @administers
 def points(name: str, home: Path, *, as_json: bool) -> None:
-    """Show what the tenant NAME declared; what cannot be read is told with what to do."""
+    """Show what the tenant NAME declared; what cannot be served is told with what to do."""
 
     async def work(
         database: Database, tenant: Tenant
@@ -216,6 +216,7 @@ def _show_points(
             "actions": _actions(row),
             "snapshot": row.snapshot,
             "spec_hash": row.spec_hash,
+            **({"problem": row.problem} if row.problem else {}),
         }
         for row in rows
     ]
@@ -234,8 +235,9 @@ def _show_points(
     none = "nothing declared yet; `steersman tenant declare NAME FILE` does"
     columns = ("skill", "decision", "policy", "actions", "snapshot")
     show_rows(shown, columns, as_json=as_json, none=none)
-    for row in () if as_json else unreadable:
-        click.echo(row.why, err=True)
+    for told in () if as_json else shown:
+        if "problem" in told:
+            click.echo(told["problem"], err=True)
 
 
 def _tenant(tenant: Tenant) -> dict[str, Any]:

@@ -130,6 +130,7 @@ def _as_json(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
         "tenant": prepared.tenant.name,
         "home": str(home.absolute()),
         "points": [f"{row.skill}/{row.point}" for row in prepared.points],
+        "begin_anew": [f"{row.skill}/{row.point}" for row in prepared.renewed],
         "processes": _pids(supervisor),
     }
     click.echo(json.dumps(told))
@@ -140,8 +141,8 @@ def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
     kept = str(home / "cold") if stack.can_compact() else f"off; {how_to_install('data')}"
     click.echo(f"serving     {url}")
     click.echo(f"tenant      {prepared.tenant.name} with {names}")
+    at = "" if str(home) == ".steersman" else f" --home {home}"
     if prepared.key is None:
-        at = "" if str(home) == ".steersman" else f" --home {home}"
         click.echo(
             "key         made before, not shown again; another one: "
             f"steersman key create NAME --tenant {prepared.tenant.name}{at} "
@@ -149,6 +150,12 @@ def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
         )
     else:
         click.echo(f"key         {prepared.key}   (shown this once)")
+    for row in prepared.renewed:
+        click.echo(
+            f"begins anew {row.skill}/{row.point}: this version encodes its contexts otherwise; "
+            f"steersman learn rebuild {row.skill} {row.point} --tenant {prepared.tenant.name}{at} "
+            "relearns it from the log"
+        )
     click.echo(f"processes   {', '.join(f'{n} {pid}' for n, pid in _pids(supervisor).items())}")
     click.echo(f"compaction  {kept}")
     click.echo(f"logs        {home / 'logs'}")

@@ -156,13 +156,9 @@ async def load(
 
     No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
-    features = FeatureMap(row.spec.context)
-    if bytes.fromhex(features.hash) != row.feature_hash:
-        raise StateError(
-            f"the contexts of {row.skill}/{row.point} are encoded otherwise by this version than "
-            "when it was declared; declare it again, then run `steersman learn rebuild`"
-        )
-    replica = await _stored(connection, row, until, features, bases)
+    if problem := row.problem:
+        raise StateError(problem)
+    replica = await _stored(connection, row, until, FeatureMap(row.spec.context), bases)
     replica.until = until
     await _follow(connection, replica)
     if until is not None:

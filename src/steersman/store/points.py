@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import RolloutError, SpecError
+from steersman.features import FeatureMap
 from steersman.registry import Ingredients
 from steersman.spec import DecisionPoint, Mixed, Sequence, loads
 
@@ -52,6 +53,17 @@ class PointRow:
     per_episode: bool
     pinned_seq: int | None = None
     pinned_by: UUID | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why this version cannot serve it, and what to do; None: it can."""
+        if bytes.fromhex(FeatureMap(self.spec.context).hash) == self.feature_hash:
+            return None
+        return (
+            f"the contexts of {self.skill}/{self.point} are encoded otherwise by this version than "
+            "when it was declared; declare it again with `steersman tenant declare`, then run "
+            "`steersman learn rebuild`"
+        )
 
 
 @dataclass(frozen=True, slots=True)
