@@ -81,6 +81,7 @@ def test_required_fields_are_required(name, nothing):
         ("intent", "x" * 501, "has a name of 501 characters; allowed at most 500"),
         ("length", True, "'length' got bool True; allowed is a number"),
         ("length", np.bool_(1), "'length' got bool"),
+        ("length", np.timedelta64(5, "ns"), "'length' got timedelta64"),
         ("length", "80", "'length' got str '80'; allowed is a number"),
         ("length", [80], "'length' got list"),
         ("length", {"a": 1}, "'length' got dict"),

@@ -217,3 +217,9 @@ def test_actions_that_are_no_whole_numbers_are_refused(actions):
 def test_a_mass_below_0_is_told_with_what_to_do():
     with pytest.raises(InputError, match=r"target\[0, 0\] is -0.1; allowed is 0 to 1; pass the"):
         LoggedData([0], [1.0], [0.5], [[-0.1, 1.1]])
+
+
+def test_a_range_of_narrow_numbers_is_a_range():
+    narrow = np.array([0.0, 1.0], np.float32)
+    log = LoggedData([0, 1], [0.0, 1.0], [0.5, 0.5], [[0.5, 0.5]] * 2, reward_range=narrow)
+    assert list(log.reward_range) == [0.0, 1.0]

@@ -1,5 +1,7 @@
 """The forecast number of requests does give the wanted power."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -93,3 +95,11 @@ def test_a_pilot_of_units_needs_more():
     assert units.by_effective_sample_size > rows.by_effective_sample_size
     with pytest.raises(InputError, match="or units"):
         requests_needed(LoggedData(*columns, clusters=np.zeros(400)), 0.1)
+
+
+def test_numbers_of_other_kinds_and_widths_are_numbers():
+    pilot = world.log(np.random.default_rng(0), 400)
+    plain = requests_needed(pilot, 0.125, power=0.75)
+    assert requests_needed(pilot, np.float32(0.125), power=Fraction(3, 4)) == plain
+    assert requests_needed(pilot, np.longdouble(0.125), power=np.longdouble(0.75)) == plain
+    assert requests_needed(pilot, np.int8(-128)) == requests_needed(pilot, -128.0)

@@ -18,6 +18,7 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     Rules,
+    SequenceLinear,
     arm_sums,
     inputs,
     load_policy,
@@ -27,6 +28,9 @@ from steersman.spec.policy import LARGEST_VARIANCE_RATIO
 from steersman.testing import check_policy
 
 NAMES = ["a", "b"]
+
+
+DURATIONS = [np.timedelta64(5, "ns"), np.timedelta64(5, "s"), np.timedelta64("NaT")]
 
 
 def same(policy, before):
@@ -391,3 +395,41 @@ def test_a_state_without_models_is_refused_before_it_takes_memory(policy):
 def test_models_that_are_too_large_are_refused_before_they_take_memory(monkeypatch):
     monkeypatch.setattr(arm_sums, "_LARGEST_SIZE", 600_000)
     assert peak_of(lambda: LinUCB(NAMES, 1000), InputError, "need 1,001,000 numbers") < 1e6
+
+
+@pytest.mark.parametrize("duration", DURATIONS)
+def test_durations_are_no_numbers_whatever_numpy_says(duration):
+    policy = LinUCB(NAMES, 1)
+    before = policy.state()
+    with pytest.raises(InputError, match=r"reward must be a number; got np\.timedelta64"):
+        policy.learn([1.0], "a", duration)
+    with pytest.raises(InputError, match="row 0: the reward must be a number"):
+        policy.learn_batch([[1.0]], ["a"], np.array([duration]))
+    with pytest.raises(InputError, match="weight must be a number"):
+        policy.learn([1.0], "a", 1.0, weight=duration)
+    with pytest.raises(InputError, match="dim must be a whole number"):
+        LinUCB(NAMES, duration)
+    assert same(policy, before)
+
+
+def test_texts_are_no_truth_values():
+    with pytest.raises(InputError, match="stop must be True or False; got 'no'"):
+        SequenceLinear(features=["score"], max_steps=2, stop="no")
+    with pytest.raises(InputError, match="pairs must be True or False; got 'no'"):
+        FactoredTS(parts={"k": [1, 2]}, pairs="no")
+
+
+@pytest.mark.parametrize("values", ["large", b"large", {"small", "large"}])
+def test_values_of_a_part_are_a_list_in_order(values):
+    with pytest.raises(InputError, match=r"part 'model' is .*; allowed is a list of values"):
+        FactoredTS(parts={"model": values})
+
+
+def test_what_is_nested_too_deeply_to_be_shown_is_told():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InputError, match="got list nested too deeply"):
+        LinUCB(NAMES, 1).learn([1.0], "a", deep)
+    while deep:  # or its end goes as deep
+        deep = deep.pop()

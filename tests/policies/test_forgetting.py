@@ -226,6 +226,7 @@ def test_a_clock_ends_where_states_do():
         with pytest.raises(InputError, match=r"clock of this policy is at 9007199254740992; 1"):
             refused()
     assert load_policy(older.state()).updates == 1
+    older.learn([1.0, 1.0], "a", 1.0, bucket=2**53)  # how it counts time is not settled by them
 
 
 def test_what_is_corrected_is_of_no_later_bucket_than_was_learned():

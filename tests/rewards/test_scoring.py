@@ -200,3 +200,9 @@ def test_no_outcome_at_all_is_no_reward_even_if_every_term_could_be_assumed():
     assert evaluate(spec, {}).value is None
     assert evaluate(spec, {"other": 3}).value is None
     assert evaluate(spec, {"flag": 0}).value == 1.0
+
+
+@pytest.mark.parametrize("unit", ["ns", "s"])
+def test_a_duration_is_no_number_whatever_numpy_says(unit):
+    with pytest.raises(InputError, match="'latency_ms' got timedelta64"):
+        Outcome("latency_ms", np.timedelta64(5, unit), at=0.0)

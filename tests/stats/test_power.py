@@ -152,3 +152,19 @@ def test_extreme_ratios_have_power_one():
 def test_an_effect_beyond_float64_is_refused():
     with pytest.raises(InputError, match="leaves float64"):
         minimum_detectable_effect(2, 1e308, power=0.99)
+
+
+@pytest.mark.parametrize("effect", [np.timedelta64(5, "ns"), np.complex128(0.1 + 5j)])
+def test_durations_and_complex_numbers_are_no_effects(effect):
+    with pytest.raises(InputError, match="effect is"):
+        required_sample_size(effect, 1.0)
+
+
+def test_texts_are_no_truth_values():
+    for find in (
+        lambda: required_sample_size(0.1, 1.0, paired="no"),
+        lambda: achieved_power(0.1, 1.0, 100, paired="no"),
+        lambda: minimum_detectable_effect(100, 1.0, paired="no"),
+    ):
+        with pytest.raises(InputError, match="paired is 'no'; allowed is True or False"):
+            find()

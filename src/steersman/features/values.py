@@ -81,7 +81,8 @@ def as_number(name: str, value: object) -> float:
     """
     if type(value) is float and isfinite(value):
         return value  # what nearly every number is, without asking the abstract classes
-    if isinstance(value, bool) or not isinstance(value, int | Real):
+    # numpy takes a duration for a whole number, of whatever unit.
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, int | Real):
         advice = "send a number, or declare the field as a category"
         raise _wrong_type(name, value, "a number", advice)
     try:

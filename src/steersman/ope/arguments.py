@@ -31,25 +31,6 @@ def check_log_and_seed(data: object, seed: object) -> None:
     check_whole("seed", seed, 0)
 
 
-def check_truth(name: str, value: object) -> None:
-    """Refuse what is neither true nor false.
-
-    Args:
-        name: of the argument.
-        value: what was given.
-
-    Raises:
-        InputError: it is something else, such as a text, of which any but the empty one is true.
-
-    >>> check_truth("adaptive", "no")
-    Traceback (most recent call last):
-    steersman.errors.InputError: adaptive is 'no'; allowed is True or False; pass one of them
-    """
-    if not isinstance(value, bool | np.bool_):
-        message = f"{name} is {value!r:.60}; allowed is True or False; pass one of them"
-        raise InputError(message)
-
-
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
     """Refuse what is no whole number, less than the least, or more than the most.
 
@@ -67,7 +48,7 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     steersman.errors.InputError: seed is -1; allowed is a whole number of at least 0; pass one
     """
     number = least - 1  # what is no whole number is refused as one below the least is
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         number = int(value)
     if number < least or (most is not None and number > most):
         bounds = f"of at least {least}" if most is None else f"from {least:,} to {most:,}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.ope.arguments import check_log_and_seed, check_truth, check_whole
+from steersman.ope.arguments import check_log_and_seed, check_whole
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
@@ -25,6 +25,7 @@ from steersman.ope.intervals import (
     widened,
 )
 from steersman.ope.rounds import check_rounds
+from steersman.stats.arguments import check_truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

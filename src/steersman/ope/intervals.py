@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _UNBOUNDED = 1e100  # times the noise that any mean of a range can have
 _ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
 _ALIKE = 1.0 - 1e-9  # weights that are nearer to one another are equal
-_CHANCE = 0.001  # with less, that the heaviest are alike is no accident
+_CHANCE = 0.25  # with less, that the heaviest are alike is no accident
 _SMALL = 0.01  # of a target: one action of which it takes no more decides little by itself
 
 
@@ -244,13 +244,18 @@ def _left_open(
 ) -> tuple[float, float]:
     """Return what actions leave open whose shares ``taken(rows, columns)`` count.
 
-    Of the columns those alone are asked for that showed no noise: a log may have thousands.
+    Of the columns those alone are asked for that showed no noise: a log may have thousands. One
+    that every row drew stands for whatever was drawn (`drawn_or_another`): how much is taken of
+    that, its mean does not say, but the weights do.
     """
     weights = taken(np.arange(len(data)), data.actions) / data.propensities
     if not weights.any():
         return 0.0, 0.0
+    stands_for_all = bool((data.actions == data.actions[0]).all())
 
     def share(place: int) -> float:
+        if stands_for_all:
+            return min(1.0, float(weights.mean()))
         return float(taken(slice(None), place).mean())
 
     return _open_in_groups(data.actions, data.rewards, weights, share, data.units, span, level)

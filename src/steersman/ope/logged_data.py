@@ -407,6 +407,7 @@ def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
     """
     pair = _array(declared, "reward_range")
     usable = pair.shape == (2,) and pair.dtype.kind in "iuf"
+    pair = pair.astype(np.float64) if usable else pair  # narrower ones know no limit so high
     if not (usable and pair[0] < pair[1] and (np.abs(pair) <= LARGEST_REWARD).all()):
         message = (
             f"reward_range is {declared!r}; allowed are two numbers, low < high, up to "

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.ope.arguments import check_log_and_seed, check_truth
+from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.diagnostics import (
     MAX_UNSUPPORTED,
     MAX_WEIGHT_SHARE,
@@ -23,6 +23,7 @@ from steersman.ope.diagnostics import (
 )
 from steersman.ope.estimators import ESTIMATORS, Log
 from steersman.ope.intervals import standard_error
+from steersman.stats.arguments import as_number, check_truth
 
 if TYPE_CHECKING:
     from steersman.ope.diagnostics import Diagnostics
@@ -101,6 +102,8 @@ def requests_needed(
         Normal power of a Wald interval, n = ((z_{1-alpha/2} + z_power) sd / effect)^2, with the
         pilot's linearised sd. Against simulated power: ``tests/ope/test_requests_needed.py``.
     """
+    # As float64: what is beyond it, or no number after all, is NaN, which the ranges refuse.
+    effect, power, level = _numbers(effect=effect, power=power, level=level)
     quantiles = _quantiles(effect, power, level)
     check_log_and_seed(pilot, seed)
     check_truth("adaptive", adaptive)
@@ -151,7 +154,7 @@ def _rows_by_size(pilot: LoggedData, power: float) -> int:
 
 
 def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
-    root = abs(quantiles * row_sd / float(effect))
+    root = abs(quantiles * row_sd / effect)
     if not root < _LARGEST_ROOT:
         message = (
             f"effect is {effect!r} at a standard deviation of {row_sd:.4g}: no number of "
@@ -161,12 +164,15 @@ def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
     return math.ceil(root * root)
 
 
-def _quantiles(effect: float, power: float, level: float) -> float:
-    given: dict[str, Any] = {"effect": effect, "power": power, "level": level}
+def _numbers(**given: Any) -> tuple[float, ...]:
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, Real):
-            message = f"{name} is {value!r}; allowed is a number"
+            message = f"{name} is {value!r:.60}; allowed is a number"
             raise InputError(message)
+    return tuple(map(as_number, given.values()))
+
+
+def _quantiles(effect: float, power: float, level: float) -> float:
     if not 0.0 < abs(effect) <= sys.float_info.max:
         message = f"effect is {effect!r:.60}; allowed is a finite number other than 0"
         raise InputError(message)

@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.ope.arguments import check_truth
 from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse, share_of, size_of
 from steersman.ope.evaluation import Estimate, Report
 from steersman.ope.intervals import left_open_by_heaviest, no_narrower, widened
@@ -28,6 +27,7 @@ from steersman.ope.logged_data import (
     within_range,
 )
 from steersman.stats import Interval
+from steersman.stats.arguments import check_truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

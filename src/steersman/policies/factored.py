@@ -109,7 +109,7 @@ class FactoredTS(LinearPolicy):
         self.contextual = dim is not None
         self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, 16_384)
         self.prior_var, self.noise_var = inputs.variances(prior_var, noise_var)
-        self.pairs = bool(pairs)
+        self.pairs = inputs.truth("pairs", pairs)
         self.draws = inputs.whole("draws", draws, 1, 1_000)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
         self._rows, self._alone = part_features(key, self.pairs, self.prior_var)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,7 @@ LARGEST_NORM = 1e6  # its square, summed over a million updates, still leaves ro
 _FLOAT64 = np.dtype(np.float64)
 _PLAIN = (float, int)
 _BOOLEANS = frozenset({bool, np.bool_})
+_NO_NUMBER = (bool, np.timedelta64)  # though their classes are below those of whole numbers
 _NO_NUMBERS = (np.ma.MaskedArray, bytearray, memoryview)  # numpy takes them for such
 LARGEST_WEIGHT = 1e9
 LARGEST_VARIANCE_RATIO = 1e12  # of prior to noise; the same as in steersman.spec.policy
@@ -182,11 +184,18 @@ def variances(prior_var: object, noise_var: object) -> tuple[float, float]:
 
 def whole(name: str, value: object, low: int, high: int) -> int:
     """Return a whole number within [low, high]."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, _NO_NUMBER):
         number = int(value)
         if low <= number <= high:
             return number
     raise InputError(f"{name} must be a whole number in [{low}, {high}]; got {brief(value)}")
+
+
+def truth(name: str, value: object) -> bool:
+    """Return a truth value; of texts, any but the empty one would be true."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise InputError(f"{name} must be True or False; got {brief(value)}")
 
 
 def floor(value: object) -> float:
@@ -214,7 +223,7 @@ def names(actions: Sequence[str], what: str = "actions") -> tuple[str, ...]:
         if not is_text(name):
             raise InputError(f"an action must be a non-empty string of text; got {brief(name)}")
     if len(set(listed)) < len(listed):
-        double = next(name for name in listed if listed.count(name) > 1)
+        double = next(name for name, times in Counter(listed).items() if times > 1)
         raise InputError(f"the action {double!r} is listed twice; every name may stand once")
     return listed
 
@@ -298,7 +307,9 @@ def bucket(value: object) -> int:
 
 
 def _number(value: object, what: str) -> float:
-    if isinstance(value, (float, int, np.floating, np.integer)) and not isinstance(value, bool):
+    if isinstance(value, _NO_NUMBER):
+        raise InputError(f"the {what} must be a number; got {brief(value)}")
+    if isinstance(value, (float, int, np.floating, np.integer)):
         try:
             return float(value)
         except OverflowError as error:
@@ -312,4 +323,6 @@ def brief(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python writes no whole number of more than 4,300 digits
         text = f"{type(value).__name__} of too many digits"
+    except RecursionError:
+        text = f"{type(value).__name__} nested too deeply"
     return text if len(text) <= 80 else f"{text[:77]}..."

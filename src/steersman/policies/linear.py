@@ -190,9 +190,10 @@ class LinearPolicy(ChoicePolicy):
         if self.forget == 1.0:
             return 1.0
         if bucket is None:
+            now = self._later(1)
             if self._by_buckets is not False:
                 self._keep_time(by_buckets=False)
-            self._arms.tick(self._later(1))
+            self._arms.tick(now)
             return 1.0
         if not self._by_buckets:
             self._keep_time(by_buckets=True)

@@ -346,4 +346,6 @@ def form_of(
     if taken := set(names) & set(STANDING):
         raise InputError(f"features named {sorted(taken)} are there already; name them otherwise")
     steps = inputs.whole("max_steps", max_steps, 1, 100)
-    return SequenceForm(names, inputs.whole("vector", vector, 0, 1024), steps, bool(stop))
+    return SequenceForm(
+        names, inputs.whole("vector", vector, 0, 1024), steps, inputs.truth("stop", stop)
+    )

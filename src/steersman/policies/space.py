@@ -51,17 +51,26 @@ def key_of(
         barred: values of some parts, each barring all configurations that have them.
 
     Raises:
-        InputError: values that JSON cannot write.
+        InputError: values that JSON cannot write, or that are no list.
 
     >>> key_of({"k": [1, 2]}, {}, [])
     '[{"k": [1, 2]}, {}, []]'
     """
     try:
-        own = {name: list(values) for name, values in parts.items()}
+        own = {name: _listed(name, values) for name, values in parts.items()}
         plain = [own, dict(scales), [dict(one) for one in barred]]
         return json.dumps(plain, sort_keys=True, allow_nan=False)
+    except InputError:
+        raise
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"parts, scales and barred must be plain values: {error}") from None
+
+
+def _listed(name: str, values: Sequence[Any]) -> list[Any]:
+    if isinstance(values, (str, bytes, set, frozenset)):
+        message = f"part {name!r} is {values!r:.60}; allowed is a list of values, in order"
+        raise InputError(message)
+    return list(values)
 
 
 @lru_cache(maxsize=32)

@@ -80,7 +80,8 @@ def finite(what: str, value: object) -> float:
     """
     if type(value) is float and isfinite(value):  # nearly always
         return value
-    if not isinstance(value, Real | np.bool_):
+    duration = isinstance(value, np.timedelta64)  # numpy takes it for a whole number
+    if duration or not isinstance(value, Real | np.bool_):
         message = f"{what} got {type(value).__name__} {value!r:.60}; allowed is a finite number"
         raise InputError(f"{message}; send a number")
     try:

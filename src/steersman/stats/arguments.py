@@ -20,7 +20,8 @@ LARGEST = 1e100
 _LARGEST_COUNT = 2**53
 
 # What `float` would read as a number all the same.
-_NO_NUMBERS = (str, bytes, bytearray, memoryview, bool, np.bool_)
+_BYTES = (bytearray, memoryview)
+_NO_NUMBERS = (str, bytes, *_BYTES, bool, np.bool_, np.timedelta64, np.complexfloating)
 
 
 def open_unit(value: float, name: str) -> float:
@@ -177,6 +178,9 @@ def numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
     if isinstance(values, np.ma.MaskedArray):
         message = f"{name} is a masked array; what is masked is no number: drop these"
         raise InputError(message)
+    if isinstance(values, _BYTES):  # numpy takes them for numbers
+        message = f"{name} is a {type(values).__name__}; allowed are numbers; convert it"
+        raise InputError(message)
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biufO" or _holds_text(given):
@@ -190,6 +194,25 @@ def numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 def _holds_text(given: NDArray[Any]) -> bool:
     return given.dtype.kind == "O" and any(isinstance(one, str | bytes) for one in given.flat)
+
+
+def check_truth(name: str, value: object) -> None:
+    """Refuse what is neither true nor false.
+
+    Args:
+        name: of the argument.
+        value: what was given.
+
+    Raises:
+        InputError: it is something else, such as a text, of which any but the empty one is true.
+
+    >>> check_truth("adaptive", "no")
+    Traceback (most recent call last):
+    steersman.errors.InputError: adaptive is 'no'; allowed is True or False; pass one of them
+    """
+    if not isinstance(value, bool | np.bool_):
+        message = f"{name} is {value!r:.60}; allowed is True or False; pass one of them"
+        raise InputError(message)
 
 
 def as_number(value: SupportsFloat | str) -> float:

@@ -9,7 +9,7 @@ import scipy
 from scipy.special import chdtr, ndtr, ndtri, stdtrit
 
 from steersman.errors import InputError
-from steersman.stats.arguments import as_number, count, open_unit, positive
+from steersman.stats.arguments import as_number, check_truth, count, open_unit, positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,6 +177,7 @@ def minimum_detectable_effect(
 
 def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
     """Return power as a function of (standardised effect, n, alpha)."""
+    check_truth("paired", paired)
     if test not in ("t", "z"):  # a set would not take a list
         message = f"test is {test!r}; allowed are 't' and 'z'"
         raise InputError(message)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from steersman.errors import InputError
-from steersman.stats.arguments import as_number, count, open_unit, positive
+from steersman.stats.arguments import as_number, check_truth, count, open_unit, positive
 from steersman.stats.comparisons import SampleRatio, split
 from steersman.stats.interval import Interval
 from steersman.stats.sequential import tuned_rho_squared
@@ -112,6 +112,7 @@ def two_arm_confidence_sequence(
         log(1 + sqrt(N rho^2 + 1) / (2 alpha)), from the half-normal mixture. Coverage over many
         looks and the mixture by quadrature: ``tests/stats/test_two_arms.py``.
     """
+    check_truth("one_sided", one_sided)
     arms: dict[str, object] = {"candidate": candidate, "control": control}
     for name, arm in arms.items():
         if not isinstance(arm, Moments):
