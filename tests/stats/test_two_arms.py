@@ -244,3 +244,9 @@ def test_more_units_than_the_logarithms_can_tell_apart_are_refused():
             sequential_sample_ratio_test([half, half])
     for half in (10**12, 5 * 10**13):
         assert sequential_sample_ratio_test([half, half]).p_value == 1.0
+
+
+def test_texts_are_no_truth_values():
+    arm = Moments(100, 0.5, 0.25)
+    with pytest.raises(InputError, match="one_sided is 'no'; allowed is True or False"):
+        two_arm_confidence_sequence(arm, arm, n_star=100, one_sided="no")
