@@ -140,7 +140,10 @@ async def read_log(
     )
     if len(found) < _FEWEST:
         message = f"{len(found)} decisions of {point.skill}/{point.point} have a propensity "
-        message += "and a final reward; 2 or more are needed"
+        message += (
+            "and a final reward; 2 or more are needed. Rewards are made by the learner, once "
+        )
+        message += "their window has closed: `steersman learn run`"
         if rows == "own":
             message += "; logs that were imported count with --rows all"
         raise InputError(message)

@@ -33,6 +33,7 @@ class Budgets(Declared):
     """What a decision may take."""
 
     cost_usd_per_day: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    """Most that exploration and its outcomes may cost a day, in USD; null for no limit."""
+    """Most that a day should cost, in USD, for whoever reads it: nothing is stopped by it yet, so
+    cap spending where it is spent; null for no limit."""
     deadline_ms: Positive = 50.0
     """Time after which the drawn action is served whether it is logged yet or not."""
