@@ -59,7 +59,7 @@ class Prepared:
     points: tuple[PointRow, ...]
     key: str | None
     migrations: tuple[str, ...]
-    renewed: tuple[PointRow, ...] = ()
+    renewed: tuple[PointRow, ...]
 
 
 async def prepare(

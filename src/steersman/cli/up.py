@@ -130,7 +130,7 @@ def _as_json(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
         "tenant": prepared.tenant.name,
         "home": str(home.absolute()),
         "points": [f"{row.skill}/{row.point}" for row in prepared.points],
-        "begin_anew": [f"{row.skill}/{row.point}" for row in prepared.renewed],
+        "renewed": [f"{row.skill}/{row.point}" for row in prepared.renewed],
         "processes": _pids(supervisor),
     }
     click.echo(json.dumps(told))

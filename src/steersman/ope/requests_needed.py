@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -102,7 +101,6 @@ def requests_needed(
         Normal power of a Wald interval, n = ((z_{1-alpha/2} + z_power) sd / effect)^2, with the
         pilot's linearised sd. Against simulated power: ``tests/ope/test_requests_needed.py``.
     """
-    # As float64: what is beyond it, or no number after all, is NaN, which the ranges refuse.
     effect, power, level = _numbers(effect=effect, power=power, level=level)
     quantiles = _quantiles(effect, power, level)
     check_log_and_seed(pilot, seed)
@@ -165,16 +163,18 @@ def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
 
 
 def _numbers(**given: Any) -> tuple[float, ...]:
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, Real):
-            message = f"{name} is {value!r:.60}; allowed is a number"
+    """Return float64 for each: narrower numbers know no limit so high, and others no ndtri."""
+    numbers = tuple(as_number(value) for value in given.values())
+    for (name, value), number in zip(given.items(), numbers, strict=True):
+        if not (isinstance(value, Real) and math.isfinite(number)):
+            message = f"{name} is {value!r:.60}; allowed is a finite number"
             raise InputError(message)
-    return tuple(map(as_number, given.values()))
+    return numbers
 
 
 def _quantiles(effect: float, power: float, level: float) -> float:
-    if not 0.0 < abs(effect) <= sys.float_info.max:
-        message = f"effect is {effect!r:.60}; allowed is a finite number other than 0"
+    if effect == 0.0:
+        message = f"effect is {effect!r}; allowed is a finite number other than 0"
         raise InputError(message)
     if not (0.0 < level < 1.0 and 1.0 - level < power < 1.0):
         message = (

@@ -27,7 +27,7 @@ LARGEST_NORM = 1e6  # its square, summed over a million updates, still leaves ro
 _FLOAT64 = np.dtype(np.float64)
 _PLAIN = (float, int)
 _BOOLEANS = frozenset({bool, np.bool_})
-_NO_NUMBER = (bool, np.timedelta64)  # though their classes are below those of whole numbers
+NO_NUMBER = (bool, np.timedelta64)  # though their classes are below those of whole numbers
 _NO_NUMBERS = (np.ma.MaskedArray, bytearray, memoryview)  # numpy takes them for such
 LARGEST_WEIGHT = 1e9
 LARGEST_VARIANCE_RATIO = 1e12  # of prior to noise; the same as in steersman.spec.policy
@@ -184,7 +184,7 @@ def variances(prior_var: object, noise_var: object) -> tuple[float, float]:
 
 def whole(name: str, value: object, low: int, high: int) -> int:
     """Return a whole number within [low, high]."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, _NO_NUMBER):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, NO_NUMBER):
         number = int(value)
         if low <= number <= high:
             return number
@@ -307,7 +307,7 @@ def bucket(value: object) -> int:
 
 
 def _number(value: object, what: str) -> float:
-    if isinstance(value, _NO_NUMBER):
+    if isinstance(value, NO_NUMBER):
         raise InputError(f"the {what} must be a number; got {brief(value)}")
     if isinstance(value, (float, int, np.floating, np.integer)):
         try:

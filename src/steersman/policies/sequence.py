@@ -128,7 +128,7 @@ class StepRule:
 def _is_number(value: object, kind: type[int | float]) -> bool:
     """Return whether a value is a number of a kind; a whole number is a real one, too."""
     kinds = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
-    return isinstance(value, kinds) and not isinstance(value, bool)
+    return isinstance(value, kinds) and not isinstance(value, inputs.NO_NUMBER)
 
 
 def leading(scores: Floats, count: int) -> NDArray[np.intp]:

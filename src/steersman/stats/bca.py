@@ -105,7 +105,8 @@ def _enough(resamples: int, alpha: float) -> int:
 
 def _refuse_others(statistic: object, seed: object) -> None:
     """Refuse what is no function, and a seed that would be drawn anew every time or is none."""
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0
+    no_number = isinstance(seed, bool | np.timedelta64)
+    whole = isinstance(seed, int | np.integer) and not no_number and seed >= 0
     if not callable(statistic) or not whole:
         message = f"statistic is {statistic!r:.100}, seed {seed!r:.100}; allowed are a function "
         raise InputError(message + "that maps rows to a number, and a whole number of at least 0")
