@@ -92,20 +92,24 @@ async def test_how_much_a_tenant_logged_opens_no_breaker_that_others_ask_through
         finally:
             reading -= 1
 
+    def give_up_after(seconds: float) -> None:
+        monkeypatch.setattr(planning, "READ_S", seconds)
+        monkeypatch.setattr(status, "READ_S", seconds)
+
     monkeypatch.setattr(planning, "traffic_of", read_for_ever)
-    monkeypatch.setattr(planning, "READ_S", 0.05)
     monkeypatch.setattr(status, "_recent", read_for_ever)
-    monkeypatch.setattr(status, "READ_S", 0.05)
+    give_up_after(0.5)  # long enough for both pages to have begun, on a loaded machine too
     asked = {"skill": "search", "decision": "depth"}
     async with serving() as s:
         flood = [s.ask("POST", "/v1/rollouts/plan", asked) for _ in range(6)]
         flood += [s.ask("GET", "/rl-status") for _ in range(6)]
         *late, seen = await asyncio.gather(*flood, s.ask("GET", "/v1/rollouts"))
         assert seen.status == 200
+        give_up_after(0.05)
         late += [await s.ask("GET", "/rl-status") for _ in range(6)]
         late += [await s.ask("POST", "/v1/rollouts/plan", asked) for _ in range(6)]
         assert {one.status for one in late} == {503}
-        assert all("within 0.05 s" in one.body["detail"] for one in late)
+        assert all("within 0." in one.body["detail"] for one in late)
         assert most == 2, "one connection of a tenant for each page"
         assert s.service.breakers["reading"].state == "closed"
         # And what does open it is no reason to send no decisions here.
