@@ -9,12 +9,12 @@ state will be, not for what it was before the newest decisions. From trees, whic
 nothing can be withdrawn: they are grown from none of these units in the first place
 (`steersman.learn.selecting.apart` divides by the same hash, and keeps more of them).
 
-On the held-out decisions both copies are evaluated off-policy: doubly robust, with reward models of
-the past alone, since the log is adaptive. The difference gets an interval from the paired errors of
-each unit. Two states that hardly differ have a very narrow one, so a loss must also be larger than
-a hundredth of the range of rewards before it counts. What remains of the held-out rewards in it:
-later decisions were drawn by states that knew them, which decided what was tried next, but no copy
-has learned them.
+On the held-out decisions both copies are evaluated off-policy: doubly robust with reward models of
+the past alone, since the log is adaptive; by normalised weights where rewards have no model. The
+difference gets an interval from the paired errors of each unit. Two states that hardly differ have
+a very narrow one, so a loss must also be larger than a hundredth of the range of rewards before it
+counts. What remains of the held-out rewards in it: later decisions were drawn by states that knew
+them, which decided what was tried next, but no copy has learned them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 
 from steersman.errors import SteersmanError
 from steersman.features import FeatureMap
-from steersman.ope import LoggedData, drawn_or_another, never_drawn
+from steersman.ope import LoggedData, drawn_or_another, never_drawn, suited_estimator
 from steersman.policies import withdraw
 from steersman.registry import off_policy_delta, weigh_whole
 from steersman.spec import Mixed
@@ -79,7 +79,7 @@ class HeldOutReport:
         against: the version it was compared with.
         decisions: that were held out.
         effective_sample_size: the smaller of both states' weights.
-        value: doubly robust estimate of the state's reward; None without enough evidence.
+        value: off-policy estimate of the state's reward; None without enough evidence.
         other: of the one it was compared with.
         difference: value less other.
         low: lower end of its interval.
@@ -203,10 +203,12 @@ def _measured(
             contexts=np.array(seen) if enough and seen else None,
             clusters=np.array([row.unit for row in rows]),
             missing=one.missing,
+            names=one.names,
         )
         for one in (old, new)
     ]
-    found = off_policy_delta(*logs, adaptive=True, level=report.level)
+    estimator = suited_estimator(logs[0])
+    found = off_policy_delta(*logs, estimator=estimator, adaptive=True, level=report.level)
     values = found.values or (None, None)
     return replace(
         report,
@@ -227,6 +229,7 @@ class _Decided(NamedTuple):
     target: Floats
     contexts: list[Floats | None]
     missing: Floats | None = None
+    names: NDArray[Any] | None = None  # of what was drawn, where columns are places in a request
 
 
 def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _Decided:
@@ -250,7 +253,9 @@ def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _D
     for place, (names, distribution, _) in enumerate(found):
         target[place, [columns[place][name] for name in names]] = distribution
     places = [column[row.action] for row, column in zip(rows, columns, strict=True)]
-    return _Decided(places, target, contexts, never_drawn(places, target) if every else None)
+    if every:
+        return _Decided(places, target, contexts, never_drawn(places, target))
+    return _Decided(places, target, contexts, names=np.array([row.action for row in rows]))
 
 
 def _whole(row: HeldOut, state: Judged) -> Whole:

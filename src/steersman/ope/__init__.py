@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steersman.ope.diagnostics import Diagnostics
 from steersman.ope.estimators import DM, DR, ESTIMATORS, IPS, SNIPS, Estimator, Log
-from steersman.ope.evaluation import Estimate, Report, evaluate
+from steersman.ope.evaluation import Estimate, Report, evaluate, suited_estimator
 from steersman.ope.logged_data import LoggedData, drawn_or_another, never_drawn
 from steersman.ope.requests_needed import RequestsNeeded, requests_needed
 from steersman.ope.rounds import Rounds
@@ -34,4 +34,5 @@ __all__ = [
     "evaluate_sequences",
     "never_drawn",
     "requests_needed",
+    "suited_estimator",
 ]

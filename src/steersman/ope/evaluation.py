@@ -212,6 +212,34 @@ def evaluate(
     return Report(estimates, found, reasons, float(level), interval, bool(adaptive))
 
 
+def suited_estimator(data: LoggedData) -> str:
+    """Return the estimator that has less noise: DR where it has a model of rewards, else SNIPS.
+
+    Without contexts and predictions DR knows a mean reward of every column. Where a column is no
+    action, as of `drawn_or_another` and of candidates that each request numbers anew, these means
+    say nothing of what the target takes, and DR adds their distance from it to every weight: its
+    interval was four times as wide in a simulation of 2,000 requests with ten candidates each.
+
+    Args:
+        data: The log.
+
+    Returns:
+        ``"dr"`` or ``"snips"``, to be given to `evaluate`.
+
+    Source:
+        Swaminathan, Joachims (2015), The self-normalized estimator for counterfactual learning.
+        Measured: ``tests/ope/test_names.py``.
+
+    Example:
+        >>> from steersman.ope import LoggedData
+        >>> log = LoggedData([0, 1], [1.0, 0.0], [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
+        >>> suited_estimator(log)
+        'dr'
+    """
+    has_model = data.has_columns or data.contexts is not None or data.q_hat is not None
+    return "dr" if has_model else "snips"
+
+
 def _finite_or_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite_or_none(inner) for name, inner in value.items()}

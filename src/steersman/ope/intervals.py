@@ -244,21 +244,31 @@ def _left_open(
 ) -> tuple[float, float]:
     """Return what actions leave open whose shares ``taken(rows, columns)`` count.
 
-    Of the columns those alone are asked for that showed no noise: a log may have thousands. One
-    that every row drew stands for whatever was drawn (`drawn_or_another`): how much is taken of
-    that, its mean does not say, but the weights do.
+    Of the columns those alone are asked for that showed no noise: a log may have thousands. Where
+    these are no actions, their means do not say how much is taken of one; the weights do.
     """
     weights = taken(np.arange(len(data)), data.actions) / data.propensities
     if not weights.any():
         return 0.0, 0.0
-    stands_for_all = bool((data.actions == data.actions[0]).all())
+    arms = data.arms if data.names is None else _with_rare_ones_together(data)
+    seen = None if data.has_columns else np.bincount(arms, weights) / len(data)
 
-    def share(place: int) -> float:
-        if stands_for_all:
-            return min(1.0, float(weights.mean()))
-        return float(taken(slice(None), place).mean())
+    def share(arm: int) -> float:
+        if seen is None:
+            return float(taken(slice(None), arm).mean())
+        return min(1.0, float(seen[arm]))
 
-    return _open_in_groups(data.actions, data.rewards, weights, share, data.units, span, level)
+    return _open_in_groups(arms, data.rewards, weights, share, data.units, span, level)
+
+
+def _with_rare_ones_together(data: LoggedData) -> NDArray[np.int64]:
+    """Return what each row drew, where all that one row or one unit drew is one kind.
+
+    Of a passage that is offered once nothing can be said, but of all of these together.
+    """
+    count = int(data.arms.max()) + 1
+    once = _of_one_unit(data.arms, np.ones(len(data), np.bool_), data.units, count)
+    return np.where(once[data.arms], count, data.arms)
 
 
 def _open_in_groups(

@@ -52,6 +52,9 @@ class LoggedData:
             without a choice.
         reward_range: Smallest and largest reward that can ever occur, on which the Bernstein
             interval rests; (0, 1) when not declared, as rewards of decision points are.
+        names: What each row drew, shape (n,), where the columns of the target are other actions in
+            every row, as candidates are that each request numbers anew: whether one of them ever
+            failed can be told by its name alone. None where columns are actions.
 
     Raises:
         InputError: Propensities not in (0, 1], target rows that do not sum to 1 (to 1e-6) or hold
@@ -73,6 +76,7 @@ class LoggedData:
     clusters: NDArray[Any] | None = None
     reward_range: tuple[float, float] | None = None
     missing: Floats | None = None
+    names: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         """Convert and check every field, in an order in which later checks may rely on earlier."""
@@ -88,6 +92,7 @@ class LoggedData:
             "contexts": _optional(self.contexts, "contexts", (rows, None), _LARGEST_CONTEXT),
             "missing": _optional(self.missing, "missing", (rows,), LARGEST_WEIGHT),
             "clusters": None if self.clusters is None else unit_labels(self.clusters, rows),
+            "names": None if self.names is None else unit_labels(self.names, rows, "names"),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -119,6 +124,22 @@ class LoggedData:
         if self.clusters is None:
             return None
         return np.unique(self.clusters, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def arms(self) -> NDArray[np.int64]:
+        """Number of what each row drew, shape (n,): of its name where rows have one."""
+        if self.names is None:
+            return self.actions
+        return np.unique(self.names, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def has_columns(self) -> bool:
+        """Whether a column of the target is one action in every row.
+
+        It is not where rows have names, nor where all drew one column: that stands for whatever
+        was drawn (`drawn_or_another`).
+        """
+        return self.names is None and bool((self.actions != self.actions[0]).any())
 
 
 def drawn_or_another(masses: ArrayLike) -> Floats:
@@ -336,12 +357,13 @@ def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
     return actions.astype(np.int64, copy=False)
 
 
-def unit_labels(values: ArrayLike, rows: int) -> NDArray[Any]:
+def unit_labels(values: ArrayLike, rows: int, column: str = "clusters") -> NDArray[Any]:
     """Return the label of each row's unit, checked.
 
     Args:
         values: One label a row.
         rows: How many there are.
+        column: What they are called, for the error.
 
     Returns:
         Shape (rows,), of one type.
@@ -353,30 +375,30 @@ def unit_labels(values: ArrayLike, rows: int) -> NDArray[Any]:
         >>> unit_labels(["a", "b"], 2).tolist()
         ['a', 'b']
     """
-    labels = _array(values, "clusters")
+    labels = _array(values, column)
     if labels.dtype.kind in "US" and not isinstance(values, np.ndarray):
         labels = np.array(values, dtype=object)  # of a list of several types numpy makes texts
     if labels.shape != (rows,):
-        message = f"clusters has shape {labels.shape}; allowed is ({rows},): one label a decision"
+        message = f"{column} has shape {labels.shape}; allowed is ({rows},): one label a decision"
         raise InputError(message)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        message = "clusters holds NaN or infinity; allowed are labels that name a unit"
+        message = f"{column} holds NaN or infinity; allowed are labels with a value"
         raise InputError(message)
     if labels.dtype.kind == "c" and np.isnan(labels).any():
-        raise InputError("clusters holds NaN; allowed are labels that name a unit")
+        raise InputError(f"{column} holds NaN; allowed are labels with a value")
     if labels.dtype.kind in "mM" and np.isnat(labels).any():
-        raise InputError("clusters holds NaT; allowed are labels that name a unit")
+        raise InputError(f"{column} holds NaT; allowed are labels with a value")
     if labels.dtype.kind == "O":
         if any(map(_is_none, labels.tolist())):
-            raise InputError("clusters holds NaN; give every row the label of its unit")
+            raise InputError(f"{column} holds NaN; give every row its label")
         kinds = sorted({type(label).__name__ for label in labels.tolist()})
         try:
             np.unique(labels)
         except TypeError as error:
-            message = f"clusters holds labels of several types ({error}); allowed is one type"
+            message = f"{column} holds labels of several types ({error}); allowed is one type"
             raise InputError(message) from error
         if "str" in kinds and len(kinds) > 1:
-            message = f"clusters holds labels of several types ({', '.join(kinds)}); allowed is one"
+            message = f"{column} holds labels of several types ({', '.join(kinds)}); allowed is one"
             raise InputError(message)
     return labels
 

@@ -199,7 +199,8 @@ def _compared(
     before = decided(policies[0], reference, columns)
     after = decided(policies[1], reference, columns, other=True)
     traffic = None if mixed else _traffic(before, after)
-    return traffic, _off_policy(before, after, reference)
+    are_places = not (columns or mixed)
+    return traffic, _off_policy(before, after, reference, are_places=are_places)
 
 
 def _traffic(before: Decided, after: Decided) -> Traffic:
@@ -217,7 +218,9 @@ def _traffic(before: Decided, after: Decided) -> Traffic:
     )
 
 
-def _off_policy(before: Decided, after: Decided, reference: Reference) -> OffPolicyDelta:
+def _off_policy(
+    before: Decided, after: Decided, reference: Reference, *, are_places: bool
+) -> OffPolicyDelta:
     rewards = np.asarray(reference.rewards, dtype=np.float64)
     known = ~np.isnan(rewards)
     estimator = "dr" if before.columns else "snips"
@@ -240,6 +243,7 @@ def _off_policy(before: Decided, after: Decided, reference: Reference) -> OffPol
                 clusters=None if reference.units is None else np.asarray(reference.units)[known],
                 reward_range=reference.reward_range,
                 missing=missing if each.missing is None else np.array(each.missing)[known],
+                names=np.array(reference.actions)[known] if are_places else None,
             )
         )
     return off_policy_delta(*logs, estimator=estimator, adaptive=reference.adaptive)

@@ -91,7 +91,7 @@ def off_policy(
 
     No doctest: it needs a log; ``tests/rollout/test_evidence.py`` shows it.
     """
-    from steersman.ope import evaluate  # noqa: PLC0415 (who serves must not wait for it)
+    from steersman.ope import evaluate, suited_estimator  # noqa: PLC0415 (who serves must not wait for it)
 
     rewarded = [one for one in logged if one.reward is not None and one.p > 0]
     if candidate.spec.explore == "none":
@@ -103,11 +103,12 @@ def off_policy(
         return OffPolicyEvidence(reasons=(reason,))
     try:
         data = logged_data(candidate, rewarded)
-        report = evaluate(data, estimators=("dr",), level=level, adaptive=True)
+        estimator = suited_estimator(data)
+        report = evaluate(data, estimators=(estimator,), level=level, adaptive=True)
     except Exception as error:  # noqa: BLE001 (whatever it raises, it is not shown to be good)
         reason = f"the candidate cannot be evaluated on the log: {error!r:.300}"
         return OffPolicyEvidence(reasons=(reason,))
-    found = report["dr"]
+    found = report[estimator]
     low = found.low
     if gates.min_value is not None:
         low = least_value(found, len(data), float(report.ess), level=level, often=often)
@@ -254,6 +255,7 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
         contexts=np.stack(seen) if named and len(seen) == len(found) else None,
         clusters=np.array([one.unit for one in logged]),
         missing=never_drawn(actions, target) if named else None,
+        names=None if named else np.array([one.action for one in logged]),
     )
 
 

@@ -46,7 +46,7 @@ class Judgement:
     Attributes:
         decisions: that it was judged on; it has learned none of them.
         against: what it was compared with.
-        value: doubly robust estimate of its reward; None where the log cannot tell.
+        value: off-policy estimate of its reward; None where the log cannot tell.
         low: lower end of the interval of the value.
         high: upper end.
         least: the lower end with room for failures too rare to have been seen, as ``min_value``

@@ -14,7 +14,7 @@ from steersman.errors import SteersmanError
 from steersman.learn import load
 from steersman.learn.candidates import Origin, declared_as, holds_line, relearn
 from steersman.learn.held_out import forget
-from steersman.ope import evaluate
+from steersman.ope import evaluate, suited_estimator
 from steersman.policies import load_policy
 from steersman.registry import (
     Ingredients,
@@ -232,8 +232,9 @@ def _measured(found: Judgement, data: Any, other: Any, level: float) -> Judgemen
     if contexts is not None and len(data) < _ROWS_PER_FEATURE * contexts.shape[1]:
         contexts = None  # too few rows for a model of rewards
     data, other = (replace(one, contexts=contexts) for one in (data, other))
-    report = evaluate(data, estimators=("dr",), level=level, adaptive=True)
-    value = report["dr"]
+    estimator = suited_estimator(data)
+    report = evaluate(data, estimators=(estimator,), level=level, adaptive=True)
+    value = report[estimator]
     found = replace(
         found,
         value=value.value,
@@ -247,7 +248,7 @@ def _measured(found: Judgement, data: Any, other: Any, level: float) -> Judgemen
     )
     if report.reasons:
         return found
-    delta = off_policy_delta(other, data, adaptive=True, level=level)
+    delta = off_policy_delta(other, data, estimator=estimator, adaptive=True, level=level)
     return replace(
         found,
         difference=delta.delta,
