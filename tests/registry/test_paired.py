@@ -164,7 +164,11 @@ def test_a_model_alone_and_other_rows_are_refused():
     first, second = _logs(np.random.default_rng(0), 400)
     with pytest.raises(InputError, match="no estimator 'dm'; there are"):
         off_policy_delta(first, second, estimator="dm")
-    for change in ({"rewards": 1.0 - second.rewards}, {"propensities": second.propensities / 2}):
+    for change in (
+        {"rewards": 1.0 - second.rewards},
+        {"propensities": second.propensities / 2},
+        {"names": np.arange(400)},
+    ):
         with pytest.raises(InputError, match="the two logs differ"):
             off_policy_delta(first, replace(second, **change))
     with pytest.raises(InputError, match="the two logs differ"):

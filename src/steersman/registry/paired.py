@@ -174,7 +174,7 @@ def off_policy_delta(
 def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
     for data in (first, second):
         check_log_and_seed(data, 0)
-    rows = ("actions", "rewards", "propensities")
+    rows = ("actions", "rewards", "propensities", "arms")
     alike = all(np.array_equal(getattr(first, name), getattr(second, name)) for name in rows)
     ours, theirs = first.units, second.units
     same = ours is theirs if ours is None or theirs is None else np.array_equal(ours, theirs)
