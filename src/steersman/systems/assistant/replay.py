@@ -13,7 +13,6 @@ from anybody's choice; the log, and with it the evidence, holds the policy's own
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -150,7 +149,7 @@ class _Run:
         return Seen(
             context=self.world.contexts[at.request],
             eligible=tuple(self.world.names(at.shortlist)),
-            truth=cache(lambda: self._tool_values(at)),
+            truth=lambda: self._tool_values(at),
             features=features,
         )
 
@@ -163,13 +162,13 @@ class _Run:
         }
         known = self.world.contexts[at.request]
         context = {name: value for name, value in known.items() if name != "text"} | now
-        return Seen(context, ROUTES, cache(lambda: self._route_values("route", at, tool)))
+        return Seen(context, ROUTES, lambda: self._route_values("route", at, tool))
 
     def _cache(self, at: _Arrival, tool: Drawn, route: Drawn) -> Seen:
         known = self.world.contexts[at.request]
         context = {name: known[name] for name in ("intent", "language", "text_len")}
-        truth = cache(lambda: self._cache_values(at, tool, route))
-        return Seen(context | at.glance.features, LOOKUPS, truth)
+        features = at.glance.features
+        return Seen(context | features, LOOKUPS, lambda: self._cache_values(at, tool, route))
 
     # -- what each choice is worth, for who asks --------------------------------------------------
 

@@ -116,7 +116,8 @@ class World:
         Returns:
             Their names, in the same order.
         """
-        return [self.catalogue.tools[int(tool)].name for tool in tools]
+        found: list[str] = self._names[tools].tolist()
+        return found
 
     def embedding(self, request: int) -> NDArray[np.float32]:
         """What the encoder makes of a request.
@@ -263,6 +264,10 @@ class World:
     @cached_property
     def _embeddings(self) -> NDArray[np.float32]:
         return self.recording.request_embedding.astype(np.float32)
+
+    @cached_property
+    def _names(self) -> NDArray[np.object_]:
+        return np.array([tool.name for tool in self.catalogue.tools], object)
 
     @cached_property
     def _words_said(self) -> list[frozenset[str]]:
