@@ -358,7 +358,7 @@ def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
 
 
 def unit_labels(values: ArrayLike, rows: int, column: str = "clusters") -> NDArray[Any]:
-    """Return the label of each row's unit, checked.
+    """Return one label for each row, checked: of its unit, or of what it drew.
 
     Args:
         values: One label a row.
