@@ -15,7 +15,7 @@ from steersman.ope import (
     never_drawn,
     requests_needed,
 )
-from steersman.ope.logged_data import unit_labels
+from steersman.ope.columns import unit_labels
 from steersman.stats import welch_test
 
 GOOD = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.ope.columns import (
+    LARGEST_REWARD,
+    LARGEST_WEIGHT,
+    array_of,
+    check_finite,
+    floats_of,
+    unit_labels,
+    within_range,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -21,10 +29,7 @@ _SUM_TOLERANCE = 1e-6
 
 _EXPECTED = 5.0  # draws of an action, of which a log that draws it hardly shows none
 
-# Largest absolute values with whose sums of squares and products every estimator can still work.
-LARGEST_REWARD = 1e100
-_LARGEST_CONTEXT = 1e6
-LARGEST_WEIGHT = float(np.finfo(np.float64).max)
+_LARGEST_CONTEXT = 1e6  # with whose squares every reward model can still work
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +85,13 @@ class LoggedData:
 
     def __post_init__(self) -> None:
         """Convert and check every field, in an order in which later checks may rely on earlier."""
-        rewards = _floats(self.rewards, "rewards", (None,), LARGEST_REWARD)
+        rewards = floats_of(self.rewards, "rewards", (None,), LARGEST_REWARD)
         rows = rewards.shape[0]
-        target = _floats(self.target, "target", (rows, None))
+        target = floats_of(self.target, "target", (rows, None))
         checked = {
             "rewards": rewards,
             "target": _distributions(target),
-            "propensities": _propensities(_floats(self.propensities, "propensities", (rows,))),
+            "propensities": _propensities(floats_of(self.propensities, "propensities", (rows,))),
             "actions": _actions(self.actions, rows, target.shape[1]),
             "q_hat": _optional(self.q_hat, "q_hat", target.shape, LARGEST_REWARD),
             "contexts": _optional(self.contexts, "contexts", (rows, None), _LARGEST_CONTEXT),
@@ -165,7 +170,7 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
     Source:
         Horvitz, Thompson (1952): the weight of a draw depends on its own two probabilities alone.
     """
-    drawn = _floats(masses, "masses", (None,))
+    drawn = floats_of(masses, "masses", (None,))
     if not ((drawn >= 0.0) & (drawn <= 1.0 + _SUM_TOLERANCE)).all():
         raise InputError("masses leave [0, 1]; give what the target gives to each logged action")
     drawn = np.minimum(drawn, 1.0)
@@ -201,7 +206,7 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
         Positivity: Horvitz, Thompson (1952). Five: of a log that draws an action as often as the
         target does, one in 150 shows none where five are expected.
     """
-    masses, named = _array(target, "target"), _array(actions, "actions")
+    masses, named = array_of(target, "target"), array_of(actions, "actions")
     fit = named.dtype.kind in "iu" and masses.ndim == 2 and named.shape == masses.shape[:1]
     if not (fit and masses.dtype.kind in "biuf" and _are_columns(named, masses)):
         message = f"actions are no columns of a target of shape {masses.shape}, one for each row"
@@ -216,98 +221,10 @@ def _are_columns(places: NDArray[np.int64], table: NDArray[Any]) -> bool:
     return bool(((places >= 0) & (places < table.shape[1])).all())
 
 
-def _array(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return an array, without a copy where it is one."""
-    if isinstance(values, np.ma.MaskedArray):
-        message = f"{name} is a masked array; what is masked is no number: drop these rows"
-        raise InputError(message)
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        message = f"{name} is no array ({error}); allowed are rows of equal length"
-        raise InputError(message) from error
-
-
-def real_numbers(values: ArrayLike, name: str) -> Floats:
-    """Return float64 numbers, which need not be finite, of any shape.
-
-    Args:
-        values: Anything that numpy can read as an array.
-        name: What they are called, for the error.
-
-    Raises:
-        InputError: Rows of several lengths, a masked array, or anything but real numbers.
-
-    Example:
-        >>> real_numbers([1, 0], "rewards")
-        array([1., 0.])
-    """
-    given = _array(values, name)
-    if given.dtype.kind not in "biuf":
-        message = (
-            f"{name} has type {given.dtype}; allowed are real numbers; convert the column to "
-            "float64 and mend what is no number"
-        )
-        raise InputError(message)
-    with np.errstate(over="ignore"):
-        return given.astype(np.float64, copy=False)
-
-
-def check_finite(array: Floats, name: str, largest: float = LARGEST_REWARD) -> None:
-    """Refuse numbers that no estimator can work with.
-
-    Args:
-        array: Numbers of any shape.
-        name: What they are called, for the error.
-        largest: Absolute value that is allowed.
-
-    Raises:
-        InputError: One is not finite, or larger.
-
-    Example:
-        >>> check_finite(np.array([1.0, -1e99]), "rewards")
-    """
-    if not np.isfinite(array).all():
-        where = np.argwhere(~np.isfinite(array))[0].tolist()
-        message = (
-            f"{name}{where} is {array[tuple(where)]}; allowed are finite numbers; drop the row or "
-            "mend what wrote it"
-        )
-        raise InputError(message)
-    beyond = np.abs(array) > largest
-    if beyond.any():
-        where = np.argwhere(beyond)[0].tolist()
-        message = (
-            f"{name}{where} is {array[tuple(where)]}; allowed is up to {largest:g} in absolute "
-            "value; rescale the column or drop the row"
-        )
-        raise InputError(message)
-
-
-def _floats(
-    values: ArrayLike,
-    name: str,
-    shape: tuple[int | None, ...],
-    largest: float = math.inf,
-) -> Floats:
-    """Return finite float64 numbers of the given shape, where None stands for any size >= 1."""
-    array = real_numbers(values, name)
-    fits = array.ndim == len(shape) and all(
-        size == wanted if wanted is not None else size >= 1
-        for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted_text = ", ".join("any >= 1" if size is None else str(size) for size in shape)
-        message = f"{name} has shape {array.shape}; allowed is ({wanted_text}); one row a decision"
-        raise InputError(message)
-    check_finite(array, name, largest)
-    return array
-
-
 def _optional(
     values: ArrayLike | None, name: str, shape: tuple[int | None, ...], largest: float
 ) -> Floats | None:
-    return None if values is None else _floats(values, name, shape, largest)
+    return None if values is None else floats_of(values, name, shape, largest)
 
 
 def _distributions(target: Floats) -> Floats:
@@ -340,7 +257,7 @@ def _propensities(propensities: Floats) -> Floats:
 
 
 def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
-    actions = _array(values, "actions")
+    actions = array_of(values, "actions")
     if actions.shape != (rows,) or actions.dtype.kind not in "iu":
         message = (
             f"actions has shape {actions.shape} and type {actions.dtype}; allowed are integers of "
@@ -355,109 +272,3 @@ def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
         )
         raise InputError(message)
     return actions.astype(np.int64, copy=False)
-
-
-def unit_labels(values: ArrayLike, rows: int, column: str = "clusters") -> NDArray[Any]:
-    """Return one label for each row, checked: of its unit, or of what it drew.
-
-    Args:
-        values: One label a row.
-        rows: How many there are.
-        column: What they are called, for the error.
-
-    Returns:
-        Shape (rows,), of one type.
-
-    Raises:
-        InputError: Another shape, labels of several types, NaN or infinity.
-
-    Example:
-        >>> unit_labels(["a", "b"], 2).tolist()
-        ['a', 'b']
-    """
-    labels = _array(values, column)
-    if labels.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        labels = np.array(values, dtype=object)  # of a list of several types numpy makes texts
-    if labels.shape != (rows,):
-        message = f"{column} has shape {labels.shape}; allowed is ({rows},): one label a decision"
-        raise InputError(message)
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        message = f"{column} holds NaN or infinity; allowed are labels with a value"
-        raise InputError(message)
-    if labels.dtype.kind == "c" and np.isnan(labels).any():
-        raise InputError(f"{column} holds NaN; allowed are labels with a value")
-    if labels.dtype.kind in "mM" and np.isnat(labels).any():
-        raise InputError(f"{column} holds NaT; allowed are labels with a value")
-    if labels.dtype.kind == "O":
-        if any(map(_is_none, labels.tolist())):
-            raise InputError(f"{column} holds NaN; give every row its label")
-        kinds = sorted({type(label).__name__ for label in labels.tolist()})
-        try:
-            np.unique(labels)
-        except TypeError as error:
-            message = f"{column} holds labels of several types ({error}); allowed is one type"
-            raise InputError(message) from error
-        if "str" in kinds and len(kinds) > 1:
-            message = f"{column} holds labels of several types ({', '.join(kinds)}); allowed is one"
-            raise InputError(message)
-    return labels
-
-
-def _is_none(label: object) -> bool:
-    """Return whether it is a NaN of any kind, which is not itself, or may not even be asked."""
-    try:
-        return bool(label != label)  # noqa: PLR0124
-    except TypeError:
-        return True
-
-
-def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
-    """Return the least and the greatest reward that there can be, checked.
-
-    Args:
-        declared: Both, the lower one first.
-
-    Returns:
-        The same two numbers.
-
-    Raises:
-        InputError: No two numbers, in another order, or beyond what estimators can work with.
-
-    Example:
-        >>> possible_rewards((0, 10))
-        (0.0, 10.0)
-    """
-    pair = _array(declared, "reward_range")
-    usable = pair.shape == (2,) and pair.dtype.kind in "iuf"
-    pair = pair.astype(np.float64) if usable else pair  # narrower ones know no limit so high
-    if not (usable and pair[0] < pair[1] and (np.abs(pair) <= LARGEST_REWARD).all()):
-        message = (
-            f"reward_range is {declared!r}; allowed are two numbers, low < high, up to "
-            f"{LARGEST_REWARD:g} in absolute value"
-        )
-        raise InputError(message)
-    return float(pair[0]), float(pair[1])
-
-
-def within_range(rewards: Floats, declared: tuple[float, float], *, rounding: float = 0.0) -> None:
-    """Refuse rewards that a declared range says cannot occur.
-
-    Args:
-        rewards: At least one.
-        declared: The least and the greatest.
-        rounding: How far they may lie outside, in parts of the larger end.
-
-    Raises:
-        InputError: One lies outside, or the range is none.
-
-    Example:
-        >>> within_range(np.array([0.0, 2.0]), (0.0, 2.0))
-    """
-    low, high = possible_rewards(declared)
-    beyond = rounding * max(abs(low), abs(high))
-    if rewards.min() < low - beyond or rewards.max() > high + beyond:
-        message = (
-            f"rewards span [{rewards.min()}, {rewards.max()}]; allowed is the declared "
-            f"reward_range [{low}, {high}]; declare what can ever occur"
-        )
-        raise InputError(message)

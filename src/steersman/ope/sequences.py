@@ -16,16 +16,16 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse, share_of, size_of
-from steersman.ope.evaluation import Estimate, Report
-from steersman.ope.intervals import left_open_by_heaviest, no_narrower, widened
-from steersman.ope.logged_data import (
+from steersman.ope.columns import (
     LARGEST_WEIGHT,
     check_finite,
     real_numbers,
     unit_labels,
     within_range,
 )
+from steersman.ope.diagnostics import Diagnostics, reasons_to_refuse, share_of, size_of
+from steersman.ope.evaluation import Estimate, Report
+from steersman.ope.intervals import left_open_by_heaviest, no_narrower, widened
 from steersman.stats import Interval
 from steersman.stats.arguments import check_truth
 
