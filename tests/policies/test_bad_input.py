@@ -397,6 +397,13 @@ def test_models_that_are_too_large_are_refused_before_they_take_memory(monkeypat
     assert peak_of(lambda: LinUCB(NAMES, 1000), InputError, "need 1,001,000 numbers") < 1e6
 
 
+def test_waves_that_are_too_many_are_refused_before_they_take_memory():
+    many = {"random_features": 4096}
+    said = r"dim \+ random_features is 20,480; allowed is up to 16,384"
+    assert peak_of(lambda: KernelUCB(NAMES, 16_384, **many), InputError, said) < 1e6
+    assert peak_of(lambda: KernelUCB(NAMES, 12_000, **many), InputError, "models of 16096") < 1e6
+
+
 @pytest.mark.parametrize("duration", DURATIONS)
 def test_durations_are_no_numbers_whatever_numpy_says(duration):
     policy = LinUCB(NAMES, 1)

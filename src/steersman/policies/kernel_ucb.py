@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.errors import InputError
 from steersman.policies import inputs
 from steersman.policies.linear import LinearPolicy
 from steersman.policies.linucb import bounded_choice, bounded_choices_of_rows
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
+
+_MOST_FEATURES = 16_384
 
 
 class KernelUCB(LinearPolicy):
@@ -77,22 +80,26 @@ class KernelUCB(LinearPolicy):
         self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
         self.ridge = inputs.parameter("ridge", ridge, 1e-9, 1e9)
         self.ceiling = inputs.parameter("ceiling", ceiling, -1e9, 1e9)
-        self.context_dim = inputs.whole("dim", dim, 1, 16_384)
+        self.context_dim = inputs.whole("dim", dim, 1, _MOST_FEATURES)
         self.random_features = inputs.whole("random_features", random_features, 1, 4096)
         self.lengthscale = inputs.parameter("lengthscale", lengthscale, 1e-6, 1e6)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
-        rng = np.random.default_rng(self.seed)
-        shape = (self.random_features, self.context_dim)
-        self._frequencies: Floats = rng.standard_normal(shape) / self.lengthscale
-        self._phases: Floats = rng.uniform(0.0, 2.0 * np.pi, self.random_features)
+        both = self.context_dim + self.random_features
+        if both > _MOST_FEATURES:
+            message = f"dim + random_features is {both:,}; allowed is up to {_MOST_FEATURES:,}"
+            raise InputError(f"{message}; lower one of them")
         super().__init__(
             actions,
-            self.context_dim + self.random_features,
+            both,
             prior_precision=self.ridge,
             noise_var=1.0,
             floor=floor,
             forget=forget,
         )
+        rng = np.random.default_rng(self.seed)
+        shape = (self.random_features, self.context_dim)
+        self._frequencies: Floats = rng.standard_normal(shape) / self.lengthscale
+        self._phases: Floats = rng.uniform(0.0, 2.0 * np.pi, self.random_features)
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         self._no_features(features)
