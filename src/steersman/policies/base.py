@@ -190,7 +190,7 @@ class ChoicePolicy(Mergeable):
         """
         try:
             return self._index[action]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):  # the last of what numpy does not hash
             raise inputs.unknown_action(action, self.actions) from None
 
     def _reserved_shares(self, mask: Mask | None) -> Floats:

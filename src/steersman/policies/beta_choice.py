@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import betainc, betaincinv, betaln, expit, gammaln, log_expit
 
+from steersman.errors import InputError
+from steersman.policies import inputs
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -44,12 +47,21 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
         (K,) float64 that sums to 1; agrees with adaptive quadrature to 1e-8 where a + b is up to
         1e10, and to 1e-4 up to 1e13, where SciPy's incomplete beta function is no better.
 
+    Raises:
+        InputError: none, counts that are not above 0, or more of the one than of the other.
+
     >>> beta_choice_probabilities(np.array([1.0, 2.0]), np.array([1.0, 1.0])).round(6)
     array([0.333333, 0.666667])
 
     Source:
         Russo et al. (2018), "A tutorial on Thompson sampling", section 3.
     """
+    a, b = inputs.numbers("a", a), inputs.numbers("b", b)
+    if len(a) != len(b) or not (len(a) and a.min() > 0.0 and b.min() > 0.0):
+        raise InputError(
+            f"a and b must be counts above 0, one of each for every action; got {inputs.brief(a)} "
+            f"and {inputs.brief(b)}"
+        )
     pairs, place, copies = np.unique(
         np.column_stack((a, b)), axis=0, return_inverse=True, return_counts=True
     )

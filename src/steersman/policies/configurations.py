@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.policies import inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,8 @@ def are_configurations(names: Sequence[str]) -> bool:
     >>> are_configurations(['{"k":3}', '{"k":4}']), are_configurations(["{template}", "large"])
     (True, False)
     """
-    return bool(names) and names[0].startswith("{") and _have_the_same_parts(tuple(names))
+    listed = inputs.names(names, "names")
+    return bool(listed) and listed[0].startswith("{") and _have_the_same_parts(listed)
 
 
 @lru_cache(maxsize=32)
@@ -51,12 +53,18 @@ class Configurations:
     Args:
         names: of all, each the JSON of the same parts.
 
+    Raises:
+        InputError: names that are not that.
+
     >>> every = Configurations(['{"k":3,"on":false}', '{"k":3,"on":true}', '{"k":4,"on":true}'])
     >>> every.with_values('{"on":true}').tolist()
     [False, True, True]
     """
 
     def __init__(self, names: Sequence[str]) -> None:
+        if not are_configurations(names):
+            message = f"names must be the JSON of the same parts each; got {inputs.brief(names)}"
+            raise InputError(message)
         parsed = [json.loads(name) for name in names]
         self._places: dict[str, dict[str, NDArray[np.intp]]] = {}
         for part in parsed[0]:

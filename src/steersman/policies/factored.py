@@ -104,7 +104,7 @@ class FactoredTS(LinearPolicy):
         forget: float = 1.0,
         seed: int = 0,
     ) -> None:
-        key = key_of(parts, scales or {}, barred)
+        key = key_of(parts, {} if scales is None else scales, barred)
         self.parts, self.scales, self.barred = json.loads(key)
         self.contextual = dim is not None
         self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, 16_384)

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from steersman.errors import InputError
+from steersman.policies import inputs
 from steersman.policies.gaussian_compiled import choose_compiled
 from steersman.policies.gaussian_few import best_of_three, best_of_two
 from steersman.policies.gaussian_many import grid_size, integrate_alike
@@ -65,6 +67,10 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     Returns:
         (K,) float64 that sums to 1.
 
+    Raises:
+        InputError: none, numbers that are not finite, a spread below 0, or more of the one than of
+            the other.
+
     >>> gaussian_choice_probabilities(np.array([0.0, 0.0]), np.array([1.0, 3.0])).round(6)
     array([0.5, 0.5])
     >>> gaussian_choice_probabilities(np.array([0.0, 1.0]), np.array([1.0, 1.0])).round(6)
@@ -75,6 +81,18 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
         the probability of an action is the posterior probability that it is the best one.
         Trefethen, Weideman (2014), "The exponentially convergent trapezoidal rule".
     """
+    means, sds = inputs.numbers("means", means), inputs.numbers("sds", sds)
+    fit = len(means) == len(sds) > 0 and sds.min() >= 0.0
+    if not (fit and np.isfinite(means).all() and np.isfinite(sds).all()):
+        raise InputError(
+            "means and sds must be finite, sds at least 0, one of each for every action; got "
+            f"{inputs.brief(means)} and {inputs.brief(sds)}"
+        )
+    return choose_normal(means, sds)
+
+
+def choose_normal(means: Floats, sds: Floats) -> Floats:
+    """Return `gaussian_choice_probabilities` of what has been looked at already."""
     count = len(means)
     if count <= 3:
         return np.array(_few(means.tolist(), sds.tolist()))
@@ -95,7 +113,7 @@ def _choose_with_numpy(means: Floats, sds: Floats) -> Floats:
     able = means + reach >= surely - _SMALLEST_SD * abs(surely) - _NOTHING
     if not able.all():  # what cannot be best must not say how narrow is too narrow
         probabilities = np.zeros(count)
-        probabilities[able] = gaussian_choice_probabilities(means[able], sds[able])
+        probabilities[able] = choose_normal(means[able], sds[able])
         return probabilities
     scale = float(np.abs(means).max() + sds.max())
     if scale < _NOTHING:

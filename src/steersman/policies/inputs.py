@@ -78,6 +78,27 @@ def matrix(rows: object, dim: int) -> Floats:
     raise InputError(f"row {row}: {_vector_problem(values[row])}")
 
 
+def numbers(name: str, values: object, *, axes: int = 1) -> Floats:
+    """Return real numbers as float64 with so many axes; they need not be finite.
+
+    Raises:
+        InputError: anything else.
+    """
+    if type(values) is np.ndarray and values.dtype == _FLOAT64 and values.ndim == axes:
+        return values
+    found = _floats(values)
+    if found is None or found.ndim != axes:
+        kind = "one number for each" if axes == 1 else "a row of numbers for each"
+        raise InputError(f"{name} must be {kind}; got {brief(values)}")
+    return found
+
+
+def kind(name: str, value: object, wanted: type | tuple[type, ...], what: str) -> None:
+    """Refuse a value that is not of a kind; ``what`` says which values are."""
+    if not isinstance(value, wanted):
+        raise InputError(f"{name} must be {what}; got {brief(value)}")
+
+
 def _refuse_odd_rows(rows: Sequence[Any]) -> None:
     """Refuse booleans and masked arrays, which numpy takes for numbers where others stand by."""
     for place, row in enumerate(rows):

@@ -374,13 +374,15 @@ def decide_alike(
         The choices of :meth:`ChoicePolicy.decide_many` of one policy after the other, to the bit.
 
     Raises:
-        InputError: a context is malformed; uniforms may have been taken for those before it.
+        InputError: these are no such pairs, or a context is malformed; uniforms may have been taken
+            for those before it.
 
     >>> from steersman.policies import LinUCB
     >>> parts = [(LinUCB(["a", "b"], dim=1), np.ones((count, 1))) for count in (3, 2)]
     >>> [choice.propensity for choice in decide_alike(parts, rng=np.random.default_rng(0))]
     [0.5, 0.5, 0.5, 0.5, 0.5]
     """
+    _check_alike(parts)
     if not parts:
         return []
     first = parts[0][0]
@@ -388,6 +390,23 @@ def decide_alike(
     if len(parts) == 1 or first.likeness is None or sum(len(rows) for _, rows in linear) < _FEW:
         return [one for policy, rows in parts for one in policy.decide_many(rows, rng=rng)]
     return linear[0][0]._choose(*_moments_alike(linear), rng=rng)  # noqa: SLF001
+
+
+def _check_alike(parts: object) -> None:
+    if not isinstance(parts, (list, tuple)) or not all(
+        isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], ChoicePolicy)
+        for part in parts
+    ):
+        message = f"parts must be pairs of a policy and its contexts; got {inputs.brief(parts)}"
+        raise InputError(message)
+    if len(parts) > 1:
+        kind = parts[0][0].likeness
+        other = next((policy for policy, _ in parts[1:] if policy.likeness != kind), None)
+        if other is not None:
+            raise InputError(
+                f"parts are policies of one likeness; {inputs.brief(other.likeness)} is another "
+                f"than {inputs.brief(kind)}: decide for each likeness apart"
+            )
 
 
 def _moments_alike(parts: Sequence[tuple[LinearPolicy, Floats]]) -> tuple[Floats, Floats]:

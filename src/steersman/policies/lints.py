@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.policies import inputs
-from steersman.policies.gaussian_choice import gaussian_choice_probabilities
+from steersman.policies.gaussian_choice import choose_normal
 from steersman.policies.linear import LinearPolicy
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ class LinTS(LinearPolicy):
         means, variances = self._arms.means_and_variances(self._vector(x))
         sds = np.sqrt(variances)
         if mask is None:
-            return means, gaussian_choice_probabilities(means, sds)
+            return means, choose_normal(means, sds)
         distribution: Floats = np.zeros(len(means))
-        distribution[mask] = gaussian_choice_probabilities(means[mask], sds[mask])
+        distribution[mask] = choose_normal(means[mask], sds[mask])
         return means, distribution
 
     def _config(self) -> dict[str, Any]:

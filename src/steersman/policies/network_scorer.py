@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, StateError
-from steersman.policies import states
+from steersman.policies import inputs, states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,15 +40,9 @@ class NetworkScorer:
     def __init__(
         self, mean: Floats, scale: Floats, layers: Sequence[tuple[Floats, Floats]]
     ) -> None:
-        mean, scale = _copy(mean), _copy(scale)
-        layers = [(_copy(weights), _copy(biases)) for weights, biases in layers]
+        mean, scale = inputs.numbers("mean", mean).copy(), inputs.numbers("scale", scale).copy()
+        layers = _copies(layers)
         arrays = [mean, scale, *(array for layer in layers for array in layer)]
-        ranks = [array.ndim for array in arrays]
-        if ranks != [1, 1, *([2, 1] * len(layers))]:
-            raise InputError(
-                f"arrays have {ranks} dimensions; allowed are 1 for mean, scale and biases, and 2 "
-                "for weights"
-            )
         width = len(mean)
         self.columns = width
         for weights, biases in layers:
@@ -70,9 +64,13 @@ class NetworkScorer:
         Args:
             weights: (columns,).
             bias: of the sum.
+
+        Raises:
+            InputError: these are no numbers.
         """
-        columns = len(weights)
-        layer = (weights[None].astype(np.float64), np.array([bias]))
+        weights = inputs.numbers("weights", weights)
+        columns, bias = len(weights), inputs.parameter("bias", bias, -1e300, 1e300)
+        layer = (weights[None], np.array([bias]))
         return cls(np.zeros(columns), np.ones(columns), [layer])
 
     def scores(self, rows: Floats) -> Floats:
@@ -84,7 +82,8 @@ class NetworkScorer:
         Raises:
             InputError: another number of columns.
         """
-        if rows.ndim != 2 or rows.shape[1] != self.columns:
+        rows = inputs.numbers("rows", rows, axes=2)
+        if rows.shape[1] != self.columns:
             raise InputError(f"rows are {rows.shape}; allowed is (n, {self.columns})")
         hidden = (rows - self._mean) / self._scale
         for weights, biases in self._layers[:-1]:
@@ -125,5 +124,15 @@ class NetworkScorer:
             raise StateError(f"the state is damaged: {wrong}; use an older one") from wrong
 
 
-def _copy(array: Floats) -> Floats:
-    return np.array(array, np.float64, order="C")
+def _copies(layers: object) -> list[tuple[Floats, Floats]]:
+    if not isinstance(layers, (list, tuple)) or any(
+        not isinstance(layer, (list, tuple)) or len(layer) != 2 for layer in layers
+    ):
+        raise InputError(f"layers must be pairs (weights, biases); got {inputs.brief(layers)}")
+    return [
+        (
+            inputs.numbers("weights", weights, axes=2).copy(order="C"),
+            inputs.numbers("biases", biases).copy(),
+        )
+        for weights, biases in layers
+    ]

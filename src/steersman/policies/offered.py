@@ -9,6 +9,7 @@ selection stands.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from steersman.policies import inputs
 from steersman.policies.sequence import STOP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -68,18 +69,24 @@ def offered_names(start: Sequence[str], links: Mapping[str, Sequence[str]] | Non
         that of the mapping.
 
     Raises:
-        InputError: a name stands twice or is that of stop, or links of what nothing leads to.
+        InputError: a name stands twice, is no text or that of stop, links are no mapping, or links
+            of what nothing leads to.
 
     >>> offered_names(["a", "b"], {"c": ["d"], "b": ["c", "a"]})
     ['a', 'b', 'c', 'd']
     """
+    _check_texts("candidates", start)
     found = dict.fromkeys(start)
     if len(found) < len(start):
         twice = next(name for name, count in Counter(start).items() if count > 1)
         raise InputError(f"candidate {twice!r:.80} stands twice; name every candidate once")
     names = list(found)
+    if links is not None:
+        inputs.kind("links", links, Mapping, "a mapping from a name to names")
     if links:
         for name in names:  # which grows meanwhile
+            if name in links:
+                _check_texts(f"links of {name!r:.80}", links[name])
             fresh = [other for other in links.get(name, ()) if other not in found]
             found.update(dict.fromkeys(fresh))
             names += dict.fromkeys(fresh)
@@ -149,7 +156,7 @@ class Progress:
         form: the rules.
 
     Raises:
-        InputError: rows of another width than declared.
+        InputError: rows of another width than declared, or nothing that was offered.
 
     >>> offered = Offered.of(["a", "b"], {"b": ["c"]}, np.array([[0.1], [0.9], [0.5]]))
     >>> begun = Progress(offered, SequenceForm(("score",), 0, 2, True))
@@ -161,6 +168,7 @@ class Progress:
     """
 
     def __init__(self, offered: Offered, form: SequenceForm) -> None:
+        inputs.kind("offered", offered, Offered, "what Offered.of returns")
         count, own = len(offered.names), len(form.features)
         if offered.rows.shape[1] != own + form.vector:
             raise InputError(
@@ -245,6 +253,13 @@ class Progress:
         if self._unit is not None:
             new = 1.0 - self._unit @ self._unit[one]
             np.minimum(column["novelty"][:count], new, out=column["novelty"][:count])
+
+
+def _check_texts(what: str, names: object) -> None:
+    """Refuse what is no list of texts; a text alone would be taken for its letters."""
+    if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
+        return
+    raise InputError(f"{what} must be a list of names; got {inputs.brief(names)}")
 
 
 def _numbers(rows: object) -> Floats:

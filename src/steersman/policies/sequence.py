@@ -74,12 +74,19 @@ def sequence_propensity(steps: Sequence[Step]) -> float:
         Π p_t, in (0, 1].
 
     Raises:
-        InputError: the product is too small for a number; sequences this unlikely carry nothing.
+        InputError: these are no steps, or the product is too small for a number; sequences this
+            unlikely carry nothing.
 
     >>> sequence_propensity([Step(("a", STOP), "a", 0.5), Step((STOP,), STOP, 1.0)])
     0.5
     """
-    product = math.prod(step.p for step in steps)
+    try:
+        product = math.prod(step.p for step in steps)
+    except (AttributeError, TypeError):
+        message = (
+            f"steps must be a list of Step, as a selection has them; got {inputs.brief(steps)}"
+        )
+        raise InputError(message) from None
     if product <= 0.0:
         raise InputError(
             f"the propensities of {len(steps)} steps multiply to {product!r}; raise the floor or "
@@ -114,7 +121,7 @@ class StepRule:
             raise InputError(f"leading is {self.leading!r}; allowed are 1 to 1,000")
         object.__setattr__(self, "leading", int(self.leading))  # a state's JSON takes no other
         hot = _is_number(self.temperature, float) and 1e-6 <= self.temperature <= 100.0
-        if not hot and self.temperature != 0.0:
+        if not (hot or (_is_number(self.temperature, float) and self.temperature == 0.0)):
             raise InputError(f"temperature is {self.temperature!r}; allowed are 0, 1e-6 to 100")
         if not _is_number(self.floor, float) or not 0.0 <= self.floor < 1.0:
             raise InputError(f"floor is {self.floor!r}; allowed is 0 up to, not including, 1")
@@ -173,11 +180,13 @@ def step_distribution(scores: Floats, rule: StepRule) -> Floats:
 
     Raises:
         ActionError: nothing is eligible.
-        InputError: a score is not finite.
+        InputError: a score is not finite, or no number, or the rule is none.
 
     >>> step_distribution(np.array([1.0, 1.0]), StepRule(temperature=0)).tolist()
     [0.5, 0.5]
     """
+    inputs.kind("rule", rule, StepRule, "a StepRule")
+    scores = inputs.numbers("scores", scores)
     if not len(scores):
         raise ActionError("no action is eligible at this step; end the sequence before it")
     if not np.isfinite(scores).all():
@@ -206,7 +215,8 @@ def draw_step(
 
     Raises:
         ActionError: nothing is eligible.
-        InputError: a score is not finite, or ``rng`` is no generator (a seed, say).
+        InputError: a score is not finite, names are not one for each, or ``rng`` is no generator (a
+            seed, say).
 
     >>> place, step = draw_step(
     ...     ["a", STOP], np.array([5.0, 0.0]), StepRule(temperature=0), rng=np.random.default_rng(0)
@@ -214,7 +224,10 @@ def draw_step(
     >>> place, step.action, step.p
     (0, 'a', 1.0)
     """
-    return draw_of_step(names, step_distribution(scores, rule), rng=rng)
+    distribution = step_distribution(scores, rule)
+    if len(inputs.names(names, "names")) != len(distribution):
+        raise InputError(f"{len(names)} names have {len(distribution)} scores; give one for each")
+    return draw_of_step(names, distribution, rng=rng)
 
 
 def draw_of_step(

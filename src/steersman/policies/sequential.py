@@ -142,8 +142,8 @@ class SequencePolicy(ChoicePolicy):
         >>> policy.select(offered, rng=np.random.default_rng(0)).picked
         ('b', 'c')
         """
-        self._check_learnable(offered)
         progress = Progress(offered, self.form)
+        self._check_learnable(offered)
         steps, distributions = [], []
         x: Floats = np.zeros(len(self.form.columns) + 1)
         x[-1] = 1.0
@@ -190,6 +190,7 @@ class SequencePolicy(ChoicePolicy):
 
         Raises:
             ActionError: something that cannot be done under these rules.
+            InputError: no such request, or no list of what was done.
 
         >>> from steersman.policies import Offered, SequenceLinear
         >>> policy = SequenceLinear(features=["score"], max_steps=1, leading=1, stop=False)
@@ -198,6 +199,7 @@ class SequencePolicy(ChoicePolicy):
         [0.0]
         """
         progress = Progress(offered, self.form)
+        inputs.kind("actions", actions, (list, tuple), "a list of what was done")
         found = []
         for action in actions:
             place = progress.place(action)

@@ -105,14 +105,15 @@ def reorder(sums: Sums, axes: Mapping[str, int], order: Sequence[int]) -> Sums:
     return taken
 
 
-def _mapping(state: object) -> Mapping[str, Any]:
+def mapping(state: object) -> Mapping[str, Any]:
+    """Return a state that is a mapping; of what, is looked at later."""
     if isinstance(state, Mapping):
         return state
     raise StateError(f"a state is a mapping of arrays; got {type(state).__name__}")
 
 
 def _header(state: Mapping[str, Any]) -> dict[str, Any]:
-    if "meta" not in _mapping(state):
+    if "meta" not in mapping(state):
         raise StateError("this is no state: it has no 'meta' array; pass what state() returned")
     raw = np.asarray(state["meta"])
     if raw.dtype != np.uint8 or raw.ndim != 1:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, StateError
-from steersman.policies import states
+from steersman.policies import inputs, states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,9 +65,10 @@ class TreeScorer:
         kept: NDArray[np.uint16],
         values: Floats,
     ) -> None:
+        columns = inputs.whole("columns", columns, 1, 1_000_000)
         trees = values.shape[0] if values.ndim else 0
         shapes = {(trees, LEAVES - 1)} == {places.shape, thresholds.shape, kept.shape}
-        if not shapes or values.shape != (trees, LEAVES) or not trees or columns < 1:
+        if not shapes or values.shape != (trees, LEAVES) or not trees:
             raise InputError(
                 f"trees of shapes {places.shape}, {thresholds.shape}, {kept.shape} and "
                 f"{values.shape}; allowed are (trees, 15) three times and (trees, 16), trees ≥ 1"
@@ -95,11 +96,19 @@ class TreeScorer:
         Args:
             columns: that a row has.
             stumps: column, threshold, value where ``x ≤ threshold``, value elsewhere.
+
+        Raises:
+            InputError: no stump, or what is not these four numbers, and as the class.
         """
-        places, thresholds, kept, values = blank(len(stumps))
-        for tree, (place, threshold, low, high) in enumerate(stumps):
-            places[tree, 0], thresholds[tree, 0], kept[tree, 0] = place, threshold, _ALL - 1
-            values[tree, :2] = low, high
+        table = inputs.numbers("stumps", stumps, axes=2)
+        if table.shape[1] != 4 or (table[:, 0] != np.floor(table[:, 0])).any():
+            raise InputError(
+                f"stumps are {table.shape}; allowed are four numbers each: a column, a threshold "
+                "and two values"
+            )
+        places, thresholds, kept, values = blank(len(table))
+        places[:, 0], thresholds[:, 0], kept[:, 0] = table[:, 0], table[:, 1], _ALL - 1
+        values[:, :2] = table[:, 2:]
         return cls(columns, places, thresholds, kept, values)
 
     def scores(self, rows: Floats) -> Floats:
@@ -111,7 +120,8 @@ class TreeScorer:
         Raises:
             InputError: another number of columns.
         """
-        if rows.ndim != 2 or rows.shape[1] != self.columns:
+        rows = inputs.numbers("rows", rows, axes=2)
+        if rows.shape[1] != self.columns:
             raise InputError(f"rows are {rows.shape}; allowed is (n, {self.columns})")
         trees, nodes = self._places.shape
         fails = np.ascontiguousarray(rows.T).take(self._asked, axis=0) > self._limits

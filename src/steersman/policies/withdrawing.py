@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from steersman.errors import InputError
 from steersman.policies import inputs
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def withdraw(
     >>> policy.posterior("refund", "search")
     (1.0, 1.0)
     """
+    if not hasattr(policy, "_withdraw"):
+        raise InputError(f"policy must be one of steersman.policies; got {inputs.brief(policy)}")
     index = policy.index(action)
     if bucket is not None:
         bucket = inputs.bucket(bucket)

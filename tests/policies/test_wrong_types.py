@@ -1,0 +1,134 @@
+"""Whatever is given in place of an argument, the error is ours: it says what is allowed."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from steersman.errors import InputError, SteersmanError
+from steersman.policies import (
+    BetaThompson,
+    Configurations,
+    FactoredTS,
+    LinTS,
+    LinUCB,
+    NetworkScorer,
+    Offered,
+    SequenceLinear,
+    SequenceTrees,
+    Step,
+    StepRule,
+    TreeScorer,
+    are_configurations,
+    beta_choice_probabilities,
+    decide_alike,
+    draw_step,
+    gaussian_choice_probabilities,
+    load_policy,
+    offered_names,
+    scorer_from_state,
+    scorer_state,
+    sequence_propensity,
+    step_distribution,
+    warm_start,
+    withdraw,
+)
+
+NETWORK = NetworkScorer.linear(np.ones(2))
+LAYERS = [(np.ones((3, 2)), np.zeros(3)), (np.ones((1, 3)), np.zeros(1))]
+WRONG = [
+    None, 0, -1, 1.5, float("nan"), float("inf"), True, 10**400, np.timedelta64(1),
+    "", "x", b"x", object(), {}, {"a": 1}, [], [None], ["a", 1], [[1], [1, 2]],
+    np.zeros(0), np.zeros((3, 3, 3)), np.array(["a"]), np.array([None]), np.array(1j),
+]  # fmt: skip
+
+
+def select(offered, rng):
+    return SequenceLinear(features=["score"], max_steps=2).select(offered, rng=rng)
+
+
+def along(offered, actions):
+    return SequenceLinear(features=["score"], max_steps=2).along(offered, actions)
+
+
+def learned():
+    policy = BetaThompson(["a", "b"])
+    policy.learn("refund", "a", 1.0)
+    return policy
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+OFFERED = Offered.of(["a", "b"], None, np.zeros((2, 1)))
+SELECTING = {"features": ["score"], "max_steps": 2, "vector": 0, "stop": True, "leading": 8}
+CALLS = {
+    "offered": (Offered.of, {"start": ["a"], "links": {"a": ["b"]}, "rows": np.zeros((2, 1))}),
+    "offered_names": (offered_names, {"start": ["a"], "links": {"a": ["b"]}}),
+    "select": (select, {"offered": OFFERED, "rng": rng()}),
+    "along": (along, {"offered": OFFERED, "actions": ["a"]}),
+    "rule": (StepRule, {"leading": 3, "temperature": 1.0, "floor": 0.1}),
+    "step_distribution": (step_distribution, {"scores": np.zeros(2), "rule": StepRule()}),
+    "draw_step": (
+        draw_step,
+        {"names": ["a", "b"], "scores": np.zeros(2), "rule": StepRule(), "rng": rng()},
+    ),
+    "propensity": (sequence_propensity, {"steps": [Step(("a", "b"), "a", 0.5)]}),
+    "stumps": (TreeScorer.of_stumps, {"columns": 2, "stumps": [(0, 0.5, 1.0, 2.0)]}),
+    "network": (NetworkScorer, {"mean": np.zeros(2), "scale": np.ones(2), "layers": LAYERS}),
+    "line": (NetworkScorer.linear, {"weights": np.ones(2), "bias": 0.0}),
+    "of the network": (NETWORK.scores, {"rows": np.zeros((3, 2))}),
+    "of stumps": (TreeScorer.of_stumps(2, [(0, 0, 1, 2)]).scores, {"rows": np.zeros((3, 2))}),
+    "scorer_state": (scorer_state, {"scorer": NETWORK}),
+    "scorer_from_state": (scorer_from_state, {"state": scorer_state(NETWORK)}),
+    "beta": (beta_choice_probabilities, {"a": np.ones(2), "b": np.ones(2)}),
+    "normal": (gaussian_choice_probabilities, {"means": np.ones(2), "sds": np.ones(2)}),
+    "are_configurations": (are_configurations, {"names": ['{"k":1}']}),
+    "configurations": (Configurations, {"names": ['{"k":1}']}),
+    "mixed": (FactoredTS, {"parts": {"k": [1, 2]}, "scales": None, "barred": (), "pairs": True}),
+    "linear sequence": (SequenceLinear, SELECTING),
+    "tree sequence": (SequenceTrees, SELECTING),
+    "together": (decide_alike, {"parts": [(LinTS(["a", "b"], 2), np.ones((2, 2)))], "rng": rng()}),
+    "withdraw": (withdraw, {"policy": learned(), "x": "refund", "action": "a", "reward": 1.0}),
+    "load_policy": (load_policy, {"state": learned().state()}),
+    "warm_start": (
+        warm_start,
+        {"policy": LinTS(["a"], 2), "X": np.ones((1, 2)), "actions": ["a"], "rewards": [1.0]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_error_says_what_is_allowed(name):
+    call, right = CALLS[name]
+    call(**deepcopy(right))
+    messages = []
+    for argument in right:
+        for wrong in WRONG:
+            try:
+                call(**{**deepcopy(right), argument: wrong})
+            except SteersmanError as error:
+                messages.append(str(error))
+    assert len(messages) >= len(WRONG) // 2
+    assert max(map(len, messages)) < 600
+
+
+def test_policies_that_are_not_alike_do_not_decide_together():
+    parts = [(LinUCB(["a", "b"], 2), np.ones((9, 2))), (LinUCB(["b", "a"], 2), np.ones((9, 2)))]
+    with pytest.raises(InputError, match="of one likeness"):
+        decide_alike(parts, rng=rng())
+
+
+def test_a_text_is_no_list_of_candidates():
+    with pytest.raises(InputError, match="candidates must be a list of names; got 'ab'"):
+        Offered.of("ab", None, np.zeros((2, 1)))
+    with pytest.raises(InputError, match="links of 'a' must be a list of names; got 'bc'"):
+        offered_names(["a"], {"a": "bc"})
+
+
+def test_a_name_for_each_score():
+    with pytest.raises(InputError, match="3 names have 2 scores"):
+        draw_step(["a", "b", "c"], np.zeros(2), StepRule(), rng=rng())
