@@ -1,7 +1,8 @@
 """The size gate: prints what the house aims at, and fails on the stops.
 
 Aims (STYLE): median file at most 150 lines, function median at most 9, p90 at most 30. Stops: a
-file of more than 500 lines, a function of more than 60, an argument of ``src`` without a type.
+file of more than 500 lines, a function of more than 60, an argument of ``src`` without a type, a
+README of more than 150 lines.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 FILE_STOP = 500
 FUNCTION_STOP = 60
+README_STOP = 150
 ROOT = Path(__file__).parent.parent
 
 
@@ -48,6 +50,7 @@ def main() -> int:
         for function in file.functions
         if function.typed < function.arguments
     ]
+    stops += _readme_stops((ROOT / "README.md").read_text(encoding="utf-8"))
     for stop in stops:
         print(f"STOP {stop}")
     return 1 if stops else 0
@@ -105,6 +108,13 @@ def _stops(file: File) -> list[str]:
         if function.lines > FUNCTION_STOP
     ]
     return stops
+
+
+def _readme_stops(text: str) -> list[str]:
+    lines = len(text.splitlines())
+    if lines <= README_STOP:
+        return []
+    return [f"README.md: {lines} lines, at most {README_STOP}; let a page of docs/ say it"]
 
 
 def _print_table(files: list[File]) -> None:

@@ -176,7 +176,8 @@ def assistant(
         "best fixed": trial.curve(trial.best_fixed),
         "rules": trial.curve("rules"),
     }
-    title = f"{len(world):,} real requests, mean of {orders} orders of arrival"
+    arrivals = len(curves["learned"])
+    title = f"{len(world):,} real requests, arriving {arrivals:,} times, mean of {orders} orders"
     write_png(curves, picture, title=title)
     width = min(console.width, 100)
     print_report(console, report, terminal_chart(curves, width=width, colours=console.is_terminal))
