@@ -78,7 +78,7 @@ def matrix(rows: object, dim: int) -> Floats:
     raise InputError(f"row {row}: {_vector_problem(values[row])}")
 
 
-def numbers(name: str, values: object, *, axes: int = 1) -> Floats:
+def numbers(name: str, values: Any, *, axes: int = 1) -> Floats:
     """Return real numbers as float64 with so many axes; they need not be finite.
 
     Raises:
@@ -87,9 +87,11 @@ def numbers(name: str, values: object, *, axes: int = 1) -> Floats:
     if type(values) is np.ndarray and values.dtype == _FLOAT64 and values.ndim == axes:
         return values
     found = _floats(values)
-    if found is None or found.ndim != axes:
-        kind = "one number for each" if axes == 1 else "a row of numbers for each"
-        raise InputError(f"{name} must be {kind}; got {brief(values)}")
+    if found is None:
+        raise InputError(f"{name} must be real numbers; got {brief(values)}")
+    if np.ndim(values) != axes:
+        shape = np.shape(values)
+        raise InputError(f"{name} has shape {shape}; allowed is an array of {axes} dimensions")
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from steersman.errors import ActionError, InputError
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
-from steersman.policies.offered import STANDING, Progress, SequenceForm
+from steersman.policies.offered import STANDING, Offered, Progress, SequenceForm
 from steersman.policies.sequence import (
     STOP,
     Step,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from steersman.policies.offered import Offered
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
@@ -142,8 +140,8 @@ class SequencePolicy(ChoicePolicy):
         >>> policy.select(offered, rng=np.random.default_rng(0)).picked
         ('b', 'c')
         """
-        progress = Progress(offered, self.form)
         self._check_learnable(offered)
+        progress = Progress(offered, self.form)
         steps, distributions = [], []
         x: Floats = np.zeros(len(self.form.columns) + 1)
         x[-1] = 1.0
@@ -160,6 +158,7 @@ class SequencePolicy(ChoicePolicy):
 
     def _check_learnable(self, offered: Offered) -> None:
         """Refuse what `learn` may refuse, before anything is drawn: not by what was picked."""
+        inputs.kind("offered", offered, Offered, "what Offered.of returns")
         names, steps = self.form.features, self.form.max_steps
         unknown = ~np.isfinite(offered.rows)
         if unknown.any():
