@@ -104,12 +104,11 @@ def test_where_columns_are_no_actions_normalised_weights_have_less_noise():
         found = evaluate(log, estimators=("snips", "dr"))
         widths = {name: one.high - one.low for name, one in found.estimates.items()}
         assert widths["dr"] > 1.5 * widths["snips"]
-    contexts = rng.normal(size=(2400, 1))
-    modelled = LoggedData(
-        places.actions, places.rewards, places.propensities, places.target,
-        contexts=contexts, names=names.names,
-    )  # fmt: skip
-    assert suited_estimator(modelled) == "dr"
+    rest = (places.actions, places.rewards, places.propensities, places.target)
+    by_place = LoggedData(*rest, contexts=rng.normal(size=(2400, 1)), names=names.names)
+    assert suited_estimator(by_place) == "snips"
+    foretold = LoggedData(*rest, q_hat=np.full(places.target.shape, 0.7), names=names.names)
+    assert suited_estimator(foretold) == "dr"
 
 
 @pytest.mark.parametrize(
