@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserList, deque
 from copy import deepcopy
 
 import numpy as np
@@ -42,6 +43,8 @@ WRONG = [
     None, 0, -1, 1.5, float("nan"), float("inf"), True, 10**400, np.timedelta64(1),
     "", "x", b"x", object(), {}, {"a": 1}, [], [None], ["a", 1], [[1], [1, 2]],
     np.zeros(0), np.zeros((3, 3, 3)), np.array(["a"]), np.array([None]), np.array(1j),
+    np.zeros((0, 2), bool), np.zeros((0, 4), object), np.array([np.inf, 1]), np.array(5.0),
+    10**5000,
 ]  # fmt: skip
 
 
@@ -51,6 +54,10 @@ def select(offered, rng):
 
 def along(offered, actions):
     return SequenceLinear(features=["score"], max_steps=2).along(offered, actions)
+
+
+def chance(offered, actions):
+    return SequenceLinear(features=["score"], max_steps=2).chance(offered, actions)
 
 
 def learned():
@@ -77,6 +84,17 @@ CALLS = {
         {"names": ["a", "b"], "scores": np.zeros(2), "rule": StepRule(), "rng": rng()},
     ),
     "propensity": (sequence_propensity, {"steps": [Step(("a", "b"), "a", 0.5)]}),
+    "chance": (chance, {"offered": OFFERED, "actions": ["a"]}),
+    "trees": (
+        TreeScorer,
+        {
+            "columns": 2,
+            "places": np.zeros((1, 15), int),
+            "thresholds": np.zeros((1, 15)),
+            "kept": np.zeros((1, 15), np.uint16),
+            "values": np.zeros((1, 16)),
+        },
+    ),
     "stumps": (TreeScorer.of_stumps, {"columns": 2, "stumps": [(0, 0.5, 1.0, 2.0)]}),
     "network": (NetworkScorer, {"mean": np.zeros(2), "scale": np.ones(2), "layers": LAYERS}),
     "line": (NetworkScorer.linear, {"weights": np.ones(2), "bias": 0.0}),
@@ -117,9 +135,14 @@ def test_the_error_says_what_is_allowed(name):
 
 
 def test_policies_that_are_not_alike_do_not_decide_together():
-    parts = [(LinUCB(["a", "b"], 2), np.ones((9, 2))), (LinUCB(["b", "a"], 2), np.ones((9, 2)))]
-    with pytest.raises(InputError, match="of one likeness"):
-        decide_alike(parts, rng=rng())
+    rows = np.ones((9, 2))
+    for other in (LinUCB(["b", "a"], 2), LinUCB(["a", "b"], 2, alpha=2.0), LinTS(["a", "b"], 2)):
+        with pytest.raises(InputError, match="part 1 has a policy of another class, other actions"):
+            decide_alike([(LinUCB(["a", "b"], 2), rows), (other, rows)], rng=rng())
+    with pytest.raises(InputError, match="contexts must be a list or array"):
+        decide_alike([(LinUCB(["a", "b"], 2), rows), (LinUCB(["a", "b"], 2), None)], rng=rng())
+    alike = [[LinUCB(["a", "b"], 2), rows], [LinUCB(["a", "b"], 2), rows]]
+    assert len(decide_alike(alike, rng=rng())) == 18
 
 
 def test_a_text_is_no_list_of_candidates():
@@ -127,8 +150,49 @@ def test_a_text_is_no_list_of_candidates():
         Offered.of("ab", None, np.zeros((2, 1)))
     with pytest.raises(InputError, match="links of 'a' must be a list of names; got 'bc'"):
         offered_names(["a"], {"a": "bc"})
+    with pytest.raises(InputError, match="candidates must be a list of names"):
+        Offered.of(["a", ""], None, np.zeros((2, 1)))
+
+
+def keys(names):
+    return dict.fromkeys(names).keys()
+
+
+@pytest.mark.parametrize("as_given", [np.array, deque, UserList, keys, iter])
+def test_names_may_come_in_whatever_has_an_order(as_given):
+    offered = Offered.of(as_given(["a", "b"]), {"a": as_given(["c"])}, np.zeros((3, 1)))
+    assert offered.names == ("a", "b", "c")
+    assert offered.leads == ((2,), (), ())
+    assert offered.start == 2
+    policy = SequenceLinear(features=["score"], max_steps=1)
+    assert len(policy.along(offered, as_given(["a"]))) == 1
+    assert 0.0 < policy.chance(offered, as_given(["a"])) < 1.0
+    two = np.zeros(2)
+    assert draw_step(as_given(["a", "b"]), two, StepRule(), rng=rng())[1].eligible == ("a", "b")
+    assert Configurations(as_given(['{"k":1}'])).with_values('{"k":1}').tolist() == [True]
+    assert sequence_propensity(step for step in [Step(("a",), "a", 0.5)] * 2) == 0.25
 
 
 def test_a_name_for_each_score():
     with pytest.raises(InputError, match="3 names have 2 scores"):
         draw_step(["a", "b", "c"], np.zeros(2), StepRule(), rng=rng())
+
+
+def test_a_column_of_a_stump_is_one_that_rows_have():
+    for place in (1.5, -1, np.inf, 1e300):
+        with pytest.raises(InputError, match=r"a stump looks at column .*; allowed are 0, 1, 2"):
+            TreeScorer.of_stumps(2, [(place, 0.0, 1.0, 2.0)])
+    with pytest.raises(InputError, match="a node looks at column 2; rows have 2"):
+        TreeScorer.of_stumps(2, [(2, 0.0, 1.0, 2.0)])
+
+
+def test_no_rows_have_no_scores_whatever_their_type():
+    for rows in (np.zeros((0, 2)), np.zeros((0, 2), bool), np.zeros((0, 2), object)):
+        assert NETWORK.scores(rows).shape == (0,)
+        assert TreeScorer.of_stumps(2, [(0, 0, 1, 2)]).scores(rows).shape == (0,)
+
+
+def test_counts_that_no_quantile_can_be_found_of():
+    for wrong in (np.inf, np.nan, 0.0, -1.0, 1e300):
+        with pytest.raises(InputError, match="counts above 0 and up to 1e"):
+            beta_choice_probabilities(np.array([wrong, 1.0]), np.ones(2))

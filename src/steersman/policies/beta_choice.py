@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _LEVELS = np.array([1e-14, 1e-6, 1e-2, 0.2, 0.5])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _SMALLEST = 1e-300
+_MOST = 1e17  # beyond, quantiles fail
 _MANY = 1e6  # counts, beyond which rounding of their logarithms would show in the probabilities
 _SERIES_FROM = 20.0
 _END = 690.0  # |logit| up to which t and 1 - t are normal numbers
@@ -48,7 +49,8 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
         1e10, and to 1e-4 up to 1e13, where SciPy's incomplete beta function is no better.
 
     Raises:
-        InputError: none, counts that are not above 0, or more of the one than of the other.
+        InputError: none, counts that are not above 0 or beyond 1e17, or more of the one than of the
+            other.
 
     >>> beta_choice_probabilities(np.array([1.0, 2.0]), np.array([1.0, 1.0])).round(6)
     array([0.333333, 0.666667])
@@ -57,10 +59,11 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
         Russo et al. (2018), "A tutorial on Thompson sampling", section 3.
     """
     a, b = inputs.numbers("a", a), inputs.numbers("b", b)
-    if len(a) != len(b) or not (len(a) and a.min() > 0.0 and b.min() > 0.0):
+    paired = len(a) == len(b) > 0
+    if not (paired and a.min() > 0.0 < b.min() and a.max() <= _MOST >= b.max()):
         raise InputError(
-            f"a and b must be counts above 0, one of each for every action; got {inputs.brief(a)} "
-            f"and {inputs.brief(b)}"
+            f"a and b must be counts above 0 and up to {_MOST:g}, one of each for every action; "
+            f"got {inputs.brief(a)} and {inputs.brief(b)}"
         )
     pairs, place, copies = np.unique(
         np.column_stack((a, b)), axis=0, return_inverse=True, return_counts=True

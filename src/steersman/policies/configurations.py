@@ -30,11 +30,16 @@ def are_configurations(names: Sequence[str]) -> bool:
     Returns:
         Whether all are JSON objects of the same parts: other names may begin with a brace, too.
 
+    Raises:
+        InputError: no sequence of names.
+
     >>> are_configurations(['{"k":3}', '{"k":4}']), are_configurations(["{template}", "large"])
     (True, False)
     """
-    listed = inputs.names(names, "names")
-    return bool(listed) and listed[0].startswith("{") and _have_the_same_parts(listed)
+    try:  # asked for each row of a log: one look at the first name answers for plain ones
+        return len(names) > 0 and names[0].startswith("{") and _have_the_same_parts(tuple(names))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise InputError(f"names must be a list of names; got {inputs.brief(names)}") from None
 
 
 @lru_cache(maxsize=32)
@@ -62,10 +67,11 @@ class Configurations:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        if not are_configurations(names):
-            message = f"names must be the JSON of the same parts each; got {inputs.brief(names)}"
+        listed = inputs.names(names, "names")
+        if not are_configurations(listed):
+            message = f"names must be the JSON of the same parts each; got {inputs.brief(listed)}"
             raise InputError(message)
-        parsed = [json.loads(name) for name in names]
+        parsed = [json.loads(name) for name in listed]
         self._places: dict[str, dict[str, NDArray[np.intp]]] = {}
         for part in parsed[0]:
             places: dict[str, list[int]] = {}

@@ -92,6 +92,22 @@ def numbers(name: str, values: Any, *, axes: int = 1) -> Floats:
     if np.ndim(values) != axes:
         shape = np.shape(values)
         raise InputError(f"{name} has shape {shape}; allowed is an array of {axes} dimensions")
+    return found.reshape(np.shape(values))  # of an empty one `_floats` keeps no shape
+
+
+def texts(name: str, values: Any) -> list[str]:
+    """Return texts in their order; a text alone would be taken for its letters.
+
+    Raises:
+        InputError: another thing, or one of them is no text, or an empty one.
+    """
+    unordered = (str, bytes, set, frozenset, Mapping)
+    try:
+        found = None if isinstance(values, unordered) else list(values)
+    except TypeError:
+        found = None
+    if found is None or not all(map(is_text, found)):
+        raise InputError(f"{name} must be a list of names; got {brief(values)}")
     return found
 
 

@@ -392,21 +392,22 @@ def decide_alike(
     return linear[0][0]._choose(*_moments_alike(linear), rng=rng)  # noqa: SLF001
 
 
-def _check_alike(parts: object) -> None:
-    if not isinstance(parts, (list, tuple)) or not all(
-        isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], ChoicePolicy)
-        for part in parts
-    ):
+def _check_alike(parts: Any) -> None:
+    if not isinstance(parts, (list, tuple)) or not all(map(_is_part, parts)):
         message = f"parts must be pairs of a policy and its contexts; got {inputs.brief(parts)}"
         raise InputError(message)
-    if len(parts) > 1:
-        kind = parts[0][0].likeness
-        other = next((policy for policy, _ in parts[1:] if policy.likeness != kind), None)
-        if other is not None:
+    kind = parts[0][0].likeness if len(parts) > 1 else None
+    for place, (policy, rows) in enumerate(parts):
+        inputs.count("contexts", rows)
+        if kind is not None and place and policy.likeness != kind:
             raise InputError(
-                f"parts are policies of one likeness; {inputs.brief(other.likeness)} is another "
-                f"than {inputs.brief(kind)}: decide for each likeness apart"
+                f"part {place} has a policy of another class, other actions or other parameters "
+                "than part 0; decide for each likeness apart"
             )
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, (list, tuple)) and len(part) == 2 and isinstance(part[0], ChoicePolicy)
 
 
 def _moments_alike(parts: Sequence[tuple[LinearPolicy, Floats]]) -> tuple[Floats, Floats]:

@@ -80,7 +80,7 @@ class NetworkScorer:
             rows: (n, columns) float64 finite.
 
         Raises:
-            InputError: another number of columns.
+            InputError: another number of columns, or no rows of numbers.
         """
         rows = inputs.numbers("rows", rows, axes=2)
         if rows.shape[1] != self.columns:
@@ -124,15 +124,16 @@ class NetworkScorer:
             raise StateError(f"the state is damaged: {wrong}; use an older one") from wrong
 
 
-def _copies(layers: object) -> list[tuple[Floats, Floats]]:
-    if not isinstance(layers, (list, tuple)) or any(
-        not isinstance(layer, (list, tuple)) or len(layer) != 2 for layer in layers
-    ):
-        raise InputError(f"layers must be pairs (weights, biases); got {inputs.brief(layers)}")
+def _copies(layers: Any) -> list[tuple[Floats, Floats]]:
+    try:
+        pairs = [(weights, biases) for weights, biases in layers]
+    except (TypeError, ValueError):
+        message = f"layers must be pairs (weights, biases); got {inputs.brief(layers)}"
+        raise InputError(message) from None
     return [
         (
             inputs.numbers("weights", weights, axes=2).copy(order="C"),
             inputs.numbers("biases", biases).copy(),
         )
-        for weights, biases in layers
+        for weights, biases in pairs
     ]

@@ -75,27 +75,32 @@ def offered_names(start: Sequence[str], links: Mapping[str, Sequence[str]] | Non
     >>> offered_names(["a", "b"], {"c": ["d"], "b": ["c", "a"]})
     ['a', 'b', 'c', 'd']
     """
-    _check_texts("candidates", start)
+    return _names(inputs.texts("candidates", start), _read(links))
+
+
+def _read(links: Mapping[str, Sequence[str]] | None) -> dict[str, list[str]]:
+    if links is None:
+        return {}
+    inputs.kind("links", links, Mapping, "a mapping from a name to names")
+    return {name: inputs.texts(f"links of {name!r:.80}", to) for name, to in links.items()}
+
+
+def _names(start: list[str], links: dict[str, list[str]]) -> list[str]:
     found = dict.fromkeys(start)
     if len(found) < len(start):
         twice = next(name for name, count in Counter(start).items() if count > 1)
         raise InputError(f"candidate {twice!r:.80} stands twice; name every candidate once")
     names = list(found)
-    if links is not None:
-        inputs.kind("links", links, Mapping, "a mapping from a name to names")
-    if links:
-        for name in names:  # which grows meanwhile
-            if name in links:
-                _check_texts(f"links of {name!r:.80}", links[name])
-            fresh = [other for other in links.get(name, ()) if other not in found]
-            found.update(dict.fromkeys(fresh))
-            names += dict.fromkeys(fresh)
-        unknown = [name for name in links if name not in found]
-        if unknown:
-            raise InputError(
-                f"links are given of {unknown[0]!r:.80}, which is no candidate and which nothing "
-                "leads to; leave them out"
-            )
+    for name in names if links else ():  # which grows meanwhile
+        fresh = [other for other in links.get(name, ()) if other not in found]
+        found.update(dict.fromkeys(fresh))
+        names += dict.fromkeys(fresh)
+    unknown = [name for name in links if name not in found]
+    if unknown:
+        raise InputError(
+            f"links are given of {unknown[0]!r:.80}, which is no candidate and which nothing "
+            "leads to; leave them out"
+        )
     if STOP in found:
         raise InputError(f"{STOP!r} ends a selection and names no candidate; rename it")
     return names
@@ -134,18 +139,18 @@ class Offered:
         >>> Offered.of(["a"], {"a": ["b"]}, np.zeros((2, 1))).leads
         ((1,), ())
         """
-        names, rows = offered_names(start, links), _numbers(rows)
+        first, given, rows = inputs.texts("candidates", start), _read(links), _numbers(rows)
+        names = _names(first, given)
         if not names or rows.ndim != 2 or len(rows) != len(names):
             raise InputError(
                 f"{len(names)} candidates have rows {rows.shape}; allowed is one row for each of "
                 "one candidate or more"
             )
         place = {name: number for number, name in enumerate(names)}
-        given = links or {}
         leads = tuple(
             tuple(place[other] for other in dict.fromkeys(given.get(name, ()))) for name in names
         )
-        return cls(tuple(names), rows, len(start), leads)
+        return cls(tuple(names), rows, len(first), leads)
 
 
 class Progress:
@@ -253,13 +258,6 @@ class Progress:
         if self._unit is not None:
             new = 1.0 - self._unit @ self._unit[one]
             np.minimum(column["novelty"][:count], new, out=column["novelty"][:count])
-
-
-def _check_texts(what: str, names: object) -> None:
-    """Refuse what is no list of texts; a text alone would be taken for its letters."""
-    if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
-        return
-    raise InputError(f"{what} must be a list of names; got {inputs.brief(names)}")
 
 
 def _numbers(rows: object) -> Floats:

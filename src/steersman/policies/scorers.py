@@ -107,11 +107,14 @@ def scorer_from_state(state: Mapping[str, Any]) -> Scorer:
     >>> scorer_from_state(scorer_state(line)).scores(np.array([[1.0]])).tolist()
     [2.0]
     """
-    named = {str(name): array for name, array in states.mapping(state).items()}
+    if not all(isinstance(name, str) for name in states.mapping(state)):
+        raise StateError(
+            "the state names arrays by what is no text; pass what scorer_state returned"
+        )
     parts: list[Scorer] = []
     while own := {
         name.partition(".")[2]: array
-        for name, array in named.items()
+        for name, array in state.items()
         if name.partition(".")[0] == str(len(parts))
     }:
         kind = states.algorithm_of(own, known=("NetworkScorer", "TreeScorer"))

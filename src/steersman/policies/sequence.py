@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -80,19 +80,27 @@ def sequence_propensity(steps: Sequence[Step]) -> float:
     >>> sequence_propensity([Step(("a", STOP), "a", 0.5), Step((STOP,), STOP, 1.0)])
     0.5
     """
-    try:
-        product = math.prod(step.p for step in steps)
-    except (AttributeError, TypeError):
-        message = (
-            f"steps must be a list of Step, as a selection has them; got {inputs.brief(steps)}"
-        )
-        raise InputError(message) from None
+    taken = _steps(steps)
+    product = math.prod(step.p for step in taken)
     if product <= 0.0:
         raise InputError(
-            f"the propensities of {len(steps)} steps multiply to {product!r}; raise the floor or "
+            f"the propensities of {len(taken)} steps multiply to {product!r}; raise the floor or "
             "the temperature, or take fewer steps"
         )
     return product
+
+
+def _steps(steps: Any) -> tuple[Step, ...]:
+    try:
+        taken = tuple(steps)
+    except TypeError:
+        taken = (None,)
+    if not all(isinstance(step, Step) for step in taken):
+        message = (
+            f"steps must be a list of Step, as a selection has them; got {inputs.brief(steps)}"
+        )
+        raise InputError(message)
+    return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +126,15 @@ class StepRule:
 
     def __post_init__(self) -> None:
         if not _is_number(self.leading, int) or not 1 <= self.leading <= 1000:
-            raise InputError(f"leading is {self.leading!r}; allowed are 1 to 1,000")
+            raise InputError(f"leading is {inputs.brief(self.leading)}; allowed are 1 to 1,000")
         object.__setattr__(self, "leading", int(self.leading))  # a state's JSON takes no other
         hot = _is_number(self.temperature, float) and 1e-6 <= self.temperature <= 100.0
         if not (hot or (_is_number(self.temperature, float) and self.temperature == 0.0)):
-            raise InputError(f"temperature is {self.temperature!r}; allowed are 0, 1e-6 to 100")
+            given = inputs.brief(self.temperature)
+            raise InputError(f"temperature is {given}; allowed are 0, 1e-6 to 100")
         if not _is_number(self.floor, float) or not 0.0 <= self.floor < 1.0:
-            raise InputError(f"floor is {self.floor!r}; allowed is 0 up to, not including, 1")
+            given = inputs.brief(self.floor)
+            raise InputError(f"floor is {given}; allowed is 0 up to, not including, 1")
 
     @property
     def greedy(self) -> StepRule:
@@ -225,9 +235,10 @@ def draw_step(
     (0, 'a', 1.0)
     """
     distribution = step_distribution(scores, rule)
-    if len(inputs.names(names, "names")) != len(distribution):
-        raise InputError(f"{len(names)} names have {len(distribution)} scores; give one for each")
-    return draw_of_step(names, distribution, rng=rng)
+    listed = inputs.names(names, "names")
+    if len(listed) != len(distribution):
+        raise InputError(f"{len(listed)} names have {len(distribution)} scores; give one for each")
+    return draw_of_step(listed, distribution, rng=rng)
 
 
 def draw_of_step(

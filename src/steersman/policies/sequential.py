@@ -198,9 +198,8 @@ class SequencePolicy(ChoicePolicy):
         [0.0]
         """
         progress = Progress(offered, self.form)
-        inputs.kind("actions", actions, (list, tuple), "a list of what was done")
         found = []
-        for action in actions:
+        for action in inputs.texts("actions", actions):
             place = progress.place(action)
             names, _, places, scores = self._leading(progress)
             distribution = step_distribution(scores, self.rule)
@@ -218,16 +217,19 @@ class SequencePolicy(ChoicePolicy):
 
         Returns:
             In [0, 1]; 0 for what cannot be done under these rules.
+
+        Raises:
+            InputError: no such request, or no list of what was done.
         """
-        progress = Progress(offered, self.form)
+        progress, done = Progress(offered, self.form), inputs.texts("actions", actions)
         try:
-            for action in actions:
+            for action in done:
                 progress.take(progress.place(action))
         except ActionError:
             return 0.0
         if not progress.ended:  # it would have gone on
             return 0.0
-        return math.prod(step.chance for step in self.along(offered, actions))
+        return math.prod(step.chance for step in self.along(offered, done))
 
     def _leading(
         self, progress: Progress

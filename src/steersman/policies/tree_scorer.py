@@ -22,6 +22,7 @@ LEAVES = 16
 """Most leaves of a tree: one bit each of 16."""
 _ALL = 0xFFFF
 _NEVER = 1e300
+_MOST_COLUMNS = 1_000_000
 _ALGORITHM, _VERSION = "TreeScorer", 1
 # The first leaf that is left, for each of the 65,536 sets of leaves that are ruled out; of all: 0,
 # which never is.
@@ -65,7 +66,12 @@ class TreeScorer:
         kept: NDArray[np.uint16],
         values: Floats,
     ) -> None:
-        columns = inputs.whole("columns", columns, 1, 1_000_000)
+        columns = inputs.whole("columns", columns, 1, _MOST_COLUMNS)
+        given: dict[str, Any] = {"places": places, "thresholds": thresholds}
+        for name, table in {**given, "kept": kept, "values": values}.items():
+            inputs.kind(name, table, np.ndarray, "an array of numbers")
+            if table.dtype.kind not in "iuf":
+                raise InputError(f"{name} are of type {table.dtype}; allowed are numbers")
         trees = values.shape[0] if values.ndim else 0
         shapes = {(trees, LEAVES - 1)} == {places.shape, thresholds.shape, kept.shape}
         if not shapes or values.shape != (trees, LEAVES) or not trees:
@@ -101,11 +107,14 @@ class TreeScorer:
             InputError: no stump, or what is not these four numbers, and as the class.
         """
         table = inputs.numbers("stumps", stumps, axes=2)
-        if table.shape[1] != 4 or (table[:, 0] != np.floor(table[:, 0])).any():
+        if table.shape[1] != 4:
             raise InputError(
                 f"stumps are {table.shape}; allowed are four numbers each: a column, a threshold "
                 "and two values"
             )
+        wrong = [place for place in table[:, 0].tolist() if place not in range(_MOST_COLUMNS)]
+        if wrong:
+            raise InputError(f"a stump looks at column {wrong[0]:g}; allowed are 0, 1, 2 and so on")
         places, thresholds, kept, values = blank(len(table))
         places[:, 0], thresholds[:, 0], kept[:, 0] = table[:, 0], table[:, 1], _ALL - 1
         values[:, :2] = table[:, 2:]
@@ -118,7 +127,7 @@ class TreeScorer:
             rows: (n, columns) float64 finite.
 
         Raises:
-            InputError: another number of columns.
+            InputError: another number of columns, or no rows of numbers.
         """
         rows = inputs.numbers("rows", rows, axes=2)
         if rows.shape[1] != self.columns:

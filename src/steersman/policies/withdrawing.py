@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from steersman.errors import InputError
 from steersman.policies import inputs
-
-if TYPE_CHECKING:
-    from steersman.policies.base import ChoicePolicy
+from steersman.policies.base import ChoicePolicy
 
 
 def withdraw(
@@ -44,8 +41,7 @@ def withdraw(
     >>> policy.posterior("refund", "search")
     (1.0, 1.0)
     """
-    if not hasattr(policy, "_withdraw"):
-        raise InputError(f"policy must be one of steersman.policies; got {inputs.brief(policy)}")
+    inputs.kind("policy", policy, ChoicePolicy, "one of steersman.policies")
     index = policy.index(action)
     if bucket is not None:
         bucket = inputs.bucket(bucket)
