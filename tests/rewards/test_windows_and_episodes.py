@@ -214,6 +214,17 @@ def test_a_revision_is_what_is_left_to_learn(before, after, change):
         assert revision(None, scored(after)) == change
 
 
+@pytest.mark.parametrize("wrong", [0.5, "scored", {"value": 0.5}, [], object()])
+def test_a_revision_is_of_rewards(wrong):
+    reward = Reward(0.5, "scored")
+    with pytest.raises(InputError, match=r"after got .*; allowed is a steersman\.rewards\.Reward"):
+        revision(reward, wrong)
+    with pytest.raises(InputError, match="before got"):
+        revision(wrong, reward)
+    with pytest.raises(InputError, match="after got NoneType"):
+        revision(reward, None)
+
+
 @given(values=st.lists(st.none() | st.integers(0, 64).map(lambda n: n / 64), max_size=8))
 def test_revisions_add_up_to_the_last_reward(values):
     steps = [None, *(scored(value) for value in values)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.ope.logged_data import LoggedData
 
 
@@ -31,6 +34,21 @@ def check_log_and_seed(data: object, seed: object) -> None:
     check_whole("seed", seed, 0)
 
 
+def one_or_more(given: Any) -> tuple[Any, ...]:
+    """Return what may be given alone or as several, as several.
+
+    Args:
+        given: one thing, of which a text is one, or several of them.
+
+    >>> one_or_more("dr"), one_or_more(["ips", "dr"]), one_or_more(None)
+    (('dr',), ('ips', 'dr'), (None,))
+    """
+    try:
+        return (given,) if isinstance(given, str) else tuple(given)
+    except TypeError:
+        return (given,)
+
+
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
     """Refuse what is no whole number, less than the least, or more than the most.
 
@@ -52,5 +70,5 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
         number = int(value)
     if number < least or (most is not None and number > most):
         bounds = f"of at least {least}" if most is None else f"from {least:,} to {most:,}"
-        message = f"{name} is {value!r:.60}; allowed is a whole number {bounds}; pass one"
+        message = f"{name} is {brief(value)}; allowed is a whole number {bounds}; pass one"
         raise InputError(message)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -211,7 +212,7 @@ def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
     pair = pair.astype(np.float64) if usable else pair  # narrower ones know no limit so high
     if not (usable and pair[0] < pair[1] and (np.abs(pair) <= LARGEST_REWARD).all()):
         message = (
-            f"reward_range is {declared!r}; allowed are two numbers, low < high, up to "
+            f"reward_range is {brief(declared)}; allowed are two numbers, low < high, up to "
             f"{LARGEST_REWARD:g} in absolute value"
         )
         raise InputError(message)

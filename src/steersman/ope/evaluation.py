@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.ope.arguments import check_log_and_seed, check_whole
+from steersman.errors.showing import brief
+from steersman.ope.arguments import check_log_and_seed, check_whole, one_or_more
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
@@ -82,7 +82,9 @@ class Report:
 
     def __getitem__(self, name: str) -> Estimate:
         if name not in self.estimates:
-            message = f"no estimate {name!r} in this report; there are {', '.join(self.estimates)}"
+            message = (
+                f"no estimate {brief(name)} in this report; there are {', '.join(self.estimates)}"
+            )
             raise InputError(message)
         return self.estimates[name]
 
@@ -236,6 +238,7 @@ def suited_estimator(data: LoggedData) -> str:
         >>> suited_estimator(log)
         'dr'
     """
+    check_log_and_seed(data, 0)
     return "dr" if data.has_columns or data.q_hat is not None else "snips"
 
 
@@ -273,8 +276,7 @@ def _estimate(terms: Rounds, data: LoggedData, ends: Interval | None) -> Estimat
 
 def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     """Return estimators by name, in the caller's order."""
-    alone = isinstance(estimators, str) or not isinstance(estimators, Iterable)
-    named: tuple[Any, ...] = (estimators,) if alone else tuple(estimators)
+    named = one_or_more(estimators)
     unknown = [
         one
         for one in named
@@ -282,7 +284,7 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     ]
     if unknown or not named:
         message = (
-            f"estimators are {list(named)!r}; allowed are {', '.join(ESTIMATORS)} and objects "
+            f"estimators are {brief(list(named))}; allowed are {', '.join(ESTIMATORS)} and objects "
             "with a name and rounds(log)"
         )
         raise InputError(message)
@@ -290,7 +292,7 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     for one in named:
         estimator = ESTIMATORS[one] if isinstance(one, str) else one
         if chosen.setdefault(estimator.name, estimator) is not estimator:
-            message = f"two estimators are called {estimator.name!r}; give one another name"
+            message = f"two estimators are called {brief(estimator.name)}; give one another name"
             raise InputError(message)
     return chosen
 
@@ -300,13 +302,15 @@ def _estimates(one: object) -> bool:
     return made and hasattr(one, "rounds") and isinstance(getattr(one, "name", None), str)
 
 
-def _check(data: LoggedData, interval: str, level: object, resamples: object, seed: object) -> None:
+def _check(
+    data: LoggedData, interval: object, level: object, resamples: object, seed: object
+) -> None:
     check_log_and_seed(data, seed)
-    if interval not in get_args(Method):  # a list has no hash
+    if not isinstance(interval, str) or interval not in get_args(Method):
         allowed = ", ".join(map(repr, get_args(Method)))
-        raise InputError(f"interval is {interval!r}; allowed are {allowed}")
+        raise InputError(f"interval is {brief(interval)}; allowed are {allowed}")
     if not (isinstance(level, float | np.floating) and 0.0 < level < 1.0):
-        message = f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95"
+        message = f"level is {brief(level)}; allowed is 0 < level < 1, e.g. 0.95"
         raise InputError(message)
     check_whole("resamples", resamples, 100, _MOST_RESAMPLES)
     needed = math.ceil(2.0 / (1.0 - float(level)) - 1e-6)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.diagnostics import (
     MAX_UNSUPPORTED,
@@ -105,8 +106,9 @@ def requests_needed(
     quantiles = _quantiles(effect, power, level)
     check_log_and_seed(pilot, seed)
     check_truth("adaptive", adaptive)
-    if estimator not in ("ips", "snips", "dr"):  # a list has no hash
-        message = f"estimator is {estimator!r}; allowed are 'ips', 'snips' and 'dr'"
+    named: object = estimator
+    if not isinstance(named, str) or named not in {"ips", "snips", "dr"}:
+        message = f"estimator is {brief(estimator)}; allowed are 'ips', 'snips' and 'dr'"
         raise InputError(message)
     found = _diagnosed(pilot)
     weighted = pilot.rewards[pilot.weights > 0.0]
@@ -155,7 +157,7 @@ def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
     root = abs(quantiles * row_sd / effect)
     if not root < _LARGEST_ROOT:
         message = (
-            f"effect is {effect!r} at a standard deviation of {row_sd:.4g}: no number of "
+            f"effect is {brief(effect)} at a standard deviation of {row_sd:.4g}: no number of "
             f"rows up to {_LARGEST_ROOT**2:.0e} shows it; allowed are larger effects"
         )
         raise InputError(message)
@@ -167,14 +169,14 @@ def _numbers(**given: Any) -> tuple[float, ...]:
     numbers = tuple(as_number(value) for value in given.values())
     for (name, value), number in zip(given.items(), numbers, strict=True):
         if not (isinstance(value, Real) and math.isfinite(number)):
-            message = f"{name} is {value!r:.60}; allowed is a finite number"
+            message = f"{name} is {brief(value)}; allowed is a finite number"
             raise InputError(message)
     return numbers
 
 
 def _quantiles(effect: float, power: float, level: float) -> float:
     if effect == 0.0:
-        message = f"effect is {effect!r}; allowed is a finite number other than 0"
+        message = f"effect is {brief(effect)}; allowed is a finite number other than 0"
         raise InputError(message)
     if not (0.0 < level < 1.0 and 1.0 - level < power < 1.0):
         message = (

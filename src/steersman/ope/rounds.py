@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,7 +102,7 @@ def check_rounds(name: str, rounds: object, count: int) -> Rounds:
         steersman.errors.InputError: estimator 'mine' returned NoneType; allowed are Rounds
     """
     if not isinstance(rounds, Rounds):
-        message = f"estimator {name!r} returned {type(rounds).__name__}; allowed are Rounds"
+        message = f"estimator {brief(name)} returned {type(rounds).__name__}; allowed are Rounds"
         raise InputError(message)
     for field in ("numerator", "denominator"):
         given: object = getattr(rounds, field)

@@ -8,14 +8,15 @@ still to come takes out most of the rest, without bias as long as it never saw t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
+from steersman.ope.arguments import one_or_more
 from steersman.ope.columns import (
     LARGEST_WEIGHT,
     check_finite,
@@ -80,7 +81,7 @@ class LoggedSequences:
 
     def __post_init__(self) -> None:
         for name in ("propensities", "target", "rewards", "q_hat", "v_hat", "missing"):
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None or name in {"propensities", "target", "rewards"}:
                 object.__setattr__(self, name, real_numbers(getattr(self, name), name))
         real_numbers(self.lengths, "lengths")  # or refuses what is no array of them
         lengths = np.asarray(self.lengths)
@@ -203,13 +204,12 @@ def evaluate_sequences(
     if not isinstance(log, LoggedSequences):
         message = f"data is {type(data).__name__}; allowed is a log of selections: LoggedSequences"
         raise InputError(message)
-    alone = isinstance(estimators, str) or not isinstance(estimators, Iterable)
-    named: tuple[Any, ...] = (estimators,) if alone else tuple(estimators)
-    if not named or not all(name in tuple(ESTIMATORS) for name in named):
-        raise InputError(f"estimators are {estimators!r}; allowed are {', '.join(ESTIMATORS)}")
+    named = one_or_more(estimators)
+    if not named or not all(isinstance(one, str) and one in ESTIMATORS for one in named):
+        raise InputError(f"estimators are {brief(estimators)}; allowed are {', '.join(ESTIMATORS)}")
     said: object = level
     if not (isinstance(said, float | np.floating) and 0.0 < said < 1.0):
-        raise InputError(f"level is {level!r}; allowed is 0 < level < 1, e.g. 0.95")
+        raise InputError(f"level is {brief(level)}; allowed is 0 < level < 1, e.g. 0.95")
     check_truth("adaptive", adaptive)
     found = _diagnose(data)
     reasons = reasons_to_refuse(found)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs, states
 from steersman.policies.choice import Choice, all_of, draw, mix_floor, mix_reserved
 from steersman.policies.configurations import Configurations, are_configurations
@@ -153,7 +154,7 @@ class ChoicePolicy(Mergeable):
                 return None
             raise ActionError("this policy has no actions; add one, or serve the fallback")
         if isinstance(eligible, str) or not isinstance(eligible, (Sequence, np.ndarray)):
-            raise InputError(f"eligible must be a sequence of names; got {inputs.brief(eligible)}")
+            raise InputError(f"eligible must be a sequence of names; got {brief(eligible)}")
         mask = np.zeros(len(self.actions), dtype=np.bool_)
         configurations = self._are_configurations
         name: Any  # of a caller who does not check types, anything
@@ -259,7 +260,7 @@ class ChoicePolicy(Mergeable):
             ActionError: an unknown name.
         """
         if isinstance(actions, str):
-            got = inputs.brief(actions)
+            got = brief(actions)
             raise InputError(f"actions must be a sequence of names, not the string {got}")
         n = inputs.count("actions", actions)
         optional = {"weights": weights, "buckets": buckets}

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import betainc, betaincinv, betaln, expit, gammaln, log_expit
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
     if not (paired and a.min() > 0.0 < b.min() and a.max() <= _MOST >= b.max()):
         raise InputError(
             f"a and b must be counts above 0 and up to {_MOST:g}, one of each for every action; "
-            f"got {inputs.brief(a)} and {inputs.brief(b)}"
+            f"got {brief(a)} and {brief(b)}"
         )
     pairs, place, copies = np.unique(
         np.column_stack((a, b)), axis=0, return_inverse=True, return_counts=True

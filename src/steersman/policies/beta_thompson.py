@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, StateError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.beta_choice import beta_choice_probabilities
@@ -70,7 +71,7 @@ class BetaThompson(ChoicePolicy):
         except ValueError:  # a list of lists of other lengths
             paired = False
         if not paired:
-            raise InputError(f"prior must be a pair (a, b); got {inputs.brief(prior)}")
+            raise InputError(f"prior must be a pair (a, b); got {brief(prior)}")
         low, high = _PARAMETER_RANGE
         self.prior = (
             inputs.parameter("prior[0]", prior[0], low, high),
@@ -110,7 +111,7 @@ class BetaThompson(ChoicePolicy):
     def _key(self, x: Any) -> str:
         if isinstance(x, str) and len(x) <= _LONGEST_KEY and inputs.is_text(x):
             return x
-        seen = f"{len(x)} characters" if isinstance(x, str) else inputs.brief(x)
+        seen = f"{len(x)} characters" if isinstance(x, str) else brief(x)
         raise InputError(
             f"the key must be a string of 1 to {_LONGEST_KEY} characters; got {seen}. "
             "Name one context field of type category as the policy's key."

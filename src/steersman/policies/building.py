@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.beta_thompson import BetaThompson
@@ -169,7 +170,7 @@ def warm_start(
     (2.0, 1.0)
     """
     if not isinstance(policy, ChoicePolicy):
-        raise InputError(f"policy must be a policy, such as LinUCB; got {inputs.brief(policy)}")
+        raise InputError(f"policy must be a policy, such as LinUCB; got {brief(policy)}")
     share = inputs.parameter("trust", trust, 0.0, 1.0, open_low=True)
     rows = inputs.count("actions", actions)
     if rows == 0:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def are_configurations(names: Sequence[str]) -> bool:
     try:  # asked for each row of a log: one look at the first name answers for plain ones
         return len(names) > 0 and names[0].startswith("{") and _have_the_same_parts(tuple(names))
     except (AttributeError, LookupError, TypeError, ValueError):
-        raise InputError(f"names must be a list of names; got {inputs.brief(names)}") from None
+        raise InputError(f"names must be a list of names; got {brief(names)}") from None
 
 
 @lru_cache(maxsize=32)
@@ -69,7 +70,7 @@ class Configurations:
     def __init__(self, names: Sequence[str]) -> None:
         listed = inputs.names(names, "names")
         if not are_configurations(listed):
-            message = f"names must be the JSON of the same parts each; got {inputs.brief(listed)}"
+            message = f"names must be the JSON of the same parts each; got {brief(listed)}"
             raise InputError(message)
         parsed = [json.loads(name) for name in listed]
         self._places: dict[str, dict[str, NDArray[np.intp]]] = {}

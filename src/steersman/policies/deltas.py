@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, MergeError, StateError
+from steersman.errors.showing import brief
 from steersman.policies import inputs, states
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def refuse_other_copy(
     lacking = {*states.texts(base, "merged"), *made} - merged - set(emitted)
     if lacking:
         raise StateError(
-            f"the state holds the delta {inputs.brief(min(lacking))}, which this policy neither "
+            f"the state holds the delta {brief(min(lacking))}, which this policy neither "
             "merged nor made; give a state that this policy has gone on from"
         )
 
@@ -117,7 +118,7 @@ def delta_ids(meta: Mapping[str, Any]) -> set[str]:
         raise MergeError("this is a state, not a delta; pass what delta() returned")
     if not inputs.is_text(name):
         raise MergeError(
-            f"the delta's id is {inputs.brief(name)}; allowed is text of Unicode, not empty. Ask "
+            f"the delta's id is {brief(name)}; allowed is text of Unicode, not empty. Ask "
             "its maker for delta(id=...) with another"
         )
     return {name, *states.texts(meta, "includes")}
@@ -145,7 +146,7 @@ def checked_id(name: str | None) -> str | None:
     if name is None or (inputs.is_text(name) and len(name) <= _LONGEST_ID):
         return name
     raise InputError(
-        f"a delta's id must be text of 1 to {_LONGEST_ID} characters; got {inputs.brief(name)}. "
+        f"a delta's id must be text of 1 to {_LONGEST_ID} characters; got {brief(name)}. "
         "Leave it out for a random one"
     )
 
@@ -157,6 +158,6 @@ def refuse_delta(meta: Mapping[str, Any]) -> None:
     """
     if "delta" in meta:
         raise StateError(
-            f"this is the delta {inputs.brief(meta['delta'])}, not a state; pass what state() "
+            f"this is the delta {brief(meta['delta'])}, not a state; pass what state() "
             "returned. Merge a delta into a copy of the policy that it was made from."
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
 from steersman.spec.expressions import compile_rule
@@ -149,7 +150,7 @@ class Rules(UnlearningPolicy):
         if not rules or not isinstance(rules, Sequence):
             raise InputError(
                 f"rules must be a list of one or more, at least ('True', action); got "
-                f"{inputs.brief(rules)}"
+                f"{brief(rules)}"
             )
         self.rules = tuple(_pair(rule) for rule in rules)
         self._compiled = [(compile_rule(when), self.index(action)) for when, action in self.rules]
@@ -167,7 +168,7 @@ class Rules(UnlearningPolicy):
             for name in x:
                 if not isinstance(name, str):
                     raise InputError(
-                        f"the context has the name {inputs.brief(name)}; names must be texts"
+                        f"the context has the name {brief(name)}; names must be texts"
                     ) from None
             raise
         return self._one(self._compiled[-1][1], mask, features)
@@ -193,5 +194,5 @@ def _pair(rule: Any) -> tuple[str, str]:
         return "True", rule["otherwise"]
     elif set(rule) == {"when", "action"}:
         return rule["when"], rule["action"]
-    got = inputs.brief(rule)
+    got = brief(rule)
     raise InputError(f"a rule is (condition, action), {{when, action}} or {{otherwise}}; got {got}")

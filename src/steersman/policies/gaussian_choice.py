@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 from steersman.policies.gaussian_compiled import choose_compiled
 from steersman.policies.gaussian_few import best_of_three, best_of_two
@@ -86,7 +87,7 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     if not (fit and np.isfinite(means).all() and np.isfinite(sds).all()):
         raise InputError(
             "means and sds must be finite, sds at least 0, one of each for every action; got "
-            f"{inputs.brief(means)} and {inputs.brief(sds)}"
+            f"{brief(means)} and {brief(sds)}"
         )
     return choose_normal(means, sds)
 

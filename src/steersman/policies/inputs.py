@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from steersman.errors import ActionError, InputError
+from steersman.errors.showing import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -354,14 +355,3 @@ def _number(value: object, what: str) -> float:
         except OverflowError as error:
             raise InputError(f"the {what} {brief(value)} is beyond the float64 range") from error
     raise InputError(f"the {what} must be a number; got {brief(value)}")
-
-
-def brief(value: object) -> str:
-    """Return a value as an error shows it: at most 80 characters."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
-        text = f"{type(value).__name__} of too many digits"
-    except RecursionError:
-        text = f"{type(value).__name__} nested too deeply"
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from steersman.errors import InputError, MergeError, StateError
+from steersman.errors.showing import brief
 from steersman.policies import inputs, states
 from steersman.policies.arm_sums import LARGEST_GRAM, LARGEST_MOMENT, ArmSums
 from steersman.policies.base import ChoicePolicy
@@ -394,7 +395,7 @@ def decide_alike(
 
 def _check_alike(parts: Any) -> None:
     if not isinstance(parts, (list, tuple)) or not all(map(_is_part, parts)):
-        message = f"parts must be pairs of a policy and its contexts; got {inputs.brief(parts)}"
+        message = f"parts must be pairs of a policy and its contexts; got {brief(parts)}"
         raise InputError(message)
     kind = parts[0][0].likeness if len(parts) > 1 else None
     for place, (policy, rows) in enumerate(parts):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from steersman.errors import MergeError, StateError, SteersmanError
-from steersman.policies import inputs, states
+from steersman.errors.showing import brief
+from steersman.policies import states
 from steersman.policies.deltas import (
     checked_id,
     delta_header,
@@ -148,7 +149,7 @@ class Mergeable(ABC):
         if isinstance(deltas, Mapping):
             raise MergeError("merge takes a list of deltas; put this one into a list")
         if not isinstance(deltas, Iterable):
-            raise MergeError(f"merge takes a list of deltas; got {inputs.brief(deltas)}")
+            raise MergeError(f"merge takes a list of deltas; got {brief(deltas)}")
         unpacked = []
         seen = set(self._merged)
         for delta in deltas:

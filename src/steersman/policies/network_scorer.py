@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, StateError
+from steersman.errors.showing import brief
 from steersman.policies import inputs, states
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _copies(layers: Any) -> list[tuple[Floats, Floats]]:
     try:
         pairs = [(weights, biases) for weights, biases in layers]
     except (TypeError, ValueError):
-        message = f"layers must be pairs (weights, biases); got {inputs.brief(layers)}"
+        message = f"layers must be pairs (weights, biases); got {brief(layers)}"
         raise InputError(message) from None
     return [
         (

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 from steersman.policies.sequence import STOP
 
@@ -268,7 +269,7 @@ def _numbers(rows: object) -> Floats:
     except (TypeError, ValueError):  # rows of other lengths
         pass
     raise InputError(
-        f"the candidates' rows must be numbers, as many for each one; got {inputs.brief(rows)}"
+        f"the candidates' rows must be numbers, as many for each one; got {brief(rows)}"
     )
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 from steersman.policies.choice import draw, mix_floor, share_ties
 
@@ -96,9 +97,7 @@ def _steps(steps: Any) -> tuple[Step, ...]:
     except TypeError:
         taken = (None,)
     if not all(isinstance(step, Step) for step in taken):
-        message = (
-            f"steps must be a list of Step, as a selection has them; got {inputs.brief(steps)}"
-        )
+        message = f"steps must be a list of Step, as a selection has them; got {brief(steps)}"
         raise InputError(message)
     return taken
 
@@ -126,14 +125,14 @@ class StepRule:
 
     def __post_init__(self) -> None:
         if not _is_number(self.leading, int) or not 1 <= self.leading <= 1000:
-            raise InputError(f"leading is {inputs.brief(self.leading)}; allowed are 1 to 1,000")
+            raise InputError(f"leading is {brief(self.leading)}; allowed are 1 to 1,000")
         object.__setattr__(self, "leading", int(self.leading))  # a state's JSON takes no other
         hot = _is_number(self.temperature, float) and 1e-6 <= self.temperature <= 100.0
         if not (hot or (_is_number(self.temperature, float) and self.temperature == 0.0)):
-            given = inputs.brief(self.temperature)
+            given = brief(self.temperature)
             raise InputError(f"temperature is {given}; allowed are 0, 1e-6 to 100")
         if not _is_number(self.floor, float) or not 0.0 <= self.floor < 1.0:
-            given = inputs.brief(self.floor)
+            given = brief(self.floor)
             raise InputError(f"floor is {given}; allowed is 0 up to, not including, 1")
 
     @property

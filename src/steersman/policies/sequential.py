@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from steersman.errors import ActionError, InputError
+from steersman.errors.showing import brief
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.offered import STANDING, Offered, Progress, SequenceForm
@@ -93,9 +94,7 @@ class SequencePolicy(ChoicePolicy):
     def _declare(self, form: SequenceForm, rule: StepRule, start: Mapping[str, float]) -> None:
         columns = form.columns
         if not isinstance(start, Mapping):
-            raise InputError(
-                f"start must be a mapping of columns to weights; got {inputs.brief(start)}"
-            )
+            raise InputError(f"start must be a mapping of columns to weights; got {brief(start)}")
         unknown = [name for name in start if name not in columns]
         if unknown:
             raise InputError(

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
 from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.intervals import left_open_between, widened
@@ -181,8 +182,9 @@ def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
     if not (alike and same):
         raise InputError("the two logs differ; give the same rows with two targets")
     allowed = [name for name in ESTIMATORS if name != "dm"]  # its noise is the model's alone
-    if estimator not in allowed:
-        message = f"no estimator {estimator!r}; there are {', '.join(allowed)}"
+    named: object = estimator
+    if not isinstance(named, str) or named not in allowed:
+        message = f"no estimator {brief(estimator)}; there are {', '.join(allowed)}"
         raise InputError(message)
 
 

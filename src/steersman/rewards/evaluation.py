@@ -14,6 +14,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Literal
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.rewards.outcomes import Outcome, finite, outcome_name
 
 if TYPE_CHECKING:
@@ -185,10 +186,18 @@ def revision(before: Reward | None, after: Reward) -> tuple[float, float] | None
         (change of reward, change of weight): weight +1 the first time, 0 for a correction, -1 when
         a reward is withdrawn; None when nothing changes.
 
+    Raises:
+        InputError: something else than rewards.
+
     >>> first, late = Reward(0.75, "scored"), Reward(0.5, "scored")
     >>> revision(None, first), revision(first, late), revision(late, late)
     ((0.75, 1.0), (-0.25, 0.0), None)
     """
+    for name, reward in (("before", before), ("after", after)):
+        known: object = reward
+        if not isinstance(known, Reward) and not (name == "before" and known is None):
+            advice = "take what evaluate or evaluate_window returned"
+            raise _wrong(name, known, "a steersman.rewards.Reward", advice)
     old = None if before is None else before.value
     if old == after.value:
         return None
@@ -217,7 +226,10 @@ def _listed(outcomes: object) -> list[Outcome]:
     if not isinstance(outcomes, Iterable) or isinstance(outcomes, str | bytes | Mapping):
         advice = "send [] if none came; a mapping of names to numbers goes to evaluate"
         raise _wrong("outcomes", outcomes, wanted, advice)
-    listed = list(outcomes)
+    try:
+        listed = list(outcomes)
+    except TypeError:  # an array without a dimension says that it can be gone through
+        raise _wrong("outcomes", outcomes, wanted, "send [] if none came") from None
     for place, outcome in enumerate(listed):
         if not isinstance(outcome, Outcome):
             advice = "make one with Outcome(name, value, at=seconds)"
@@ -226,7 +238,7 @@ def _listed(outcomes: object) -> list[Outcome]:
 
 
 def _wrong(what: str, value: object, wanted: str, advice: str) -> InputError:
-    got = f"{type(value).__name__} {value!r:.60}"
+    got = f"{type(value).__name__} {brief(value)}"
     return InputError(f"{what} got {got}; allowed is {wanted}; {advice}")
 
 

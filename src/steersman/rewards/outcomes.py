@@ -9,6 +9,7 @@ from numbers import Real
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def outcome_name(value: object) -> str:
     name = text("outcome name", value)
     if name and not name.isspace():
         return name
-    message = f"outcome name is {name!r:.60}; allowed is a name that is not blank"
+    message = f"outcome name is {brief(name)}; allowed is a name that is not blank"
     raise InputError(f"{message}; say what was measured, such as 'success'")
 
 
@@ -64,7 +65,7 @@ def text(what: str, value: object) -> str:
     """
     if isinstance(value, str):
         return value
-    message = f"{what} got {type(value).__name__} {value!r:.60}; allowed is text (str)"
+    message = f"{what} got {type(value).__name__} {brief(value)}; allowed is text (str)"
     raise InputError(f"{message}; send str(value) if that is meant")
 
 
@@ -82,7 +83,7 @@ def finite(what: str, value: object) -> float:
         return value
     duration = isinstance(value, np.timedelta64)  # numpy takes it for a whole number
     if duration or not isinstance(value, Real | np.bool_):
-        message = f"{what} got {type(value).__name__} {value!r:.60}; allowed is a finite number"
+        message = f"{what} got {type(value).__name__} {brief(value)}; allowed is a finite number"
         raise InputError(f"{message}; send a number")
     try:
         number = float(value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -43,7 +44,9 @@ def open_unit(value: float, name: str) -> float:
     """
     number = as_number(value)
     if not 0.0 < number < 1.0:
-        message = f"{name} is {value!r}; allowed is 0 < {name} < 1; give it as a share, e.g. 0.95"
+        message = (
+            f"{name} is {brief(value)}; allowed is 0 < {name} < 1; give it as a share, e.g. 0.95"
+        )
         raise InputError(message)
     return number
 
@@ -67,7 +70,7 @@ def finite(value: float, name: str) -> float:
     """
     number = as_number(value)
     if not math.isfinite(number):
-        message = f"{name} is {value!r:.200}; allowed is a finite number; look for its source"
+        message = f"{name} is {brief(value)}; allowed is a finite number; look for its source"
         raise InputError(message)
     return number
 
@@ -91,7 +94,7 @@ def positive(value: float, name: str) -> float:
     """
     number = as_number(value)
     if not (math.isfinite(number) and number > 0.0):
-        message = f"{name} is {value!r}; allowed is a finite number above 0; check its unit"
+        message = f"{name} is {brief(value)}; allowed is a finite number above 0; check its unit"
         raise InputError(message)
     return number
 
@@ -116,7 +119,7 @@ def count(value: int, name: str, *, at_least: int = 1) -> int:
     """
     number = as_number(value)
     if not (at_least <= number <= _LARGEST_COUNT and number == math.floor(number)):
-        message = f"{name} is {value!r}; allowed is a whole number from {at_least} to 2^53"
+        message = f"{name} is {brief(value)}; allowed is a whole number from {at_least} to 2^53"
         raise InputError(message)
     return int(value)
 
@@ -211,7 +214,7 @@ def check_truth(name: str, value: object) -> None:
     steersman.errors.InputError: adaptive is 'no'; allowed is True or False; pass one of them
     """
     if not isinstance(value, bool | np.bool_):
-        message = f"{name} is {value!r:.60}; allowed is True or False; pass one of them"
+        message = f"{name} is {brief(value)}; allowed is True or False; pass one of them"
         raise InputError(message)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import LARGEST, as_number, count, numbers, open_unit
 from steersman.stats.interval import Interval
 
@@ -108,7 +109,7 @@ def _refuse_others(statistic: object, seed: object) -> None:
     no_number = isinstance(seed, bool | np.timedelta64)
     whole = isinstance(seed, int | np.integer) and not no_number and seed >= 0
     if not callable(statistic) or not whole:
-        message = f"statistic is {statistic!r:.100}, seed {seed!r:.100}; allowed are a function "
+        message = f"statistic is {brief(statistic)}, seed {brief(seed)}; allowed are a function "
         raise InputError(message + "that maps rows to a number, and a whole number of at least 0")
 
 

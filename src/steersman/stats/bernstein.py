@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import as_number, count, finite, open_unit, sample
 from steersman.stats.interval import Interval
 
@@ -42,7 +43,9 @@ def bernstein_half_width(variance: float, n: int, *, level: float, span: float) 
     size = count(n, "n", at_least=2)
     spread, reach = finite(variance, "variance"), finite(span, "span")
     if spread < 0.0 or reach < 0.0:
-        message = f"variance is {variance!r}, span {span!r}; allowed are numbers of at least 0"
+        message = (
+            f"variance is {brief(variance)}, span {brief(span)}; allowed are numbers of at least 0"
+        )
         raise InputError(message)
     return math.sqrt(2.0 * spread * log_term / size) + 7.0 * reach * log_term / (3.0 * (size - 1))
 
@@ -79,7 +82,7 @@ def empirical_bernstein(x: ArrayLike, *, level: float = 0.95, low: float, high: 
     numbers, trust = sample(x, "x"), open_unit(level, "level")
     least, most = as_number(low), as_number(high)
     if not -math.inf < least < most < math.inf:
-        message = f"the range is [{low!r}, {high!r}]; allowed is finite with low < high"
+        message = f"the range is [{brief(low)}, {brief(high)}]; allowed is finite with low < high"
         raise InputError(message)
     if numbers.min() < least or numbers.max() > most:
         message = (

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import betainc, betaincc, stdtr, stdtrit
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import LARGEST, as_number, open_unit, sample
 
 if TYPE_CHECKING:
@@ -155,7 +156,9 @@ def non_inferiority_test(
     """
     loss = as_number(margin)
     if not 0.0 <= loss < math.inf:
-        message = f"margin is {margin!r}; allowed is a finite number >= 0, in the rewards' unit"
+        message = (
+            f"margin is {brief(margin)}; allowed is a finite number >= 0, in the rewards' unit"
+        )
         raise InputError(message)
     difference, error, degrees = _welch(candidate, control)
     alpha = 1.0 - open_unit(level, "level")

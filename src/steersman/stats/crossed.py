@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.all_alike import all_alike_interval
 from steersman.stats.arguments import LARGEST, finite, numbers, open_unit
 from steersman.stats.interval import Interval
@@ -98,12 +99,12 @@ def _ends(table: Floats, within: tuple[float, float]) -> tuple[float, float]:
     try:
         least, most = within
     except (TypeError, ValueError) as error:
-        message = f"within is {within!r:.200}; allowed are two numbers, the least and the most"
+        message = f"within is {brief(within)}; allowed are two numbers, the least and the most"
         raise InputError(message) from error
     low, high = finite(least, "within"), finite(most, "within")
     slack = _ALIKE * (high - low)
     if not low < high or table.min() < low - slack or table.max() > high + slack:
-        message = f"values are {table.min():g} to {table.max():g} within {within!r}"
+        message = f"values are {table.min():g} to {table.max():g} within {brief(within)}"
         raise InputError(f"{message}; allowed is a range with low < high that holds them all")
     return low, high
 

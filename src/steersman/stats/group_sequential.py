@@ -10,6 +10,7 @@ import scipy
 from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import open_unit, sample
 
 if TYPE_CHECKING:
@@ -89,13 +90,13 @@ def group_sequential_bounds(
     return bounds
 
 
-def _spent(times: NDArray[np.float64], alpha: float, spending: str) -> NDArray[np.float64]:
+def _spent(times: NDArray[np.float64], alpha: float, spending: object) -> NDArray[np.float64]:
     """Return the error spent by each time, over both sides."""
-    if spending == "pocock":
+    if isinstance(spending, str) and spending == "pocock":
         return np.asarray(alpha * np.log1p((math.e - 1.0) * times))
-    if spending == "obrien-fleming":
+    if isinstance(spending, str) and spending == "obrien-fleming":
         return np.asarray(4.0 * ndtr(ndtri(alpha / 4.0) / np.sqrt(times)))
-    message = f"spending is {spending!r}; allowed are 'obrien-fleming' and 'pocock'"
+    message = f"spending is {brief(spending)}; allowed are 'obrien-fleming' and 'pocock'"
     raise InputError(message)
 
 

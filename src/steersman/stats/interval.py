@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +36,15 @@ class Interval:
 
     def __post_init__(self) -> None:
         """Refuse ends in the wrong order; NaN, of what is not known, has none."""
-        if self.low > self.high:
+        try:
+            crossed = bool(self.low > self.high)
+        except (TypeError, ValueError):
+            crossed = True
+        if crossed:
             message = (
-                f"interval is {self.low!r} to {self.high!r}; allowed is low <= high; swap the "
-                "ends, or look for what made them cross"
+                f"interval is {brief(self.low)} to {brief(self.high)}; allowed is low <= high; "
             )
-            raise InputError(message)
+            raise InputError(f"{message}swap the ends, or look for what made them cross")
 
     @property
     def width(self) -> float:

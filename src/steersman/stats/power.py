@@ -9,6 +9,7 @@ import scipy
 from scipy.special import chdtr, ndtr, ndtri, stdtrit
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import as_number, check_truth, count, open_unit, positive
 
 if TYPE_CHECKING:
@@ -170,7 +171,9 @@ def minimum_detectable_effect(
     )
     found = float(root) * error * scale
     if not (math.isfinite(found) and found > 0.0):
-        message = f"sd is {sd!r}: the effect leaves float64; allowed are moderate ones; rescale it"
+        message = (
+            f"sd is {brief(sd)}: the effect leaves float64; allowed are moderate ones; rescale it"
+        )
         raise InputError(message)
     return found
 
@@ -178,8 +181,9 @@ def minimum_detectable_effect(
 def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
     """Return power as a function of (standardised effect, n, alpha)."""
     check_truth("paired", paired)
-    if test not in ("t", "z"):  # a set would not take a list
-        message = f"test is {test!r}; allowed are 't' and 'z'"
+    named: object = test
+    if not isinstance(named, str) or named not in {"t", "z"}:
+        message = f"test is {brief(test)}; allowed are 't' and 'z'"
         raise InputError(message)
     arms = 1 if paired else 2
 
@@ -233,7 +237,7 @@ def _smallest(enough: Callable[[int], bool], *, near: int) -> int:
 def _standardised(effect: float, sd: float) -> float:
     """Return the effect's size in standard deviations."""
     if not math.isfinite(as_number(effect)) or effect == 0.0:
-        message = f"effect is {effect!r}; allowed is a finite number other than 0"
+        message = f"effect is {brief(effect)}; allowed is a finite number other than 0"
         raise InputError(message)
     ratio = abs(float(effect)) / positive(sd, "sd")
     if not (math.isfinite(ratio) and ratio > 0.0):
@@ -244,6 +248,8 @@ def _standardised(effect: float, sd: float) -> float:
 
 def _wanted_power(power: float, alpha: float) -> float:
     if open_unit(power, "power") <= alpha * (1.0 + 1e-9):
-        message = f"power is {power!r}; allowed is above 1 - level = {alpha:.4g}, the size itself"
+        message = (
+            f"power is {brief(power)}; allowed is above 1 - level = {alpha:.4g}, the size itself"
+        )
         raise InputError(message)
     return float(power)

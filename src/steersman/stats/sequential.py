@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import lambertw
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import as_number, count, finite, open_unit, positive
 from steersman.stats.interval import Interval
 
@@ -57,7 +58,9 @@ def asymptotic_confidence_sequence(
     size, tuned = count(n, "n"), count(n_star, "n_star")
     centre, spread = as_number(mean), as_number(variance)
     if not (math.isfinite(centre) and 0.0 <= spread < math.inf):
-        message = f"mean is {mean!r}, variance {variance!r}; allowed are finite numbers, >= 0"
+        message = (
+            f"mean is {brief(mean)}, variance {brief(variance)}; allowed are finite numbers, >= 0"
+        )
         raise InputError(message)
     rho_squared = tuned_rho_squared(alpha, tuned)
     scaled = size * rho_squared + 1.0
@@ -89,7 +92,9 @@ def tuned_rho_squared(alpha: float, n_star: int) -> float:
     rho_squared = (-float(lambertw(-(alpha**2) / math.e, k=-1).real) - 1.0) / n_star
     if not rho_squared > 0.0:
         level = 1.0 - alpha
-        message = f"level is {level!r}, 0 or 1 to the last digit; allowed are levels such as 0.95"
+        message = (
+            f"level is {brief(level)}, 0 or 1 to the last digit; allowed are levels such as 0.95"
+        )
         raise InputError(message)
     return rho_squared
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import numbers, open_unit, positive, sample
 from steersman.stats.interval import Interval
 
@@ -101,7 +102,9 @@ class SurvivalCurve:
         horizon = positive(until, "until")
         left = float(self.survival[-1]) if self.survival.size else 1.0
         if left > 0.0 and horizon > self.last * (1.0 + _ROUNDING):
-            message = f"until is {until!r}, and a share of {left:.3g} lasts longer than anybody saw"
+            message = (
+                f"until is {brief(until)}, and a share of {left:.3g} lasts longer than anybody saw"
+            )
             message = f"{message}; allowed is above 0 to {self.last:g}"
             raise InputError(f"{message}; take a nearer horizon or watch for longer")
         inside = self.times <= horizon

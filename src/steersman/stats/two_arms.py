@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from steersman.errors import InputError
+from steersman.errors.showing import brief
 from steersman.stats.arguments import as_number, check_truth, count, open_unit, positive
 from steersman.stats.comparisons import SampleRatio, split
 from steersman.stats.interval import Interval
@@ -18,6 +19,7 @@ from steersman.stats.sequential import tuned_rho_squared
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+_LEAST_CONCENTRATION = 1e-12
 _MOST_CONCENTRATION = 1e12
 _MOST_ARRIVED = 1e14
 
@@ -48,7 +50,8 @@ class Moments:
         n, mean, variance = map(as_number, (self.n, self.mean, self.variance))
         whole = n >= 0.0 and n.is_integer()
         if not (whole and math.isfinite(mean) and 0.0 <= variance < math.inf):
-            message = f"n, mean, variance are {self.n!r}, {self.mean!r}, {self.variance!r}; allowed"
+            given = ", ".join(map(brief, (self.n, self.mean, self.variance)))
+            message = f"n, mean, variance are {given}; allowed"
             message += " are finite numbers, n and variance >= 0, and n is whole; drop NaN"
             raise InputError(message)
         for name, number in (("n", int(n)), ("mean", mean), ("variance", variance)):
@@ -116,12 +119,12 @@ def two_arm_confidence_sequence(
     arms: dict[str, object] = {"candidate": candidate, "control": control}
     for name, arm in arms.items():
         if not isinstance(arm, Moments):
-            message = f"{name} is {arm!r:.200}; allowed is Moments(n, mean, variance) of its units"
+            message = f"{name} is {brief(arm)}; allowed is Moments(n, mean, variance) of its units"
             raise InputError(message)
     sizes = count(candidate.n, "candidate.n"), count(control.n, "control.n")
     alpha, tuned = 1.0 - open_unit(level, "level"), count(n_star, "n_star")
     if one_sided and alpha >= 0.5:
-        message = f"level is {level!r}; allowed is 0.5 < level < 1 for a bound; take e.g. 0.95"
+        message = f"level is {brief(level)}; allowed is 0.5 < level < 1 for a bound; take e.g. 0.95"
         raise InputError(message)
     total = sizes[0] + sizes[1]
     rho_squared = tuned_rho_squared(2.0 * alpha if one_sided else alpha, tuned)
@@ -158,7 +161,7 @@ def sequential_sample_ratio_test(
             sum up to 1e14.
         shares: Planned shares, positive, in any common scale, shape (arms,); equal by default.
         level: A mismatch is called at p <= 1 - ``level``, in (0, 1).
-        concentration: How near to the plan the mixture lies, above 0 and up to 1e12: for two equal
+        concentration: How near to the plan the mixture lies, 1e-12 to 1e12: for two equal
             arms its standard deviation is 1 / (2 sqrt(concentration + 1)), .035 by default.
 
     Returns:
@@ -183,9 +186,10 @@ def sequential_sample_ratio_test(
     expected = counts.sum() * plan
     strength = positive(concentration, "concentration")
     # Beyond these the logarithms cancel to their last digits, which would be a call.
-    if strength > _MOST_CONCENTRATION:
-        message = f"concentration is {concentration!r}; allowed is up to {_MOST_CONCENTRATION:g}"
-        raise InputError(f"{message}: a mixture that tells no mismatch from the plan")
+    if not _LEAST_CONCENTRATION <= strength <= _MOST_CONCENTRATION:
+        allowed = f"{_LEAST_CONCENTRATION:g} to {_MOST_CONCENTRATION:g}"
+        message = f"concentration is {brief(concentration)}; allowed is {allowed}"
+        raise InputError(f"{message}: above that a mixture tells no mismatch from the plan")
     if counts.sum() > _MOST_ARRIVED:
         message = f"observed has a sum of {counts.sum():g}; allowed is up to {_MOST_ARRIVED:g}"
         raise InputError(f"{message}; use sample_ratio_test, once")
