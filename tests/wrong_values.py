@@ -20,17 +20,17 @@ WRONG = [
 ]  # fmt: skip
 
 
-def refused(call: Callable[..., Any], right: Mapping[str, Any]) -> list[str]:
-    """Return what a call says when each of its arguments is each of `WRONG`.
+def refused(call: Callable[..., Any], right: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what a call says, by argument, when each is each of `WRONG`.
 
     What is right is taken, and anything but an error of ours ends the test.
     """
     call(**deepcopy(right))
-    messages = []
-    for argument in right:
+    messages: dict[str, list[str]] = {argument: [] for argument in right}
+    for argument, said in messages.items():
         for wrong in WRONG:
             try:
                 call(**{**deepcopy(right), argument: wrong})
             except SteersmanError as error:
-                messages.append(str(error))
+                said.append(str(error))
     return messages

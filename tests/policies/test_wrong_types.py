@@ -114,9 +114,9 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_error_says_what_is_allowed(name):
-    messages = refused(*CALLS[name])
-    assert len(messages) >= len(WRONG) // 2
-    assert max(map(len, messages)) < 600
+    for argument, messages in refused(*CALLS[name]).items():
+        assert len(messages) >= len(WRONG) // 2, argument
+        assert max(map(len, messages)) < 600
 
 
 def test_policies_that_are_not_alike_do_not_decide_together():
@@ -131,9 +131,9 @@ def test_policies_that_are_not_alike_do_not_decide_together():
 
 
 def test_a_text_is_no_list_of_candidates():
-    with pytest.raises(InputError, match="candidates must be a list of names; got 'ab'"):
+    with pytest.raises(InputError, match=r"candidates must be a list of names, .*; got 'ab'"):
         Offered.of("ab", None, np.zeros((2, 1)))
-    with pytest.raises(InputError, match="links of 'a' must be a list of names; got 'bc'"):
+    with pytest.raises(InputError, match=r"links of 'a' must be a list of names, .*; got 'bc'"):
         offered_names(["a"], {"a": "bc"})
     with pytest.raises(InputError, match="candidates must be a list of names"):
         Offered.of(["a", ""], None, np.zeros((2, 1)))
@@ -165,7 +165,9 @@ def test_a_name_for_each_score():
 
 def test_a_column_of_a_stump_is_one_that_rows_have():
     for place in (1.5, -1, np.inf, 1e300):
-        with pytest.raises(InputError, match=r"a stump looks at column .*; allowed are 0, 1, 2"):
+        with pytest.raises(
+            InputError, match=r"a stump looks at column .*; allowed are whole numbers"
+        ):
             TreeScorer.of_stumps(2, [(place, 0.0, 1.0, 2.0)])
     with pytest.raises(InputError, match="a node looks at column 2; rows have 2"):
         TreeScorer.of_stumps(2, [(2, 0.0, 1.0, 2.0)])

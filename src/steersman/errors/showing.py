@@ -22,8 +22,9 @@ def brief(value: object) -> str:
     """
     try:
         text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
-        text = f"{type(value).__name__} of too many digits"
     except RecursionError:
         text = f"{type(value).__name__} nested too deeply"
+    except Exception as error:  # noqa: BLE001 - whatever a class of somebody's says of itself
+        long = isinstance(error, ValueError) and "digits" in str(error)  # of more than 4,300
+        text = f"{type(value).__name__} {'of too many digits' if long else 'that cannot be shown'}"
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."

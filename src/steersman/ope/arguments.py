@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,10 @@ def one_or_more(given: Any) -> tuple[Any, ...]:
     >>> one_or_more("dr"), one_or_more(["ips", "dr"]), one_or_more(None)
     (('dr',), ('ips', 'dr'), (None,))
     """
-    try:
-        return (given,) if isinstance(given, str) else tuple(given)
-    except TypeError:
+    alone = isinstance(given, str) or not isinstance(given, Iterable)
+    if alone or (isinstance(given, np.ndarray) and given.ndim == 0):
         return (given,)
+    return tuple(given)
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:

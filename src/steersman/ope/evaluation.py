@@ -228,6 +228,9 @@ def suited_estimator(data: LoggedData) -> str:
     Returns:
         ``"dr"`` or ``"snips"``, to be given to `evaluate`.
 
+    Raises:
+        InputError: this is no log of single choices.
+
     Source:
         Swaminathan, Joachims (2015), The self-normalized estimator for counterfactual learning.
         Measured: ``tests/ope/test_names.py``.
@@ -284,8 +287,8 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     ]
     if unknown or not named:
         message = (
-            f"estimators are {brief(list(named))}; allowed are {', '.join(ESTIMATORS)} and objects "
-            "with a name and rounds(log)"
+            f"estimators are {brief(unknown or list(named))}; allowed are "
+            f"{', '.join(ESTIMATORS)} and objects with a name and rounds(log)"
         )
         raise InputError(message)
     chosen: dict[str, Estimator] = {}

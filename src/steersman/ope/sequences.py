@@ -205,8 +205,10 @@ def evaluate_sequences(
         message = f"data is {type(data).__name__}; allowed is a log of selections: LoggedSequences"
         raise InputError(message)
     named = one_or_more(estimators)
-    if not named or not all(isinstance(one, str) and one in ESTIMATORS for one in named):
-        raise InputError(f"estimators are {brief(estimators)}; allowed are {', '.join(ESTIMATORS)}")
+    unknown = [one for one in named if not isinstance(one, str) or one not in ESTIMATORS]
+    if unknown or not named:
+        said_to_be = brief(unknown or list(named))
+        raise InputError(f"estimators are {said_to_be}; allowed are {', '.join(ESTIMATORS)}")
     said: object = level
     if not (isinstance(said, float | np.floating) and 0.0 < said < 1.0):
         raise InputError(f"level is {brief(level)}; allowed is 0 < level < 1, e.g. 0.95")

@@ -32,7 +32,7 @@ def are_configurations(names: Sequence[str]) -> bool:
         Whether all are JSON objects of the same parts: other names may begin with a brace, too.
 
     Raises:
-        InputError: no sequence of names.
+        InputError: nothing with a first name to look at. Whether all are names is not looked at.
 
     >>> are_configurations(['{"k":3}', '{"k":4}']), are_configurations(["{template}", "large"])
     (True, False)

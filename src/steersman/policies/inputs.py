@@ -108,8 +108,8 @@ def texts(name: str, values: Any) -> list[str]:
     except TypeError:
         found = None
     if found is None or not all(map(is_text, found)):
-        raise InputError(f"{name} must be a list of names; got {brief(values)}")
-    return found
+        raise InputError(f"{name} must be a list of names, none of them empty; got {brief(values)}")
+    return list(map(str, found))  # numpy's texts show their type in messages
 
 
 def kind(name: str, value: object, wanted: type | tuple[type, ...], what: str) -> None:

@@ -83,7 +83,7 @@ def _read(links: Mapping[str, Sequence[str]] | None) -> dict[str, list[str]]:
     if links is None:
         return {}
     inputs.kind("links", links, Mapping, "a mapping from a name to names")
-    return {name: inputs.texts(f"links of {name!r:.80}", to) for name, to in links.items()}
+    return {name: inputs.texts(f"links of {brief(name)}", to) for name, to in links.items()}
 
 
 def _names(start: list[str], links: dict[str, list[str]]) -> list[str]:
@@ -99,7 +99,7 @@ def _names(start: list[str], links: dict[str, list[str]]) -> list[str]:
     unknown = [name for name in links if name not in found]
     if unknown:
         raise InputError(
-            f"links are given of {unknown[0]!r:.80}, which is no candidate and which nothing "
+            f"links are given of {brief(unknown[0])}, which is no candidate and which nothing "
             "leads to; leave them out"
         )
     if STOP in found:

@@ -112,9 +112,13 @@ class TreeScorer:
                 f"stumps are {table.shape}; allowed are four numbers each: a column, a threshold "
                 "and two values"
             )
-        wrong = [place for place in table[:, 0].tolist() if place not in range(_MOST_COLUMNS)]
-        if wrong:
-            raise InputError(f"a stump looks at column {wrong[0]:g}; allowed are 0, 1, 2 and so on")
+        looked = table[:, 0]
+        wrong = (looked != np.floor(looked)) | ~((looked >= 0.0) & (looked < _MOST_COLUMNS))
+        if wrong.any():
+            first = looked[wrong][0]
+            raise InputError(
+                f"a stump looks at column {first}; allowed are whole numbers from 0 on"
+            )
         places, thresholds, kept, values = blank(len(table))
         places[:, 0], thresholds[:, 0], kept[:, 0] = table[:, 0], table[:, 1], _ALL - 1
         values[:, :2] = table[:, 2:]

@@ -44,7 +44,7 @@ class Interval:
             message = (
                 f"interval is {brief(self.low)} to {brief(self.high)}; allowed is low <= high; "
             )
-            raise InputError(f"{message}swap the ends, or look for what made them cross")
+            raise InputError(f"{message}give numbers, or look for what made the ends cross")
 
     @property
     def width(self) -> float:

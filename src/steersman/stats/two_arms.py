@@ -19,7 +19,7 @@ from steersman.stats.sequential import tuned_rho_squared
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-_LEAST_CONCENTRATION = 1e-12
+_LEAST_CONCENTRATION = 1e-300
 _MOST_CONCENTRATION = 1e12
 _MOST_ARRIVED = 1e14
 
@@ -161,7 +161,7 @@ def sequential_sample_ratio_test(
             sum up to 1e14.
         shares: Planned shares, positive, in any common scale, shape (arms,); equal by default.
         level: A mismatch is called at p <= 1 - ``level``, in (0, 1).
-        concentration: How near to the plan the mixture lies, 1e-12 to 1e12: for two equal
+        concentration: How near to the plan the mixture lies, 1e-300 to 1e12: for two equal
             arms its standard deviation is 1 / (2 sqrt(concentration + 1)), .035 by default.
 
     Returns:
@@ -188,8 +188,10 @@ def sequential_sample_ratio_test(
     # Beyond these the logarithms cancel to their last digits, which would be a call.
     if not _LEAST_CONCENTRATION <= strength <= _MOST_CONCENTRATION:
         allowed = f"{_LEAST_CONCENTRATION:g} to {_MOST_CONCENTRATION:g}"
-        message = f"concentration is {brief(concentration)}; allowed is {allowed}"
-        raise InputError(f"{message}: above that a mixture tells no mismatch from the plan")
+        message = f"concentration is {brief(concentration)}; allowed is {allowed}: with less the "
+        raise InputError(
+            f"{message}mixture is no law, with more it tells no mismatch from the plan"
+        )
     if counts.sum() > _MOST_ARRIVED:
         message = f"observed has a sum of {counts.sum():g}; allowed is up to {_MOST_ARRIVED:g}"
         raise InputError(f"{message}; use sample_ratio_test, once")
