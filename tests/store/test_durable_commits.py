@@ -40,7 +40,7 @@ async def test_commits_wait_for_the_disk_and_for_no_less_than_was_set(server, de
         for _ in range(3):  # the same connection again: what is reset between is set again
             async with pool.acquire() as connection:
                 shown.append(await connection.fetchval(SHOW))
-                await connection.execute("SET statement_timeout = 7")
+                await connection.execute("SET statement_timeout = '7 min'")  # a reset has time
                 processes.add(connection.get_server_pid())
         async with pool.acquire() as connection:
             assert await connection.fetchval("SHOW statement_timeout") == "0"
