@@ -28,7 +28,7 @@ class Interval:
         (True, 0.3)
 
     Raises:
-        InputError: The lower end is above the upper one.
+        InputError: The lower end is above the upper one, or they are no numbers.
     """
 
     low: float
@@ -39,12 +39,14 @@ class Interval:
         try:
             crossed = bool(self.low > self.high)
         except (TypeError, ValueError):
-            crossed = True
+            message = f"interval is {brief(self.low)} to {brief(self.high)}; allowed are numbers"
+            raise InputError(message) from None
         if crossed:
             message = (
                 f"interval is {brief(self.low)} to {brief(self.high)}; allowed is low <= high; "
+                "swap the ends, or look for what made them cross"
             )
-            raise InputError(f"{message}give numbers, or look for what made the ends cross")
+            raise InputError(message)
 
     @property
     def width(self) -> float:
