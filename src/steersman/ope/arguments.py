@@ -26,13 +26,27 @@ def check_log_and_seed(data: object, seed: object) -> None:
     Traceback (most recent call last):
     steersman.errors.InputError: data is NoneType; allowed is a log: pass LoggedData(actions, ...)
     """
+    check_log(data)
+    check_whole("seed", seed, 0)
+
+
+def check_log(data: object) -> None:
+    """Refuse what is no log.
+
+    Args:
+        data: a `LoggedData`.
+
+    Raises:
+        InputError: it is something else.
+
+    >>> check_log(LoggedData([0], [1.0], [0.5], [[1.0]]))
+    """
     if not isinstance(data, LoggedData):
         message = (
             f"data is {type(data).__name__}; allowed is a log: pass "
             "LoggedData(actions, rewards, propensities, target)"
         )
         raise InputError(message)
-    check_whole("seed", seed, 0)
 
 
 def one_or_more(given: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.errors.showing import brief
-from steersman.ope.arguments import check_log_and_seed, check_whole, one_or_more
+from steersman.ope.arguments import check_log, check_log_and_seed, check_whole, one_or_more
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse
 from steersman.ope.estimators import ESTIMATORS, Log
@@ -241,7 +241,7 @@ def suited_estimator(data: LoggedData) -> str:
         >>> suited_estimator(log)
         'dr'
     """
-    check_log_and_seed(data, 0)
+    check_log(data)
     return "dr" if data.has_columns or data.q_hat is not None else "snips"
 
 

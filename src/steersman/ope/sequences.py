@@ -80,9 +80,9 @@ class LoggedSequences:
     _there: NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("propensities", "target", "rewards", "q_hat", "v_hat", "missing"):
-            if getattr(self, name) is not None or name in {"propensities", "target", "rewards"}:
-                object.__setattr__(self, name, real_numbers(getattr(self, name), name))
+        given = [name for name in ("q_hat", "v_hat", "missing") if getattr(self, name) is not None]
+        for name in ("propensities", "target", "rewards", *given):
+            object.__setattr__(self, name, real_numbers(getattr(self, name), name))
         real_numbers(self.lengths, "lengths")  # or refuses what is no array of them
         lengths = np.asarray(self.lengths)
         shape = self.propensities.shape

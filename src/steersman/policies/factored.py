@@ -107,7 +107,7 @@ class FactoredTS(LinearPolicy):
         key = key_of(parts, {} if scales is None else scales, barred)
         self.parts, self.scales, self.barred = json.loads(key)
         self.contextual = dim is not None
-        self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, 16_384)
+        self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, inputs.MOST_FEATURES)
         self.prior_var, self.noise_var = inputs.variances(prior_var, noise_var)
         self.pairs = inputs.truth("pairs", pairs)
         self.draws = inputs.whole("draws", draws, 1, 1_000)

@@ -31,6 +31,7 @@ _BOOLEANS = frozenset({bool, np.bool_})
 NO_NUMBER = (bool, np.timedelta64)  # though their classes are below those of whole numbers
 _NO_NUMBERS = (np.ma.MaskedArray, bytearray, memoryview)  # numpy takes them for such
 LARGEST_WEIGHT = 1e9
+MOST_FEATURES = 16_384  # of a linear model, random ones included
 LARGEST_VARIANCE_RATIO = 1e12  # of prior to noise; the same as in steersman.spec.policy
 _MOST_SHOWN = 40
 _MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds

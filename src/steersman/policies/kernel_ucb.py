@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-_MOST_FEATURES = 16_384
-
 
 class KernelUCB(LinearPolicy):
     """Bounded LinUCB on x and on random Fourier features of x, so that it also learns curves.
@@ -80,13 +78,13 @@ class KernelUCB(LinearPolicy):
         self.alpha = inputs.parameter("alpha", alpha, 0.0, 1e6)
         self.ridge = inputs.parameter("ridge", ridge, 1e-9, 1e9)
         self.ceiling = inputs.parameter("ceiling", ceiling, -1e9, 1e9)
-        self.context_dim = inputs.whole("dim", dim, 1, _MOST_FEATURES)
+        self.context_dim = inputs.whole("dim", dim, 1, inputs.MOST_FEATURES)
         self.random_features = inputs.whole("random_features", random_features, 1, 4096)
         self.lengthscale = inputs.parameter("lengthscale", lengthscale, 1e-6, 1e6)
         self.seed = inputs.whole("seed", seed, 0, 2**63)
-        both = self.context_dim + self.random_features
-        if both > _MOST_FEATURES:
-            message = f"dim + random_features is {both:,}; allowed is up to {_MOST_FEATURES:,}"
+        both, most = self.context_dim + self.random_features, inputs.MOST_FEATURES
+        if both > most:
+            message = f"dim + random_features is {both:,}; allowed is up to {most:,}"
             raise InputError(f"{message}; lower one of them")
         super().__init__(
             actions,

@@ -59,7 +59,7 @@ class LinearPolicy(ChoicePolicy):
         forget: float,
     ) -> None:
         super().__init__(actions, floor=floor)
-        self.dim = inputs.whole("dim", dim, 1, 16_384)
+        self.dim = inputs.whole("dim", dim, 1, inputs.MOST_FEATURES)
         self.forget = inputs.parameter("forget", forget, 0.0, 1.0, open_low=True)
         self._arms = ArmSums(
             1 if self._shared else len(self.actions),
