@@ -126,11 +126,13 @@ def _ratio_draws(
     """Return the resampled values of every ratio, all from the same draws."""
     if not rounds:
         return {}
-    columns = [part for terms in rounds.values() for part in (terms.numerator, terms.denominator)]
-    sums = blocks.sums(*columns)
-    totals = np.concatenate([counts @ sums for counts in _counts(blocks.count, resamples, rng)])
-    ratios = totals[:, 0::2] / totals[:, 1::2]
-    return dict(zip(rounds, ratios.T, strict=True))
+    pairs = [blocks.sums(terms.numerator, terms.denominator) for terms in rounds.values()]
+    # Pair by pair: the last digits of a product can hang on how many columns are beside it.
+    chunks = [
+        [counts @ pair for pair in pairs] for counts in _counts(blocks.count, resamples, rng)
+    ]
+    totals = np.concatenate(chunks, axis=1)  # (estimators, resamples, 2)
+    return dict(zip(rounds, totals[..., 0] / totals[..., 1], strict=True))
 
 
 def _refit_deviations(
