@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 
@@ -14,6 +13,7 @@ from tests.faults.data_rules import filled
 from tests.faults.harness import POINT, SECRET, installation
 from tests.faults.kept_connection import Http
 from tests.faults.rollout_rules import rolled_out
+from tests.kept import kept, run
 
 PAIRS = 100
 LENGTH_OF_ID = 36
@@ -47,7 +47,7 @@ TIMED = {  # what is looked for, and how; ID is its name
 @pytest.fixture(scope="module")
 def service(cluster):
     """Return an installation with one service, for all tests here."""
-    with installation(cluster) as made:
+    with installation(cluster) as made, kept(made.database) as made.database:
         made.start_service()
         http = Http(made.url("service"))
         yield made, http
@@ -61,8 +61,8 @@ def _of_the_first(made, http, access):
     _, text = http.call(access, "POST", "/v1/decide", body)
     decisions = [one["decision_id"] for one in msgspec.json.decode(text)["decisions"]]
     _, text = http.call(access, "POST", "/v1/keys", {"name": "k", "role": "observer"})
-    rollout = asyncio.run(rolled_out(made.database, access.tenant, "0.1.7"))
-    asyncio.run(filled(made.database, access.tenant, 0))
+    rollout = run(rolled_out(made.database, access.tenant, "0.1.7"))
+    run(filled(made.database, access.tenant, 0))
     return {
         "decision": decisions,
         "idempotency key": keys,
@@ -84,8 +84,8 @@ def _name_like(name):
 def pair(service):
     """Return a tenant that has nothing of its own, and names of what another has."""
     made, http = service
-    owner = asyncio.run(made.tenant("owner", POINT, SECRET))
-    other = asyncio.run(made.tenant("curious"))
+    owner = run(made.tenant("owner", POINT, SECRET))
+    other = run(made.tenant("curious"))
     return other, _of_the_first(made, http, owner)
 
 

@@ -7,7 +7,6 @@ time; every id of the other's is tried beside an id that nobody has, and must ge
 
 from __future__ import annotations
 
-import asyncio
 import re
 from functools import partial
 from itertools import count
@@ -23,6 +22,7 @@ from tests.faults.data_rules import DataRules, filled
 from tests.faults.harness import POINT, SECRET, installation
 from tests.faults.kept_connection import Http
 from tests.faults.rollout_rules import RolloutRules, rolled_out
+from tests.kept import kept, run
 
 CALLS = 10_000
 NAMES = st.sampled_from([f"n-{n}" for n in range(6)])
@@ -86,12 +86,12 @@ class TwoTenants(DataRules, RolloutRules, RuleBasedStateMachine):
         self.tenants = [Model(self._tenant(number)) for number in range(2)]
         for number, model in enumerate(self.tenants):
             begun = rolled_out(made.database, model.access.tenant, model.candidate)
-            model.rollout = asyncio.run(begun)
-            asyncio.run(filled(made.database, model.access.tenant, number))
+            model.rollout = run(begun)
+            run(filled(made.database, model.access.tenant, number))
 
     def _tenant(self, number):
         points = (POINT, SECRET) if number == 0 else (POINT,)
-        return asyncio.run(self.made.tenant(f"t-{next(_numbers)}", *points))
+        return run(self.made.tenant(f"t-{next(_numbers)}", *points))
 
     def post(self, who, path, body):
         status, answer = self.http.call(self.tenants[who].access, "POST", path, body)
@@ -261,7 +261,7 @@ class TwoTenants(DataRules, RolloutRules, RuleBasedStateMachine):
 
     def teardown(self):
         """Each tenant has in the store what it should, and nothing more."""
-        asyncio.run(self._check_store())
+        run(self._check_store())
 
     async def _check_store(self):
         connection = await self.made.database.connect(None)
@@ -292,7 +292,7 @@ class TwoTenants(DataRules, RolloutRules, RuleBasedStateMachine):
 @pytest.fixture(scope="module")
 def service(cluster):
     """Return an installation with one service, for all tests here."""
-    with installation(cluster) as made:
+    with installation(cluster) as made, kept(made.database) as made.database:
         made.start_service()
         http = Http(made.url("service"))
         yield made, http
@@ -316,7 +316,7 @@ def test_nothing_of_the_other_is_seen_counted_or_changed(service):
         if http.calls >= CALLS:
             break
     assert http.calls >= CALLS
-    _, published = http.call(asyncio.run(made.tenant("last")), "GET", "/openapi.json")
+    _, published = http.call(run(made.tenant("last")), "GET", "/openapi.json")
     assert not _left_out(msgspec.json.decode(published), http.asked)
 
 

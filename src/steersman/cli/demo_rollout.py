@@ -8,7 +8,9 @@ against the advice of the publish guard, and put before users without any eviden
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +37,7 @@ from steersman.systems.assistant.points import load_points, point_documents
 from steersman.systems.assistant.routes import Deep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from uuid import UUID
 
     from steersman.cli.demo_service import Driven
@@ -89,22 +91,23 @@ class Shipping:
         row = run(start(database, tenant, wanted, actor=_ACTOR, clock=time.time))
         deadline = time.monotonic() + _LONGEST_S
         told, looked = 0, 0.0
-        while True:
-            self.traffic.go_on()
-            if time.monotonic() < looked + 0.25:
-                continue
-            looked = time.monotonic()
-            row, verdicts = run(_standing(self.service, row.id))
-            for verdict in verdicts[told:]:
-                if verdict.acted not in {"none", "held"}:
-                    self.say(_line(row, verdict))
-            told = len(verdicts)
-            if row.ended_at is not None:
-                return row, verdicts
-            if looked > deadline:
-                reasons = "; ".join(verdicts[-1].reasons) if verdicts else "no verdict yet"
-                message = f"the rollout of {row.candidate} did not end in {_LONGEST_S:g} s: "
-                raise StoreError(f"{message}{reasons}; see {self.service.home / 'logs'}")
+        with _watching(self.service, row.id) as standing:
+            while True:
+                self.traffic.go_on()
+                if time.monotonic() < looked + 0.25:
+                    continue
+                looked = time.monotonic()
+                row, verdicts = standing()
+                for verdict in verdicts[told:]:
+                    if verdict.acted not in {"none", "held"}:
+                        self.say(_line(row, verdict))
+                told = len(verdicts)
+                if row.ended_at is not None:
+                    return row, verdicts
+                if looked > deadline:
+                    reasons = "; ".join(verdicts[-1].reasons) if verdicts else "no verdict yet"
+                    message = f"the rollout of {row.candidate} did not end in {_LONGEST_S:g} s: "
+                    raise StoreError(f"{message}{reasons}; see {self.service.home / 'logs'}")
 
 
 def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, Any]:
@@ -225,15 +228,26 @@ async def _points(service: Served) -> list[PointRow]:
         await connection.close()
 
 
-async def _standing(service: Served, identifier: UUID) -> tuple[RolloutRow, list[VerdictRow]]:
-    connection = await service.database.connect("app")
-    try:
-        async with as_tenant(connection, service.tenant.id):
-            row = await find_rollout(connection, service.tenant.id, identifier)
-            assert row is not None  # noqa: S101 (started just now)
-            return row, await verdicts_of(connection, service.tenant.id, identifier)
-    finally:
-        await connection.close()
+@contextmanager
+def _watching(
+    service: Served, identifier: UUID
+) -> Iterator[Callable[[], tuple[RolloutRow, list[VerdictRow]]]]:
+    """Look at a rollout as often as one likes: the first look of a connection costs the most."""
+    with asyncio.Runner() as loop:
+        connection = run(service.database.connect("app"), by=loop.run)
+        try:
+            yield lambda: run(_standing(connection, service.tenant.id, identifier), by=loop.run)
+        finally:
+            run(connection.close(), by=loop.run)
+
+
+async def _standing(
+    connection: Any, tenant: UUID, identifier: UUID
+) -> tuple[RolloutRow, list[VerdictRow]]:
+    async with as_tenant(connection, tenant):
+        row = await find_rollout(connection, tenant, identifier)
+        assert row is not None  # noqa: S101 (started just now)
+        return row, await verdicts_of(connection, tenant, identifier)
 
 
 def _document() -> str:

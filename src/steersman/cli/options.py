@@ -151,11 +151,12 @@ def actor() -> str:
         return "cli"
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
+def run(work: Coroutine[Any, Any, T], by: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run) -> T:
     """Run something asynchronous to its end.
 
     Args:
         work: what to run.
+        by: runs it; that of an ``asyncio.Runner`` where a connection is to be used again.
 
     Returns:
         What it returned.
@@ -166,7 +167,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     import asyncpg  # noqa: PLC0415
 
     try:
-        return asyncio.run(work)
+        return by(work)
     except asyncpg.UndefinedTableError as error:
         message = f"the database has no schema of this version ({error}); run `steersman up` or "
         raise StoreError(message + "`steersman doctor --migrate`") from error
