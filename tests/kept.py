@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from steersman.store import Database
-from steersman.store.database import _reset
+from steersman.store.database import reset
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -110,6 +110,6 @@ class _Kept(Database):
             max_size=most,
             connect=lend,
             connection_class=Kept,
-            reset=_reset,
+            reset=reset,
             max_inactive_connection_lifetime=0,  # nobody may close what is lent to others by then
         )

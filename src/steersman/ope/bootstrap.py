@@ -128,9 +128,7 @@ def _ratio_draws(
         return {}
     pairs = [blocks.sums(terms.numerator, terms.denominator) for terms in rounds.values()]
     # Pair by pair: the last digits of a product can hang on how many columns are beside it.
-    chunks = [
-        [counts @ pair for pair in pairs] for counts in _counts(blocks.count, resamples, rng)
-    ]
+    chunks = [[counts @ pair for pair in pairs] for counts in _counts(blocks.count, resamples, rng)]
     totals = np.concatenate(chunks, axis=1)  # (estimators, resamples, 2)
     return dict(zip(rounds, totals[..., 0] / totals[..., 1], strict=True))
 

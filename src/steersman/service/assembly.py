@@ -185,7 +185,7 @@ class Service:
         self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
         self.embedders = embedders or Embedders()
         self.corpora = CorpusCache(
-            partial(load_corpus, database, self.embedders), settings.corpora_bytes
+            partial(load_corpus, pools.acting, self.embedders), settings.corpora_bytes
         )
         models = models or Models(None)
         about = self.breakers["searching"], models, self.metrics
@@ -238,11 +238,11 @@ class Service:
                 self._beside,
             ),
             Explain(pool, reading, self.breakers["rebuilding"], self.verified),
-            Snapshots(self.database, pool, reading=reading, acting=acting),
-            Rollouts(self.database, pool, self.verified, reading=reading, acting=acting),
+            Snapshots(self.pools.acting, pool, reading=reading, acting=acting),
+            Rollouts(self.pools.acting, pool, self.verified, reading=reading, acting=acting),
             StatusPage(pool, reading, self.guard, self.replicas),
-            KeyAdmin(self.database, secret, self.breakers["administering"]),
-            Units(self.database, self.breakers["units"]),
+            KeyAdmin(self.pools.acting, secret, self.breakers["administering"]),
+            Units(self.pools.acting, self.breakers["units"]),
             Searching(self.pools.serving, self.corpora, self.breakers["searching"], self.metrics),
             self.tuning,
             Descriptions(),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from steersman.store import LendingDatabase
+
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
@@ -17,17 +19,19 @@ if TYPE_CHECKING:
 
 
 class Pools(NamedTuple):
-    """Connections of role app.
+    """Connections; all but the last of role app.
 
     Attributes:
         serving: what decisions and searches wait for: points, earlier answers, places of corpora.
         reading: what people ask for, and tenants may ask without end.
         keys: verifying keys.
+        acting: what people do now and then: erase, end a key, act on a rollout; of any role.
     """
 
     serving: Pool[Any]
     reading: Pool[Any]
     keys: Pool[Any]
+    acting: LendingDatabase
 
 
 async def open_pools(stack: AsyncExitStack, database: Database) -> Pools:
@@ -46,4 +50,7 @@ async def open_pools(stack: AsyncExitStack, database: Database) -> Pools:
     for most in (4, 4, 2):
         pools.append(await database.pool("app", least=1, most=most))
         stack.push_async_callback(pools[-1].close)
-    return Pools(*pools)
+    acting = LendingDatabase(of=database)
+    stack.push_async_callback(acting.close)
+    serving, reading, keys = pools
+    return Pools(serving, reading, keys, acting)

@@ -97,6 +97,7 @@ from steersman.store.learning import (
     updates_after,
     write_checkpoint,
 )
+from steersman.store.lending import LendingDatabase
 from steersman.store.lines import (
     Stretch,
     decisions_learned,
@@ -236,6 +237,7 @@ __all__ = [
     "Kept",
     "KeyRow",
     "Learned",
+    "LendingDatabase",
     "Logged",
     "LoggedDistribution",
     "PackedEvent",

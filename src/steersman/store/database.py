@@ -163,7 +163,7 @@ class Database:
                 min_size=least,
                 max_size=most,
                 init=_prepare,
-                reset=_reset,
+                reset=reset,
                 server_settings=_settings(role),
                 timeout=10,
                 command_timeout=60,
@@ -260,8 +260,14 @@ async def _prepare(connection: Connection[Any]) -> None:
         raise
 
 
-async def _reset(connection: Connection[Any]) -> None:
-    """Make a connection of a pool as it was: asyncpg's own way undoes what `_prepare` set."""
+async def reset(connection: Connection[Any]) -> None:
+    """Make a connection as it was, to be lent again: asyncpg's own way undoes what was set here.
+
+    Args:
+        connection: of `Database.connect` or a pool, not within a transaction.
+
+    No doctest: it needs a server; ``tests/store/test_lending.py`` shows it.
+    """
     await connection.execute(f"{connection.get_reset_query()};{_WAIT_FOR_DISK}")
 
 
