@@ -197,9 +197,28 @@ def in_store(
     """
     database = open_store(home, make=make)
     try:
-        return run(work(database))
+        return run(lending(database, work))
     finally:
         close(database)
+
+
+async def lending(database: Database, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
+    """Run something over a database that lends its connections again: most commands take several.
+
+    Args:
+        database: of `open_store`.
+        work: gets it.
+
+    Returns:
+        What it returned.
+    """
+    from steersman.store import LendingDatabase  # noqa: PLC0415
+
+    lends = LendingDatabase(of=database)
+    try:
+        return await work(lends)
+    finally:
+        await lends.close()
 
 
 def for_tenant(

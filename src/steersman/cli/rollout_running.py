@@ -9,7 +9,7 @@ import click
 
 from steersman.cli.arguments import Number
 from steersman.cli.opening import close, open_store
-from steersman.cli.options import home_option, run
+from steersman.cli.options import home_option, lending, run
 from steersman.cli.registries import publisher_of, registry_location
 from steersman.cli.signing import git_commit
 from steersman.cli.supervising import stop_on_signals, stop_with_parent
@@ -20,6 +20,8 @@ from steersman.rollout import PrometheusSource, Source, run_controller
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from steersman.store import Database
 
 
 @click.command("run")
@@ -70,7 +72,7 @@ def run_command(
     database = open_store(home)
     bases = Verified(home)
 
-    async def control() -> None:
+    async def control(database: Database) -> None:
         stop = asyncio.Event()
         stop_on_signals(stop)
         place = open_place(registry_location(home)) if _is_written(home) else None
@@ -89,7 +91,7 @@ def run_command(
     if supervised:
         stop_with_parent()
     try:
-        run(control())
+        run(lending(database, control))
     finally:
         bases.close()
         close(database)

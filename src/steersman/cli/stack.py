@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import urllib3
 
-from steersman.cli.options import actor
+from steersman.cli.options import actor, lending
 from steersman.cli.supervising import Child
 from steersman.errors import StoreError
 from steersman.spec import loads
@@ -83,6 +83,12 @@ async def prepare(
         SpecError: a declaration is wrong.
         RolloutError: a point that has to begin anew is rolled out.
     """
+    return await lending(database, lambda lends: _prepared(lends, home, tenant_name, documents))
+
+
+async def _prepared(
+    database: Database, home: Path, tenant_name: str, documents: Sequence[str]
+) -> Prepared:
     migrations = await migrate(database)
     known = {tenant.name: tenant for tenant in await list_tenants(database)}
     tenant = known.get(tenant_name)
