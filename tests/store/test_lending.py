@@ -98,3 +98,12 @@ async def test_no_more_than_two_of_a_role_wait(lending):
     await asyncio.gather(*(one.close() for one in five))
     assert len(lending._idle["app"]) == 2
     await five[0].close()  # twice is once
+
+
+async def test_what_comes_back_after_the_end_is_closed(database):
+    lending = LendingDatabase(of=database)
+    late = await lending.connect("app")
+    await lending.close()
+    assert await late.fetchval("SELECT 1") == 1
+    await late.close()
+    assert not any(lending._idle.values())

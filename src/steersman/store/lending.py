@@ -41,6 +41,10 @@ class LendingDatabase(Database):
         default_factory=lambda: defaultdict(list), init=False, repr=False, compare=False
     )
 
+    _ended: asyncio.Event = field(
+        default_factory=asyncio.Event, init=False, repr=False, compare=False
+    )
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", self.of.url)
         object.__setattr__(self, "server", self.of.server)
@@ -64,7 +68,8 @@ class LendingDatabase(Database):
         return _Lent(await self.of.connect(role), role, self)
 
     async def close(self) -> None:
-        """Close what nobody has at the moment."""
+        """Close what nobody has at the moment; what comes back later is closed then."""
+        self._ended.set()
         for idle in self._idle.values():
             while idle:
                 await _close(idle.pop())
@@ -89,7 +94,7 @@ class LendingDatabase(Database):
         except BaseException:
             connection.terminate()
             raise
-        if len(idle) >= _MOST:
+        if len(idle) >= _MOST or self._ended.is_set():
             await _close(connection)
             return
         idle.append(connection)
