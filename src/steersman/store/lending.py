@@ -40,7 +40,6 @@ class LendingDatabase(Database):
     _idle: dict[Role | None, list[Any]] = field(
         default_factory=lambda: defaultdict(list), init=False, repr=False, compare=False
     )
-
     _ended: asyncio.Event = field(
         default_factory=asyncio.Event, init=False, repr=False, compare=False
     )
