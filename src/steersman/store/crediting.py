@@ -288,7 +288,10 @@ async def learned_of(
     line = await line_of(connection, point, snapshot, until=until)
     rows = await connection.fetch(
         "SELECT u.decision, u.x, u.key, u.action, u.weight, u.bucket, "
-        "CASE WHEN u.held > 0 THEN coalesce(r.value, least(1, greatest(0, u.reward))) END FROM ("
+        # One look-up for each: as a join, before there are statistics, it read all of the tenant's.
+        "CASE WHEN u.held > 0 THEN coalesce("
+        "  (SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = u.decision"
+        "   AND r.revision = u.revision), least(1, greatest(0, u.reward))) END FROM ("
         "  SELECT DISTINCT ON (decision) *, sum(weight_change) OVER each AS held, "
         "  sum(reward_change) OVER each AS reward FROM update "
         "  WHERE tenant = $1 AND skill = $2 AND point = $3 AND decision = ANY($4) "
@@ -296,8 +299,7 @@ async def learned_of(
         "  AND seq <= coalesce(($6::bigint[])[array_position($5, snapshot)], seq) "
         "  WINDOW each AS (PARTITION BY decision) "
         "  ORDER BY decision, array_position($5, snapshot) DESC, seq DESC"
-        ") AS u LEFT JOIN reward AS r "
-        "ON r.tenant = $1 AND r.decision = u.decision AND r.revision = u.revision",
+        ") AS u",
         *(*point, ids, [each.snapshot for each in line], [each.last for each in line]),
     )
     return {row[0]: Learned(*row) for row in rows}

@@ -1,0 +1,33 @@
+"""A query planned while there was next to nothing, of which no statistics tell, is used for long.
+
+PostgreSQL keeps the plan of what is asked again and again. The learner asks from its first second,
+and statistics come a minute later, or never where autovacuum is late.
+"""
+
+from uuid import uuid4
+
+import pytest
+
+from steersman.store import create_tenant, learned_of
+from steersman.wire import new_id
+from tests.learn.world import declared, learn_all, traffic
+from tests.store.rows import connected
+
+ROWS, ASKED = 400, 10
+_READ = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = $1"
+
+
+@pytest.mark.parametrize("table", ["update", "reward"])
+async def test_what_is_learned_of_a_decision_is_found_without_reading_all(database_alone, table):
+    tenant = await create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")
+    row = await declared(database_alone, tenant.id)
+    point = (tenant.id, row.skill, row.point)
+    async with connected(database_alone, "worker", tenant.id) as connection:
+        for _ in range(10):
+            await learned_of(connection, point, row.snapshot, [new_id()])
+        decisions = await traffic(database_alone, row, ROWS)
+        await learn_all(database_alone)
+        before = await connection.fetchval(_READ, table)
+        ids = [one.id for one in decisions[:: ROWS // ASKED]]
+        assert len(await learned_of(connection, point, row.snapshot, ids)) == ASKED
+        assert await connection.fetchval(_READ, table) - before <= 3 * ASKED
