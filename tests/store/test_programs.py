@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from steersman.errors import StoreError
+from steersman.store import make_partitions
 from steersman.store.programs import run
 from tests.store.rows import connected
 
@@ -64,6 +65,7 @@ async def test_a_server_is_reached_whichever_way_its_url_is_written(database) ->
 
 
 async def test_the_reason_is_told_before_a_query_that_names_every_table(database) -> None:
+    await make_partitions(database)
     async with connected(database, None) as connection, connection.transaction():
         await connection.execute("LOCK TABLE steersman.audit")
         with pytest.raises(StoreError, match="due to statement timeout") as failed:
