@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from steersman.systems.assistant.log import Log
+    from steersman.systems.assistant.stream import Stream
 
 _SWEEP = (Deep(worth=0.5), Deep.ask(0.7), Deep.ask(0.5))
 """Other assumptions about an escalation; the main one is a strong model worth .7."""
@@ -80,6 +81,12 @@ command.add_command(evidence_command)
     show_default=True,
     type=click.IntRange(min=1),
     help="How many of them the other assumptions about an escalation are tried on.",
+)
+@click.option(
+    "--arrivals",
+    type=int,
+    help="How many requests arrive in each order, at least the 1,311 that there are; default: "
+    "2,139, which the law of arrivals expects.",
 )
 @click.option(
     "--out",
@@ -118,6 +125,7 @@ def assistant(
     arrival: int | None,
     orders: int,
     sweep_orders: int,
+    arrivals: int | None,
     out: Path,
     home: Path | None,
     processes: int,
@@ -145,6 +153,10 @@ def assistant(
     if sets and data is None and (named := os.environ.get("STEERSMAN_DATA")):
         data = Path(named)
     if data is not None:
+        if arrivals is not None:
+            raise click.UsageError(
+                "--arrivals is of the assistant's own requests; leave --data out"
+            )
         _other_data(console, data, sets, orders, json_file, arrival)
         return
     if sets:
@@ -157,18 +169,26 @@ def assistant(
         check_writable(picture)
         need_charts("matplotlib", "plotille")
     world = World.load(home)
+    if arrivals is not None and arrivals < len(world):
+        raise click.BadParameter(
+            f"every request comes at least once; give {len(world)} or more",
+            param_hint="--arrivals",
+        )
     if arrival is not None:
-        result = _explain(console, world, arrival, home, in_process=in_process)
+        stream = stream_of(0, home, arrivals)
+        result = _explain(console, world, stream, arrival, home, in_process=in_process)
         print_explanation(console, result)
         if json_file is not None:
             _write(json_file, result)
         return
     started = time.perf_counter()
-    plans = [Plan(orders=orders, extra=("beta_tools",))]
-    plans += [Plan(deep, orders=min(orders, sweep_orders), scouts=1) for deep in _SWEEP]
+    plans = [Plan(orders=orders, extra=("beta_tools",), arrivals=arrivals)]
+    others = min(orders, sweep_orders)
+    plans += [Plan(deep, orders=others, scouts=1, arrivals=arrivals) for deep in _SWEEP]
     with _bar(console) as bar, _beside(bar, plans, home, processes) as trials:
-        over_http = None if in_process else _over_http(bar, world, home)
-        report, trial = _measure(bar, world, trials.result(), home, over_http)
+        stream = stream_of(0, home, arrivals)
+        over_http = None if in_process else _over_http(bar, world, stream, home)
+        report, trial = _measure(bar, world, stream, trials.result(), home, over_http)
     report["seconds"] = round(time.perf_counter() - started, 1)
     curves = {
         "oracle": trial.curve("oracle"),
@@ -176,8 +196,7 @@ def assistant(
         "best fixed": trial.curve(trial.best_fixed),
         "rules": trial.curve("rules"),
     }
-    arrivals = len(curves["learned"])
-    title = f"{len(world):,} real requests, arriving {arrivals:,} times, mean of {orders} orders"
+    title = f"{len(world):,} real requests, arriving {len(stream):,} times, mean of {orders} orders"
     write_png(curves, picture, title=title)
     width = min(console.width, 100)
     print_report(console, report, terminal_chart(curves, width=width, colours=console.is_terminal))
@@ -237,7 +256,9 @@ def _beside(
                 time.sleep(0.05)
 
 
-def _over_http(bar: Progress, world: World, home: Path | None) -> tuple[Log, dict[str, Any]]:
+def _over_http(
+    bar: Progress, world: World, stream: Stream, home: Path | None
+) -> tuple[Log, dict[str, Any]]:
     """Return the first order of arrivals as the service decided it, and what was measured."""
     task = bar.add_task("over HTTP, two service processes", total=None)
 
@@ -247,7 +268,8 @@ def _over_http(bar: Progress, world: World, home: Path | None) -> tuple[Log, dic
             yield place
             bar.advance(task)
 
-    with drive(world, order=0, home=home, say=_say, controller=True, progress=progress) as driven:
+    driving = drive(world, stream, order=0, home=home, say=_say, controller=True, progress=progress)
+    with driving as driven:
         measured = measure(driven)
         bar.update(task, description="shipping what was learned", total=None)
         shipped = ship(driven, world, bar.console.print)
@@ -258,6 +280,7 @@ def _over_http(bar: Progress, world: World, home: Path | None) -> tuple[Log, dic
 def _measure(
     bar: Progress,
     world: World,
+    stream: Stream,
     trials: Sequence[Trial],
     home: Path | None,
     over_http: tuple[Log, dict[str, Any]] | None,
@@ -269,18 +292,22 @@ def _measure(
         log, measured = over_http
         in_process = trial.orders[0].sets["learned"].figures["reward"]
         measured["service"]["in_process_reward"] = in_process
-        trial = trial.replaced(0, "learned", figures_of(world, stream_of(0, home), log))
+        trial = trial.replaced(0, "learned", figures_of(world, stream, log))
     task = bar.add_task("off-policy evidence", total=2)
-    evidence, refused = _evidence(world, trial, home, log, lambda: bar.advance(task))
+    evidence, refused = _evidence(world, stream, trial, home, log, lambda: bar.advance(task))
     return compile_report(trial, sweep, evidence, refused) | measured, trial
 
 
 def _evidence(
-    world: World, trial: Trial, home: Path | None, log: Log | None, step: Callable[[], None]
+    world: World,
+    stream: Stream,
+    trial: Trial,
+    home: Path | None,
+    log: Log | None,
+    step: Callable[[], None],
 ) -> tuple[list[Any], list[Any]]:
     """Return evidence from a wide floor, and what the declared floor's log says."""
     job = Job(0, ("learned",), trial.deep, home)
-    stream = stream_of(job.order, home)
     wide = route_evidence(evidence_log(world, stream, job))
     step()
     declared = route_evidence(log or replay_set(world, stream, "learned", job, keep=True))
@@ -289,9 +316,14 @@ def _evidence(
 
 
 def _explain(
-    console: Console, world: World, arrival: int, home: Path | None, *, in_process: bool
+    console: Console,
+    world: World,
+    stream: Stream,
+    arrival: int,
+    home: Path | None,
+    *,
+    in_process: bool,
 ) -> dict[str, Any]:
-    stream = stream_of(0, home)
     if arrival > len(stream):
         raise click.BadParameter(
             f"the stream has {len(stream):,} requests; give a number from 1 to {len(stream)}",
@@ -312,7 +344,7 @@ def _explain(
             told = explain(log.at(arrival - 1))
         else:
             driving = drive(
-                world, order=0, home=home, say=_say, arrivals=arrival, progress=progress
+                world, stream, order=0, home=home, say=_say, arrivals=arrival, progress=progress
             )
             with driving as driven:
                 log = driven.log

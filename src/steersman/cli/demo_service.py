@@ -22,7 +22,6 @@ from steersman.systems.assistant.consequences import Consequences
 from steersman.systems.assistant.points import load_points, point_documents
 from steersman.systems.assistant.replay import replay
 from steersman.systems.assistant.routes import Deep
-from steersman.systems.assistant.trial import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from steersman.cli.serving import Served
     from steersman.store import Database
     from steersman.systems.assistant.log import Log
+    from steersman.systems.assistant.stream import Stream
     from steersman.systems.assistant.world import World
 
 _PATIENCE_S = 60.0
@@ -57,6 +57,7 @@ class Driven:
 @contextmanager
 def drive(
     world: World,
+    stream: Stream,
     *,
     order: int,
     home: Path | None,
@@ -69,7 +70,8 @@ def drive(
 
     Args:
         world: the requests.
-        order: seed of the arrivals.
+        stream: its arrivals.
+        order: seed of the draws.
         home: holds the store, for a new tenant; None: a temporary directory.
         say: is told what goes wrong on the way.
         arrivals: only so many.
@@ -83,7 +85,6 @@ def drive(
         StoreError: the service does not start, or does not learn in time.
     """
     points = load_points()
-    stream = stream_of(order, home)
     with _talking(home, controller=controller, say=say) as (service, talk):
         wait_for_learner(service)
         first: list[int] = []

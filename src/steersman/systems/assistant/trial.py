@@ -79,12 +79,14 @@ class Job:
         sets: Names: "learned", "beta_tools", "rules", "oracle" or one of `FIXED`.
         deep: What an escalation is assumed to be.
         home: Directory of the caches; ``None`` for the default.
+        arrivals: Length of the stream, as of `draw_stream`.
     """
 
     order: int
     sets: tuple[str, ...]
     deep: Deep
     home: Path | None = None
+    arrivals: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ class Plan:
         orders: At least 1.
         scouts: Orders, from the first, on which the best fixed choice is found; at least 1.
         extra: Further sets for the first order alone, such as "beta_tools".
+        arrivals: Length of each order, as of `draw_stream`.
 
     Raises:
         InputError: Numbers out of range.
@@ -172,12 +175,17 @@ class Plan:
     orders: int = 10
     scouts: int = 2
     extra: tuple[str, ...] = ()
+    arrivals: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.scouts <= self.orders:
             raise InputError(
                 f"orders is {self.orders} and scouts {self.scouts}; allowed: 1 <= scouts <= orders"
             )
+
+    def job(self, order: int, sets: Sequence[str], home: Path | None) -> Job:
+        """Return what is to be replayed on one order: sets of one's own beside those of all."""
+        return Job(order, (*_ALWAYS, *sets), self.deep, home, self.arrivals)
 
 
 def run_trials(
@@ -216,7 +224,7 @@ def _run_trials(
     plans: Sequence[Plan], home: Path | None, spread: Any, done: Callable[[], None]
 ) -> list[Trial]:
     scouts = [
-        Job(order, (*_ALWAYS, *FIXED, *(plan.extra if order == 0 else ())), plan.deep, home)
+        plan.job(order, (*FIXED, *(plan.extra if order == 0 else ())), home)
         for plan in plans
         for order in range(plan.scouts)
     ]
@@ -224,7 +232,7 @@ def _run_trials(
     found = [tuple(next(scouted) for _ in range(plan.scouts)) for plan in plans]
     best = [_best_fixed(orders) for orders in found]
     rest = [
-        Job(order, (*_ALWAYS, name), plan.deep, home)
+        plan.job(order, (name,), home)
         for plan, name in zip(plans, best, strict=True)
         for order in range(plan.scouts, plan.orders)
     ]
@@ -255,7 +263,7 @@ def run_job(job: Job) -> Order:
         What came of it.
     """
     world = _world(job.home)
-    stream = stream_of(job.order, job.home)
+    stream = stream_of(job.order, job.home, job.arrivals)
     points, consequences = _consequences(job.home, job.deep)
     sets = {}
     for name in job.sets:
@@ -265,16 +273,20 @@ def run_job(job: Job) -> Order:
 
 
 @lru_cache(maxsize=16)
-def stream_of(order: int, home: Path | None = None) -> Stream:
+def stream_of(order: int, home: Path | None = None, arrivals: int | None = None) -> Stream:
     """Return the arrivals of an order; drawing them takes seconds, so it is done once.
 
     Args:
         order: Seed of the arrivals.
         home: Directory of the caches; ``None`` for the default.
+        arrivals: How many, as of `draw_stream`.
+
+    Raises:
+        InputError: Fewer than there are requests.
 
     No doctest: it needs the requests; ``tests/systems/assistant/test_trial.py`` shows it.
     """
-    return draw_stream(_world(home), np.random.default_rng([order, 0]))
+    return draw_stream(_world(home), np.random.default_rng([order, 0]), n_arrivals=arrivals)
 
 
 def figures_of(world: World, stream: Stream, log: Log) -> Replayed:
