@@ -36,7 +36,7 @@ def _bytes(trained):
 
 @pytest.mark.slow
 def test_it_reaches_the_known_optimum_from_feedback_alone():
-    found = ppo(made_up(150, seed=1), START, replace(FREE, rounds=40))
+    found = ppo(made_up(100, seed=1), START, replace(FREE, rounds=30))
     assert _worth(made_up(150, seed=2), found.scorer) >= 0.95 * BEST
 
 
