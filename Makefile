@@ -33,7 +33,7 @@ up: ## set up .venv, then run everything with a sample tenant and key, until Ctr
 	@tools/install core data
 	@exec $(VENV)/steersman up $(ARGS)
 
-test: ## every test (ten to twenty minutes on two cores, by their speed)
+test: ## every test (under ten minutes on two cores; on slow ones up to twenty)
 	@tools/install dev rag
 	@$(PYTEST) $(ARGS)
 
