@@ -153,11 +153,7 @@ def assistant(
     if sets and data is None and (named := os.environ.get("STEERSMAN_DATA")):
         data = Path(named)
     if data is not None:
-        if arrivals is not None:
-            raise click.UsageError(
-                "--arrivals is of the assistant's own requests; leave --data out"
-            )
-        _other_data(console, data, sets, orders, json_file, arrival)
+        _other_data(console, data, sets, orders, json_file, arrival, arrivals)
         return
     if sets:
         raise click.UsageError(
@@ -170,10 +166,8 @@ def assistant(
         need_charts("matplotlib", "plotille")
     world = World.load(home)
     if arrivals is not None and arrivals < len(world):
-        raise click.BadParameter(
-            f"every request comes at least once; give {len(world)} or more",
-            param_hint="--arrivals",
-        )
+        message = f"every request comes at least once; give {len(world)} or more"
+        raise click.BadParameter(message, param_hint="--arrivals")
     if arrival is not None:
         stream = stream_of(0, home, arrivals)
         result = _explain(console, world, stream, arrival, home, in_process=in_process)
@@ -182,30 +176,42 @@ def assistant(
             _write(json_file, result)
         return
     started = time.perf_counter()
-    plans = [Plan(orders=orders, extra=("beta_tools",), arrivals=arrivals)]
-    others = min(orders, sweep_orders)
-    plans += [Plan(deep, orders=others, scouts=1, arrivals=arrivals) for deep in _SWEEP]
+    plans = _plans(orders, sweep_orders, arrivals)
     with _bar(console) as bar, _beside(bar, plans, home, processes) as trials:
         stream = stream_of(0, home, arrivals)
         over_http = None if in_process else _over_http(bar, world, stream, home)
         report, trial = _measure(bar, world, stream, trials.result(), home, over_http)
     report["seconds"] = round(time.perf_counter() - started, 1)
+    _show(console, world, report, trial, picture)
+    if json_file is not None:
+        _write(json_file, report)
+        console.print(f"report as JSON  {json_file}", highlight=False, soft_wrap=True)
+    again = f"{sys.argv[0]} demo assistant --explain 700"
+    console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
+
+
+def _plans(orders: int, sweep_orders: int, arrivals: int | None) -> list[Plan]:
+    """Return the main assumption about an escalation, and then the others."""
+    fewer = min(orders, sweep_orders)
+    others = [Plan(deep, orders=fewer, scouts=1, arrivals=arrivals) for deep in _SWEEP]
+    return [Plan(orders=orders, extra=("beta_tools",), arrivals=arrivals), *others]
+
+
+def _show(
+    console: Console, world: World, report: dict[str, Any], trial: Trial, picture: Path
+) -> None:
     curves = {
         "oracle": trial.curve("oracle"),
         "learned": trial.curve("learned"),
         "best fixed": trial.curve(trial.best_fixed),
         "rules": trial.curve("rules"),
     }
-    title = f"{len(world):,} real requests, arriving {len(stream):,} times, mean of {orders} orders"
+    came, orders = report["requests"], report["orders"]
+    title = f"{len(world):,} real requests, arriving {came:,} times, mean of {orders} orders"
     write_png(curves, picture, title=title)
     width = min(console.width, 100)
     print_report(console, report, terminal_chart(curves, width=width, colours=console.is_terminal))
     console.print(f"\nlearning curve  {picture}", highlight=False, soft_wrap=True)
-    if json_file is not None:
-        _write(json_file, report)
-        console.print(f"report as JSON  {json_file}", highlight=False, soft_wrap=True)
-    again = f"{sys.argv[0]} demo assistant --explain 700"
-    console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
 
 
 def _other_data(
@@ -215,7 +221,10 @@ def _other_data(
     orders: int,
     json_file: Path | None,
     arrival: int | None,
+    arrivals: int | None,
 ) -> None:
+    if arrivals is not None:
+        raise click.UsageError("--arrivals is of the assistant's own requests; leave --data out")
     if arrival is not None:
         raise click.UsageError("--explain shows a request of the assistant's own; leave --data out")
     check_writable(json_file)
