@@ -65,6 +65,7 @@ def test_folders_are_learned_on_and_reported(data):
         (["--data", "DATA"], 2, "holds none of routerbench_subset, llmrouter_dc, metatool"),
         (["--data", "DATA/nowhere"], 2, "is no directory"),
         (["--data", "DATA", "--sets", "mine", "--explain", "3"], 2, "leave --data out"),
+        (["--data", "DATA", "--sets", "mine", "--arrivals", "1400"], 2, "leave --data out"),
         (["--data", "DATA", "--sets", "mine,other"], 1, "router data 'other' is unknown"),
         (["--data", "DATA", "--sets", "metatool"], 1, "metatool is missing; put metatool there"),
     ],

@@ -43,7 +43,7 @@ from steersman.systems.assistant.trial import (
 from steersman.systems.assistant.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from steersman.systems.assistant.log import Log
@@ -84,9 +84,9 @@ command.add_command(evidence_command)
 )
 @click.option(
     "--arrivals",
-    type=int,
-    help="How many requests arrive in each order, at least the 1,311 that there are; default: "
-    "2,139, which the law of arrivals expects.",
+    type=click.IntRange(min=1311),
+    help="How many requests arrive in each order, each of the 1,311 at least once; default: 2,139, "
+    "which the law of arrivals expects.",
 )
 @click.option(
     "--out",
@@ -153,7 +153,8 @@ def assistant(
     if sets and data is None and (named := os.environ.get("STEERSMAN_DATA")):
         data = Path(named)
     if data is not None:
-        _other_data(console, data, sets, orders, json_file, arrival, arrivals)
+        own = {"--explain": arrival, "--arrivals": arrivals}
+        _other_data(console, data, sets, orders, json_file, own)
         return
     if sets:
         raise click.UsageError(
@@ -165,9 +166,6 @@ def assistant(
         check_writable(picture)
         need_charts("matplotlib", "plotille")
     world = World.load(home)
-    if arrivals is not None and arrivals < len(world):
-        message = f"every request comes at least once; give {len(world)} or more"
-        raise click.BadParameter(message, param_hint="--arrivals")
     if arrival is not None:
         stream = stream_of(0, home, arrivals)
         result = _explain(console, world, stream, arrival, home, in_process=in_process)
@@ -186,7 +184,8 @@ def assistant(
     if json_file is not None:
         _write(json_file, report)
         console.print(f"report as JSON  {json_file}", highlight=False, soft_wrap=True)
-    again = f"{sys.argv[0]} demo assistant --explain 700"
+    same = "" if arrivals is None else f" --arrivals {arrivals}"
+    again = f"{sys.argv[0]} demo assistant{same} --explain 700"
     console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
 
 
@@ -220,13 +219,11 @@ def _other_data(
     sets: str,
     orders: int,
     json_file: Path | None,
-    arrival: int | None,
-    arrivals: int | None,
+    own: Mapping[str, int | None],
 ) -> None:
-    if arrivals is not None:
-        raise click.UsageError("--arrivals is of the assistant's own requests; leave --data out")
-    if arrival is not None:
-        raise click.UsageError("--explain shows a request of the assistant's own; leave --data out")
+    for option, given in own.items():
+        if given is not None:
+            raise click.UsageError(f"{option} is of the assistant's own requests; leave --data out")
     check_writable(json_file)
     with _bar(console) as bar:
         names = chosen_sets(data, sets)
