@@ -12,6 +12,7 @@ import asyncio
 import fcntl
 import subprocess
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -25,23 +26,8 @@ if TYPE_CHECKING:
 
 _NEEDLESS = ("fsync", "full_page_writes", "autovacuum")
 """Power stays on, and a server lives for minutes: what it would tidy goes away with it."""
-_WITHOUT_LATER_DAYS = """
-DO $$
-DECLARE
-  day regclass;
-BEGIN
-  FOR day IN
-    SELECT inhrelid FROM pg_inherits
-    WHERE inhparent IN ('steersman.decision'::regclass, 'steersman.event'::regclass)
-      AND inhrelid::regclass::text ~ '_[0-9]{8}$'
-      AND right(inhrelid::regclass::text, 8) > to_char(now() + interval '2 days', 'YYYYMMDD')
-  LOOP
-    EXECUTE format('DROP TABLE %s', day);
-  END LOOP;
-END
-$$
-"""
-"""No test lasts a fortnight, and each day costs whoever first looks at the tables a little."""
+_LATER_DAYS = range(3, 16)
+"""From today on: no test lasts so long, and each day costs whoever first looks at the tables."""
 MIGRATED = "migrated"
 """A database of every copy that nobody connects to: a template for others."""
 
@@ -99,7 +85,9 @@ async def _fill(database: Database) -> None:
     needless = [f"ALTER SYSTEM SET {name} = off" for name in _NEEDLESS]
     await execute(database, *needless, "SELECT pg_reload_conf()")
     await migrate(database)
-    await execute(database, _WITHOUT_LATER_DAYS)
+    days = [datetime.now(UTC) + timedelta(days=n) for n in _LATER_DAYS]
+    tables = [f"steersman.{name}_{day:%Y%m%d}" for name in ("decision", "event") for day in days]
+    await execute(database, f"DROP TABLE IF EXISTS {', '.join(tables)}")
     copy = f"CREATE DATABASE {MIGRATED} TEMPLATE postgres STRATEGY file_copy"
     await execute(on(database, "template1"), copy)
 
