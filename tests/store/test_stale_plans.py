@@ -31,3 +31,17 @@ async def test_what_is_learned_of_a_decision_is_found_without_reading_all(databa
         ids = [one.id for one in decisions[:: ROWS // ASKED]]
         assert len(await learned_of(connection, point, row.snapshot, ids)) == ASKED
         assert await connection.fetchval(_READ, table) - before <= 3 * ASKED
+
+
+async def test_a_decision_that_is_named_twice_is_no_other(database_alone):
+    """Not even where what it earned is summed up from its updates, since its reward is gone."""
+    tenant = await create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")
+    row = await declared(database_alone, tenant.id)
+    ids = [one.id for one in await traffic(database_alone, row, 5)]
+    await learn_all(database_alone)
+    async with connected(database_alone, "owner", tenant.id) as connection:
+        await connection.execute("DELETE FROM reward")
+        point = (tenant.id, row.skill, row.point)
+        once = await learned_of(connection, point, row.snapshot, ids)
+        assert await learned_of(connection, point, row.snapshot, [*ids, *ids]) == once
+        assert 0.0 < once[ids[0]].value < 1.0
