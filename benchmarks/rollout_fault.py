@@ -253,8 +253,6 @@ class Traffic:
 
     Args:
         running: Whom it asks.
-
-    No doctest: it needs a service; ``tests/deploy/test_rollback.py`` shows it.
     """
 
     def __init__(self, running: Served) -> None:

@@ -60,8 +60,6 @@ class SignedHead(NamedTuple):
         signed_at: when the registry was signed that says so; None: an earlier release signed it.
         reasons: why the registry did not verify just now, so that a later head may have been
             signed; empty if it did.
-
-    No doctest: a value; ``tests/cli/test_audit.py`` shows where it is made.
     """
 
     anchor: Anchor
@@ -188,8 +186,6 @@ def signed_head(home: Path, tenant_name: str) -> SignedHead | None:
 
     Raises:
         RegistryError: the registry does not verify, and did not lately either.
-
-    No doctest: it needs a registry; ``tests/cli/test_audit.py`` shows it.
     """
     root = home / "trust" / tenant_name / "root.json"
     if not root.is_file():
@@ -215,8 +211,6 @@ def verified(home: Path, tenant_name: str, anchors: Sequence[tuple[int, bytes]])
 
     Raises:
         StoreError: there is no such tenant, or the database does not answer.
-
-    No doctest: it needs a server; ``tests/cli/test_audit.py`` shows it.
     """
 
     async def work(database: Database, tenant: Tenant) -> ChainReport:

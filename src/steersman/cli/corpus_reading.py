@@ -37,8 +37,6 @@ class Reading:
 
     Raises:
         DataError: a folder has no file that can be read, or cannot be read itself.
-
-    No doctest: it reads files; ``tests/cli/test_corpus.py`` shows it.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:

@@ -196,8 +196,6 @@ def read_embedding(file: Path, size: int) -> Target:
     Raises:
         DataError: it cannot be read, is too large, or is no .npy file of numbers.
         InputError: another dimension, NaN or infinite numbers, or the zero vector.
-
-    No doctest: it reads a file; ``tests/cli/test_demo_interrogator.py`` shows it.
     """
     from steersman.systems.interrogator import Target  # noqa: PLC0415 (slow)
 

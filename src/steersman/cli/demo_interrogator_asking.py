@@ -61,8 +61,6 @@ class Asking:
     Attributes:
         asked: every decision, in order.
         unanswered: how many of them the service did not make.
-
-    No doctest: it needs a service; ``tests/cli/test_demo_interrogator.py`` shows it.
     """
 
     def __init__(self, client: Client, point: DecisionPoint) -> None:
@@ -152,8 +150,6 @@ def serving(
 
     Raises:
         StoreError: the service does not start, or does not learn in time.
-
-    No doctest: it starts a server; ``tests/cli/test_demo_interrogator.py`` shows it.
     """
     begun = time.monotonic()
     with ExitStack() as exits:

@@ -49,8 +49,6 @@ def demo_cache(database: Database | None, *, say: Callable[[str], None]) -> Iter
     Raises:
         InputError: ``REDIS_URL`` is none of Redis.
         StoreError: It is set, and the extra ``redis`` is not installed.
-
-    No doctest: it needs a server; ``tests/cli/test_demo_interrogator_cache.py`` shows it.
     """
     caches: dict[str, AnswerCache] = {}
     if url := os.environ.get("REDIS_URL"):
@@ -78,8 +76,6 @@ class Counting:
 
     Attributes:
         metrics: What `investigate` tells its steps.
-
-    No doctest: it needs an investigation; ``tests/cli/test_demo_interrogator_cache.py`` shows it.
     """
 
     def __init__(self, cache: CacheInLine, file: Path | None, console: Console) -> None:

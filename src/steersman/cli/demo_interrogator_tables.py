@@ -50,8 +50,6 @@ def as_json(done: Investigation) -> dict[str, Any]:
 
     Args:
         done: the investigation.
-
-    No doctest: it needs one; ``tests/cli/test_demo_interrogator.py`` shows it.
     """
     return {
         "target": done.target.name,

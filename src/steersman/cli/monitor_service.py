@@ -47,8 +47,6 @@ class Scraper:
 
     Args:
         url: of the service.
-
-    No doctest: it needs a service; ``tests/cli/test_monitor.py`` shows it.
     """
 
     def __init__(self, url: str) -> None:

@@ -133,8 +133,6 @@ def write_down(home: Path, tenant_name: str, action: str, detail: dict[str, str]
 
     Raises:
         StoreError: there is no such tenant, or the database does not answer.
-
-    No doctest: it needs a server; ``tests/cli/test_snapshot.py`` shows it.
     """
     for_tenant(
         home, tenant_name, lambda database, tenant: _record(database, tenant, action, detail)

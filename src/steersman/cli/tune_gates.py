@@ -95,8 +95,6 @@ def gate_sources(
     Raises:
         BadParameter: a point that is not written as SKILL/POINT.
         SpecError: the policy file is wrong.
-
-    No doctest: it needs a policy file; ``tests/cli/test_tune_gates.py`` shows it.
     """
     points = [_point(one) for one in dict.fromkeys(gated)]
     if not points:

@@ -52,8 +52,6 @@ class AsyncClient(Base):
     It may be used by one event loop after another (``asyncio.run`` twice), not by two at once.
     Events are written to disk in a thread, and delivered by one.
 
-    No doctest: it needs a service; docs/how-to/use-the-client.md shows it, tests/client tries it.
-
     Args:
         base_url: as in `Client`, and so are all others.
         api_key: never logged, stored or shown.

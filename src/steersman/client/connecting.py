@@ -133,8 +133,6 @@ def connect(
     Raises:
         TimeoutError: there was no connection by then.
         OSError: there is no such name, or every address refused.
-
-    No doctest: it needs a server; ``tests/client/test_connecting.py`` shows it.
     """
     addresses = names.find(host, port).result(max(0.0, until - time.monotonic()))
     with selectors.DefaultSelector() as selector:

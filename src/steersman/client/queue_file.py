@@ -29,8 +29,6 @@ def open_file(path: Path, schema: str) -> sqlite3.Connection:
     Raises:
         QueueError: the file cannot be made.
         sqlite3.Error: it cannot be used.
-
-    No doctest: it writes a file; ``tests/client/test_disk_queue.py`` shows it.
     """
     connection = connect_to(path, BUSY_S)
     try:

@@ -33,8 +33,6 @@ class Client(Base):
     What is told is kept on disk before a method returns and delivered in the background, so it
     outlives the process. A client may be used from many threads, and after `os.fork` on both sides.
 
-    No doctest: it needs a service; docs/how-to/use-the-client.md shows it, tests/client tries it.
-
     Args:
         base_url: http(s)://host[:port][/prefix]; None: the environment's STEERSMAN_URL.
         api_key: None: the environment's STEERSMAN_API_KEY. Never logged, stored or shown.

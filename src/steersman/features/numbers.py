@@ -31,8 +31,6 @@ BLOCK_NORM_SQUARED = 2.0
 class Statistics(NamedTuple):
     """What a number is centred at and divided by.
 
-    No doctest: a mere pair of values, made by `FeatureMap.fit`.
-
     Attributes:
         centre: mean or median, in the unit of the field.
         spread: sd or iqr / 1.349, in the same unit, above 0; see `fitted`.

@@ -46,10 +46,7 @@ class Bases(Protocol):
 
 
 class StoredBases:
-    """Bases as the store holds them, for who trusts the store: its bytes fit their hash, no more.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
-    """
+    """Bases as the store holds them, for who trusts the store: its bytes fit their hash, no more."""
 
     async def check(self, connection: Any, row: PointRow) -> None:
         """Refuse nothing.

@@ -82,8 +82,6 @@ async def learn_batch(
         FencedError: another learner has the point; nothing was done.
         StateError: the point's declaration or state cannot be read; nothing was done.
         RegistryError: its base does not verify; nothing was done.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     done = BatchDone(claim.point)
     try:
@@ -122,8 +120,6 @@ async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchDone
 
     Raises:
         FencedError: another learner has the point; nothing was done.
-
-    No doctest: it needs a server; ``tests/learn/test_poison.py`` shows it.
     """
     done = BatchDone(claim.point, failed=1)
     async with as_tenant(connection, claim.point[0]):

@@ -91,8 +91,6 @@ def holds_line(one: SnapshotRow) -> bool:
 
     Args:
         one: a snapshot.
-
-    No doctest: it needs a row; ``tests/learn/test_trained.py`` shows what follows from it.
     """
     return not ((one.description or {}).get("evidence") or {}).get("trained")
 
@@ -111,8 +109,6 @@ def declared_as(row: PointRow, document: str) -> PointRow:
         SpecError: the document is wrong.
         InputError: it is of another point, has other actions or another reward: what the arms of
             a rollout do and earn must be the same, or they could not be compared.
-
-    No doctest: it needs a point; ``tests/learn/test_publishing.py`` shows it.
     """
     spec = loads(document, source="candidate")
     _check_comparable(row.spec, spec)
@@ -146,8 +142,6 @@ async def relearn(
 
     Raises:
         InputError: a declaration that no policy can be made of.
-
-    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     policy = initial_policy(wanted.spec)

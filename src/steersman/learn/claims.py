@@ -90,8 +90,6 @@ class Claims:
 
         Returns:
             The claim; None if another learner is at it, and then it is avoided for a while.
-
-        No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
         """
         found = self.held.get(point)
         if found is None:
@@ -112,8 +110,6 @@ class Claims:
         Args:
             point: tenant, skill and decision point.
             fenced: whether somebody else has it: then it is avoided until they have the lock too.
-
-        No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
         """
         gone = self.held.pop(point, None)
         if gone is not None and gone.locked:
@@ -123,10 +119,7 @@ class Claims:
             self.avoid(point, self._lease_s / 2)
 
     async def keep(self) -> None:
-        """Say that this learner is alive; give up what somebody else has claimed meanwhile.
-
-        No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
-        """
+        """Say that this learner is alive; give up what somebody else has claimed meanwhile."""
         tenants: dict[UUID, list[Claim]] = defaultdict(list)
         for held in self.held.values():
             tenants[held.point[0]].append(held)

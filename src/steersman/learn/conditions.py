@@ -99,8 +99,6 @@ async def matching(database: Database, point: Point, condition: str) -> list[UUI
 
     Raises:
         InputError: not one expression, an unknown column, a wrong type, or more than 30 seconds.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     query = (
         "SELECT id FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (checked)
@@ -134,8 +132,6 @@ async def unseen_by(
 
     Returns:
         The number, and the newest of their decisions; None if there are none.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT count(*), max(u.decision::text)::uuid FROM update AS u "
@@ -164,8 +160,6 @@ async def unknown_among(connection: Any, point: Point, ids: Sequence[UUID]) -> l
 
     Returns:
         Those of them, in order.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT w.id FROM unnest($4::uuid[]) AS w (id) WHERE NOT EXISTS ("

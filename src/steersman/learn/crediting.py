@@ -34,8 +34,6 @@ class Credit(NamedTuple):
             else; failed where no reward can be computed.
         terms: raw values by outcome.
         final: whether the window is closed.
-
-    No doctest: a value; ``tests/learn/test_crediting.py`` shows where it is made.
     """
 
     value: float | None
@@ -140,8 +138,6 @@ def credit_of(
 
     Raises:
         InputError: an outcome that counts is no finite number.
-
-    No doctest: it needs rows; ``tests/learn/test_crediting.py`` shows it.
     """
     course = happened if isinstance(happened, Course) else Course(happened)
     start = decided.at.timestamp()
@@ -165,8 +161,6 @@ def is_learnable(decided: Decided) -> bool:
     Returns:
         False for answers of a fallback or of the client, for weight 0, and for what was erased or
         excluded.
-
-    No doctest: it needs rows; ``tests/learn/test_crediting.py`` shows it.
     """
     return (
         decided.weight > 0

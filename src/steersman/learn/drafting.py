@@ -61,8 +61,6 @@ def draft(
 
     Returns:
         What is to be written in the transaction that read the evidence.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     drafted = Draft()
     for decision, cause in causes.items():
@@ -89,8 +87,6 @@ def failure(decided: Decided) -> RewardRow:
 
     Args:
         decided: the decision.
-
-    No doctest: it needs rows; ``tests/learn/test_poison.py`` shows it.
     """
     return _row(decided, _failed(decided))
 

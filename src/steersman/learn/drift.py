@@ -54,8 +54,6 @@ async def check_drift(
 
     Raises:
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_drift.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     connection = await database.connect("worker")

@@ -50,8 +50,6 @@ class Evidence:
 
         Raises:
             SteersmanError: it is gone, or not readable any more.
-
-        No doctest: it needs a server; ``tests/learn/test_poison.py`` shows it.
         """
         found = self.specs[decided.spec_hash]
         if isinstance(found, SteersmanError):
@@ -66,8 +64,6 @@ class Evidence:
 
         Args:
             decided: the decision.
-
-        No doctest: it needs a server; ``tests/store/test_retention.py`` shows it.
         """
         return (
             decided.status is None
@@ -80,8 +76,6 @@ class Evidence:
 
         Args:
             decided: the decision.
-
-        No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
         """
         if decided.episode is not None and _by_episode(self.specs[decided.spec_hash]):
             return self._of_episode[decided.episode]
@@ -101,8 +95,6 @@ async def read_evidence(
 
     Returns:
         What is there now.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     decisions = await decisions_to_credit(connection, point, snapshot, ids)

@@ -75,8 +75,6 @@ async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
 
     Raises:
         GuardError: there are reasons against publishing, and nobody overrules them.
-
-    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     row = made.row
     point = row.tenant, row.skill, row.point
@@ -123,8 +121,6 @@ def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
 
     Args:
         rows: all snapshots of a point.
-
-    No doctest: it needs rows; ``tests/learn/test_publishing.py`` shows it.
     """
     found = [one for one in rows if one.is_available]
     return sorted(found, key=lambda one: one.published_at or one.created_at)

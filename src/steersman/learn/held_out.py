@@ -132,8 +132,6 @@ async def compare(
 
     Returns:
         The difference with its interval, or why there is none.
-
-    No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
     rows = await hold_out(connection, point, share=share, newest=newest, judged=new.spec)
     ids = [row.id for row in rows]
@@ -174,8 +172,6 @@ def forget(policy: ChoicePolicy, learned: Iterable[Learned]) -> None:
 
     Raises:
         InputError: the policy takes nothing back.
-
-    No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
     for one in learned:
         if one.value is not None:

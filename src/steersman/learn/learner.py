@@ -93,8 +93,6 @@ async def run_learner(
         watch: called after every batch.
         settings: how to work.
         bases: gives the states that snapshots start from; None: the store's own rows.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     given = settings or LearnerSettings(), bases or StoredBases()
     learner = _Learner(database, stop, clock, watch, *given)

@@ -24,8 +24,6 @@ class Adam(adam.Adam):
         lr: Learning rate, > 0.
         eps: Added to the root of the second moment, > 0.
 
-    No doctest: it needs an extra; ``tests/learn/test_optimizer.py`` shows it.
-
     Source: Kingma and Ba, Adam: A Method for Stochastic Optimization (2015), algorithm 1.
     """
 

@@ -89,8 +89,6 @@ async def promote(
     Raises:
         StateError: there is no such version, it may not serve or serves already, it comes from a
             line that does not serve any more (publish anew), or it has served before.
-
-    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
     """
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
@@ -124,8 +122,6 @@ async def check_promotable(connection: Any, row: PointRow, version: str) -> None
     Raises:
         StateError: there is no such version, it has served before, or it comes from a line that
             does not serve any more.
-
-    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     target = await find_snapshot(connection, point, version)

@@ -136,8 +136,6 @@ async def publish(
         RaceError: another process publishes this point and takes longer than a minute.
         RegistryError: it could not be signed; the version waits for the next call.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     wanted = row if spec is None else declared_as(row, spec)

@@ -111,8 +111,6 @@ async def rebuild(
         StateError: there is no such point.
         RolloutError: a rollout of it is under way; roll it back first, it learned the same.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     meant = [] if exclude is None else await matching(database, point, exclude)

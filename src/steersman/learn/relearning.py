@@ -41,8 +41,6 @@ class Relearning:
         seq: the last number that was given out.
         excluded: updates that were left out, because of an exclusion or an erasure.
         lost: updates that the policy cannot learn.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
 
     def __init__(

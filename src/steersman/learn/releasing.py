@@ -69,8 +69,6 @@ class Known(NamedTuple):
         lines: the snapshots that serve or served before, in one chain from what serves now.
         rollouts: the latest of each candidate.
         taken_back: the candidates that a rollout rolled back, be it not the latest.
-
-    No doctest: a value; ``tests/learn/test_releasing.py`` shows what is read from it.
     """
 
     row: PointRow
@@ -145,8 +143,6 @@ async def read_known(connection: Any, point: Point) -> Known:
 
     Raises:
         StateError: there is no such point.
-
-    No doctest: it needs a server; ``tests/learn/test_releasing.py`` shows it.
     """
     row = await hold_view(connection, point)
     snapshots = {one.version: one for one in await snapshots_of(connection, point)}
@@ -183,8 +179,6 @@ async def mark_point(
         RaceError: another process publishes this point, or this registry, all the time; repeat.
         RegistryError: it could not be signed; the next turn does it.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_releasing.py`` shows it.
     """
     connection = await database.connect("worker")
     try:
@@ -233,8 +227,6 @@ async def release_version(
         RaceError: another process publishes this point, or this registry, all the time; repeat.
         RegistryError: it could not be signed; the next turn does it.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_releasing.py`` shows it.
     """
     name = f"{point[1]}/{point[2]} {version}"
     connection = await database.connect("app")

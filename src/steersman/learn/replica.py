@@ -79,8 +79,6 @@ class Replica:
 
         Raises:
             InputError: a context that is not as declared.
-
-        No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
         """
         return encode(self.row.spec, self.features, context)
 
@@ -93,8 +91,6 @@ class Replica:
         Raises:
             StateError: a number is missing or repeated, or the policy refuses one; what came
                 before it was applied.
-
-        No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
         """
         for update in updates:
             if update.seq != self.seq + 1:
@@ -121,8 +117,6 @@ def apply_update(policy: ChoicePolicy, update: UpdateRow) -> None:
 
     Raises:
         InputError: the policy refuses it.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     x: Any = update.key if update.x is None else np.array(update.x, dtype=np.float64)
     action, change = update.action, update.reward_change
@@ -153,8 +147,6 @@ async def load(
         StateError: a snapshot that is missing or damaged, was made with another feature map, or
             has fewer updates than ``until``.
         SteersmanError: ``bases`` refuses it.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     if problem := row.problem:
         raise StateError(problem)
@@ -179,8 +171,6 @@ async def replay(connection: Any, row: PointRow, *, bases: Bases = _STORED) -> R
 
     Raises:
         StateError: a snapshot that is missing or damaged, or a log with a gap.
-
-    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     replica = await _stored(connection, row, 0, FeatureMap(row.spec.context), bases)
     await _follow(connection, replica)
@@ -203,8 +193,6 @@ async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED)
 
     Raises:
         StateError: a damaged snapshot, or a log with a gap.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     served = await connection.fetchrow(
         "SELECT snapshot, spec_hash, feature_hash FROM decision_point "
@@ -236,8 +224,6 @@ async def follow(connection: Any, replica: Replica) -> int:
 
     Raises:
         StateError: a log with a gap, or an update that the policy refuses.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     return await _follow(connection, replica, serving=True)
 
@@ -260,8 +246,6 @@ async def state_at(
     Raises:
         StateError: there is no such snapshot or update.
         SteersmanError: ``bases`` refuses it.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     row = replace(row, snapshot=snapshot)
     replica = await _stored(connection, row, seq, FeatureMap(row.spec.context), bases)

@@ -49,8 +49,6 @@ async def reproduce(
         StateError: there is no such snapshot, it was trained elsewhere, or updates that it stands
             on are gone: those of erased decisions are removed once another snapshot serves.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_reproduce.py`` shows it.
     """
     connection = await database.connect("worker")
     try:
@@ -76,8 +74,6 @@ async def replayed(connection: Any, point: Point, snapshot: str, seq: int) -> Ch
 
     Raises:
         StateError: there is no such snapshot, or an update is missing.
-
-    No doctest: it needs a server; ``tests/learn/test_reproduce.py`` shows it.
     """
     line = await line_of(connection, point, snapshot, until=seq)
     first = await find_snapshot(connection, point, line[0].snapshot)

@@ -37,8 +37,6 @@ class Retracted(NamedTuple):
     Attributes:
         row: the version.
         serves: what serves since in its place, as it was signed; None: it did not serve.
-
-    No doctest: a value; ``tests/learn/test_retracting.py`` shows where it is made.
     """
 
     row: SnapshotRow
@@ -72,8 +70,6 @@ def take_out(registry: Offers, row: SnapshotRow, reason: str) -> bool:
 
     Raises:
         RegistryError: the registry cannot be read or written; try again.
-
-    No doctest: it needs a registry; ``tests/cli/test_snapshot.py`` shows it.
     """
     try:
         registry.retract(row.skill, row.point, row.version, reason=reason)
@@ -110,8 +106,6 @@ async def retract_version(
         StateError: there is no such published version; or it serves, and is not to be taken back
             or nothing can serve instead; nothing was changed.
         RolloutError: it serves, and a rollout is under way beside it; nothing was changed.
-
-    No doctest: it needs a server; ``tests/learn/test_retracting.py`` shows it.
     """
     held = await hold_point(connection, point)
     name = f"{point[1]}/{point[2]}"

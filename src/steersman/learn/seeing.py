@@ -24,8 +24,6 @@ def sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
     Args:
         spec: a declaration.
         feature_hash: of the map of its context.
-
-    No doctest: it needs a declaration; ``tests/learn/test_other_features.py`` shows it.
     """
     policy = spec.policy
     if policy.algorithm.startswith("joint_"):
@@ -55,8 +53,6 @@ def seen(
     Raises:
         InputError: a context that the line's declaration does not allow, or features of actions
             that were not asked for when it was made.
-
-    No doctest: it needs a server; ``tests/learn/test_other_features.py`` shows it.
     """
     row = replica.row
     joint = row.spec.policy.algorithm.startswith(("joint_", "sequence_"))

@@ -166,8 +166,6 @@ async def run_shipping(
         clock: seconds since 1970, for incidents.
         watch: called after every look at a tenant.
         settings: how often.
-
-    No doctest: it needs a server; ``tests/learn/test_shipping.py`` shows it.
     """
     shipping = _Shipping(database, registries, clock, watch, settings or ShippingSettings())
     while not stop.is_set():

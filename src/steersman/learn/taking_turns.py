@@ -28,8 +28,6 @@ async def alone(connection: Any, point: Point, *, wait: bool = True) -> AsyncIte
 
     Raises:
         RaceError: another process does, and takes longer than is waited.
-
-    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     name = "publish/" + "/".join(map(str, point))
     if not await _lock(connection, name, wait=wait):

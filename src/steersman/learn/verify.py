@@ -64,8 +64,6 @@ async def verify(database: Database, row: PointRow) -> Verified:
 
     Raises:
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     connection = await database.connect("worker")
     try:

@@ -82,8 +82,6 @@ async def compare_versions(
     Raises:
         StateError: there is no such version, or its state was removed.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/learn/test_versions.py`` shows it.
     """
     connection = await database.connect("worker")
     try:

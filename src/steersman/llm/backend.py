@@ -32,8 +32,6 @@ class Backend(Protocol):
             BackendError: no usable answer in that time; a `BackendAnswerError` tells whether it is
                 this prompt that is not taken.
             InputError: an argument out of range; nothing was asked.
-
-        No doctest: it is a Protocol; ``tests/llm`` tries its implementation.
         """
 
 
@@ -70,6 +68,4 @@ class MeteredBackend(Backend, Protocol):
         Raises:
             BackendError: no usable answer in that time.
             InputError: an argument out of range; nothing was asked.
-
-        No doctest: it is a Protocol; ``tests/llm`` tries its implementation.
         """

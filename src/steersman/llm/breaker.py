@@ -19,8 +19,6 @@ class Turn(NamedTuple):
     Attributes:
         wait_s: 0 if it may be tried now, else after how many seconds.
         number: tells it from the others.
-
-    No doctest: a value; `Breaker.turn` makes it.
     """
 
     wait_s: float

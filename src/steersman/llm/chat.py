@@ -109,8 +109,6 @@ class ChatBackend:
                 broken; ``retry_after_s`` says when to try again, where it is known.
             BackendAnswerError: the server refused the request, or what it sent is no completion.
             InputError: an argument out of range; nothing was asked.
-
-        No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
         """
         return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
 
@@ -131,8 +129,6 @@ class ChatBackend:
             BackendUnavailableError: as `complete` does.
             BackendAnswerError: as `complete` does.
             InputError: as `complete` does.
-
-        No doctest: it needs a server; ``tests/llm/test_judge.py`` shows it.
         """
         check_asked(prompt, max_tokens, timeout_s)
         body = self._body(prompt, max_tokens)

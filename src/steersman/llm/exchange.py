@@ -102,8 +102,6 @@ def post(
     Raises:
         BackendUnavailableError: no whole answer in that time, or no connection.
         BackendAnswerError: the answer is longer than allowed.
-
-    No doctest: it needs a server; ``tests/llm/test_chat.py`` shows it.
     """
     # A little longer than what is waited here, so that it is always this wait that ends first.
     talk = _Talk(server, timeout_s + 1.0, max_bytes)

@@ -72,8 +72,6 @@ class Faithfulness:
     Args:
         judge: extracts the statements and decides about each.
 
-    No doctest: it needs a server; ``tests/llm/test_faithfulness.py`` shows it.
-
     Source: Es, James, Espinosa-Anke & Schockaert, RAGAS: Automated Evaluation of Retrieval
     Augmented Generation (2023), section 3, "Faithfulness". Departures: the prompts are ours;
     answers are JSON; statements are judged ten at a time rather than all at once, so that an

@@ -76,8 +76,6 @@ class Judge:
 
     Raises:
         InputError: an argument out of range.
-
-    No doctest: it needs a server; ``tests/llm/test_judge.py`` shows it.
     """
 
     def __init__(
@@ -127,8 +125,6 @@ class Judge:
             BackendAnswerError: the server refused the request.
             InputError: the backend does not take such a prompt.
             DataError: the cache is damaged.
-
-        No doctest: it needs a server; ``tests/llm/test_judge.py`` shows it.
         """
         if self._cache is None:
             return self._ask_patiently(prompt, max_tokens, tally)

@@ -50,8 +50,6 @@ class JudgeCache:
     Raises:
         InputError: `max_bytes` is too small.
         DataError: the file is something else or damaged, or may not be written.
-
-    No doctest: it needs a file; ``tests/llm/test_judge_cache.py`` shows it.
     """
 
     def __init__(self, file: Path, *, max_bytes: int = 1_000_000_000) -> None:

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 class Measure(Protocol):
-    """A measure of one answer: `Faithfulness`, `Relevancy`, or one of your own.
-
-    No doctest: it is an interface; ``tests/llm/test_judging.py`` shows both.
-    """
+    """A measure of one answer: `Faithfulness`, `Relevancy`, or one of your own."""
 
     @property
     def name(self) -> str:
@@ -89,8 +86,6 @@ def judge_all(
     Raises:
         InputError: `workers` out of range, no measure, or two of one name.
         DataError: the judge's cache is damaged.
-
-    No doctest: it needs a server; ``tests/llm/test_judging.py`` shows it.
     """
     names = [measure.name for measure in measures]
     if not names or len(set(names)) < len(names):

@@ -55,8 +55,6 @@ class LocalBackend:
             the extra ``local`` is not installed.
         BackendUnavailableError: no process can be started.
         InputError: `context_tokens` out of range.
-
-    No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
     """
 
     def __init__(
@@ -112,8 +110,6 @@ class LocalBackend:
             BackendAnswerError: the model does not take the prompt, for its length for instance, or
                 something went wrong in its process.
             InputError: an argument out of range; nothing was asked.
-
-        No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
         """
         return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
 
@@ -134,8 +130,6 @@ class LocalBackend:
             BackendUnavailableError: as `complete` does.
             BackendAnswerError: as `complete` does.
             InputError: as `complete` does.
-
-        No doctest: it needs weights; ``tests/llm/test_local.py`` shows it.
         """
         check_asked(prompt, max_tokens, timeout_s)
         line = encoded({"prompt": prompt, "max_tokens": max_tokens, "stop": self._stop}) + b"\n"

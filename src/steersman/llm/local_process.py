@@ -38,8 +38,6 @@ class LocalProcess:
 
     Attributes:
         asked: whether it was asked something that it has not answered.
-
-    No doctest: it starts a process; ``tests/llm/test_local.py`` shows it.
     """
 
     def __init__(self, told: str, model: Path) -> None:

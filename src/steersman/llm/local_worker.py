@@ -32,8 +32,6 @@ def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: Binar
         source: of lines, each ``{"prompt": …, "max_tokens": …, "stop": […]}``.
         sink: for lines: ``text`` and the two counts, or ``error``, with the ``status`` that the
             server gave, if it did.
-
-    No doctest: ``tests/llm/test_local.py`` shows it.
     """
     for line in source:
         asked = msgspec.json.decode(line)
@@ -111,8 +109,6 @@ def end_with(parent: int) -> None:
 
     Args:
         parent: its process id. Its pipe alone would not do: another process may hold it open.
-
-    No doctest: it ends a process; ``tests/llm/test_local.py`` shows it.
     """
 
     def watch() -> None:

@@ -91,8 +91,6 @@ class PairwiseJudge:
     Args:
         judge: is asked, from its cache where it was asked before, within its budget.
 
-    No doctest: it needs a server; ``tests/llm/test_pairwise.py`` shows it.
-
     Source: Zheng et al., Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena (2023), section 3.4
     (swapping positions; reasons first). Departure: where the orders contradict each other nothing
     is counted, where they call it a tie.

@@ -41,10 +41,7 @@ class _Questions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TextEmbedder(Protocol):
-    """Whatever gives texts vectors: any embedder of `steersman.retrieval` does.
-
-    No doctest: it is an interface; ``tests/llm/test_relevancy.py`` has one.
-    """
+    """Whatever gives texts vectors: any embedder of `steersman.retrieval` does."""
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of some texts.
@@ -71,8 +68,6 @@ class Relevancy:
 
     Raises:
         InputError: `questions` out of range.
-
-    No doctest: it needs a server; ``tests/llm/test_relevancy.py`` shows it.
 
     Source: Es, James, Espinosa-Anke & Schockaert, RAGAS: Automated Evaluation of Retrieval
     Augmented Generation (2023), section 3, "Answer relevance"; that noncommittal answers have 0 is

@@ -179,8 +179,6 @@ def halves_of(key: str, pairs: bool, prior_var: float) -> Halves:  # noqa: FBT00
         key: as for `Halves`.
         pairs: likewise.
         prior_var: likewise.
-
-    No doctest: `Halves` shows it.
     """
     return Halves(key, pairs, prior_var)
 

@@ -35,8 +35,6 @@ class PartFeatures(NamedTuple):
     Attributes:
         rows: (K, P); the level of all, what each part does, what each pair of parts does.
         alone: how many columns, from the second on, are of one part by itself.
-
-    No doctest: `part_features` makes it.
     """
 
     rows: Floats

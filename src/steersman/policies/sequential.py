@@ -82,8 +82,6 @@ class SequencePolicy(ChoicePolicy):
         form: the rules.
         rule: how scores become the distribution of a step.
         start: weights of columns by name: how actions are scored before anything is learned.
-
-    No doctest: ``tests/policies/test_sequential.py`` shows it; so do its subclasses.
     """
 
     form: SequenceForm

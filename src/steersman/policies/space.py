@@ -27,8 +27,6 @@ class Space(NamedTuple):
         scales: ``linear`` or ``log`` of numbers on a scale, "" of named values.
         places: of every configuration, the place of each part's value in its grid.
         names: of the configurations: the JSON of their parts.
-
-    No doctest: a value; `space_of` makes it.
     """
 
     order: tuple[str, ...]

@@ -27,8 +27,6 @@ class BucketPlace:
     Raises:
         DataError: obstore is not installed.
         InputError: the URL names no bucket, or holds credentials.
-
-    No doctest: it needs a bucket; ``tests/registry/test_place.py`` shows it.
     """
 
     def __init__(self, url: str, **options: Any) -> None:

@@ -27,8 +27,6 @@ class Choosing:
         major: the major version that its consumer understands; None: that of the newest version
             that was chosen first, for as long as that is in the cache and something of that major
             will do.
-
-    No doctest: it needs a registry; ``tests/registry/test_consumer.py`` shows it.
     """
 
     def __init__(self, cache: Cache, major: int | None) -> None:

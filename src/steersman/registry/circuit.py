@@ -44,8 +44,6 @@ class Circuit(Fetcher):
     Args:
         fetcher: asks the registry.
         breaker: of the server, share or bucket that the registry is in.
-
-    No doctest: it needs a registry; ``tests/registry/test_circuit.py`` shows it.
     """
 
     def __init__(self, fetcher: Fetcher, breaker: Breaker) -> None:

@@ -74,8 +74,6 @@ class Consumer:
         VerificationError: the trusted root is none.
         InputError: an argument is out of range.
         RegistryError: the cache cannot be used.
-
-    No doctest: it needs a registry; ``docs/how-to/registry.md`` shows it.
     """
 
     def __init__(

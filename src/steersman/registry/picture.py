@@ -31,8 +31,6 @@ def draw_diff(
     Raises:
         DataError: matplotlib is not installed.
         InputError: there was no reference log, or nothing draws files with this ending.
-
-    No doctest: it writes a file; ``tests/registry/test_diff.py`` shows it.
     """
     if traffic is None:
         raise InputError("there is nothing to draw: compare the snapshots on a reference log")

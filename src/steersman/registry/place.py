@@ -33,8 +33,6 @@ class Held(NamedTuple):
     Attributes:
         data: its content.
         tag: of this content; `Place.replace` takes it.
-
-    No doctest: places make it; that of `DirectoryPlace` shows it.
     """
 
     data: bytes

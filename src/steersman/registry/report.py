@@ -38,8 +38,6 @@ def diff_text(
 
     Returns:
         Lines of at most 100 columns, without one at the end.
-
-    No doctest: it needs two snapshots; ``tests/registry/test_diff.py`` shows it.
     """
     lines = [f"{names[0]} → {names[1]}  ({_KINDS[change]})"]
     for title, entries in changed.items():

@@ -49,8 +49,6 @@ def put_standing(target: TargetFile, standing: Standing) -> None:
     Args:
         target: of its state.
         standing: what it is from now on.
-
-    No doctest: `signed_standing` shows it.
     """
     custom = target.custom if isinstance(target.custom, dict) else {}
     target.unrecognized_fields["custom"] = {**custom, _ENTRY: standing}
@@ -64,8 +62,6 @@ def standings_of(found: Iterable[Release]) -> dict[str, Standing]:
 
     Args:
         found: every version of the point that is published, of all majors.
-
-    No doctest: it needs a registry; ``tests/registry/test_standings.py`` shows it.
     """
     ours = list(found)
     unmarked: Standing = "candidate" if any(it.standing for it in ours) else "released"

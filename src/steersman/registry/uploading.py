@@ -32,8 +32,6 @@ class Uploads:
     Args:
         place: the tenant's own part of the registry.
         archive: of what consumers find no more.
-
-    No doctest: it needs a registry; ``tests/registry/test_publishing.py`` shows it.
     """
 
     def __init__(self, place: Place, archive: Archive) -> None:

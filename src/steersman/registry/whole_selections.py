@@ -23,8 +23,6 @@ class Whole(NamedTuple):
         missing: an unbiased estimate, from this one, of the probability that it leaves what the
             log could draw at some step: Σ_t ρ_{t-1} u_t, with the weights ρ of the steps before
             and its mass u_t on what was not eligible at step t.
-
-    No doctest: a value; `weigh_whole` shows it.
     """
 
     mass: float

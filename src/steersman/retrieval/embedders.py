@@ -148,8 +148,6 @@ class CorpusEmbedder:
         size: how many numbers they have.
         wait_s: how long a query waits until the embedder is made; None: as long as it takes.
         clock: seconds that never step back.
-
-    No doctest: it needs a corpus; ``tests/retrieval/test_corpora.py`` shows it.
     """
 
     def __init__(

@@ -53,8 +53,6 @@ def serve(made_by: str, options: str, source: BinaryIO, sink: BinaryIO) -> None:
         options: its keyword arguments in JSON.
         source: of frames with texts.
         sink: for frames with vectors.
-
-    No doctest: ``tests/retrieval/test_embedding_workers.py`` shows it.
     """
     try:
         embedder = _made(made_by, options)

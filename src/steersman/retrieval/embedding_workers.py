@@ -68,8 +68,6 @@ class EmbeddingWorkers:
     Raises:
         InputError: a number out of range.
         DataError: the embedder cannot be made; the message says why.
-
-    No doctest: it starts processes; ``tests/retrieval/test_embedding_workers.py`` shows it.
     """
 
     def __init__(

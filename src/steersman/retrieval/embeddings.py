@@ -46,8 +46,6 @@ class CachedEmbedder:
     Raises:
         InputError: `max_bytes` is too small.
         DataError: the file is no such cache or is damaged, or its folder cannot be written.
-
-    No doctest: it needs a file; ``tests/retrieval/test_embeddings.py`` shows it.
     """
 
     def __init__(self, embedder: Embedder, file: Path, *, max_bytes: int = 4_000_000_000) -> None:

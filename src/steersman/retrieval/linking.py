@@ -173,8 +173,6 @@ def link_titles(passages: Sequence[Passage]) -> Links:
 
     Returns:
         Links of all these passages, of kind `TITLE`.
-
-    No doctest: passages take many lines; ``tests/retrieval/test_linking.py`` shows it.
     """
     titles = _Titles(passages)
     sources: dict[tuple[str, ...], list[int]] = defaultdict(list)

@@ -103,8 +103,6 @@ async def find_place(
 
     Raises:
         MissingCorpusError: there is no such corpus or snapshot.
-
-    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
     corpus = await corpus_of(connection, tenant, name)
     hnsw = await hnsw_id(connection, corpus.id)
@@ -130,8 +128,6 @@ async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
 
     Returns:
         A context; its end ends the transaction.
-
-    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await set_tenant(connection, tenant)
@@ -153,8 +149,6 @@ async def load(
     Returns:
         The revision in memory; with `MissingVectors` if some are missing or damaged, so that it can
         be searched by words.
-
-    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
     at = tenant, place.corpus.id, place.revision
     documents = [one async for one in read_documents(connection, *at)]

@@ -51,8 +51,6 @@ class PairWeights:
 
         Raises:
             DataError: a file is missing, too large or not what it should be.
-
-        No doctest: it needs files; ``tests/retrieval/test_pair_model.py`` shows it.
         """
         try:
             files = {name: _read(folder / name) for name in ("model.onnx", "tokenizer.json")}
@@ -74,8 +72,6 @@ class PairModel:
 
     Raises:
         DataError: The extra ``rag`` is not installed, or the files are no such model.
-
-    No doctest: it needs weights; ``tests/retrieval/test_pair_model.py`` shows it.
     """
 
     def __init__(self, weights: PairWeights) -> None:

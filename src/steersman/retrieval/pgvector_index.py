@@ -45,8 +45,6 @@ class PgvectorIndex:
 
     Raises:
         InputError: a number out of range.
-
-    No doctest: it needs a server; ``tests/retrieval/test_pgvector_index.py`` shows it.
     """
 
     def __init__(

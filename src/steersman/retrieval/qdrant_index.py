@@ -35,8 +35,6 @@ class QdrantIndex:
         InputError: another shape, rows that are not finite, or a number out of range.
         DataError: The extra ``qdrant`` is not installed.
 
-    No doctest: it needs an extra; ``tests/retrieval/test_qdrant_index.py`` shows it.
-
     Source: `qdrant-edge-py`, Apache-2.0, the engine of the Qdrant server as a library.
     """
 

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class Reranker(Protocol):
-    """Whatever says how well passages answer a query, looking at both.
-
-    No doctest: it is an interface; `CosineReranker` is one.
-    """
+    """Whatever says how well passages answer a query, looking at both."""
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the scores of some passages.
@@ -45,8 +42,6 @@ class CosineReranker:
 
     Args:
         embedder: best a `CachedEmbedder`, for it embeds every candidate.
-
-    No doctest: it needs a model; ``tests/retrieval/test_rerank.py`` shows it.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -82,8 +77,6 @@ class CrossEncoder:
     Raises:
         DataError: the folder holds no such model, with what to do; or the extra ``rag`` is not
             installed.
-
-    No doctest: it needs weights; ``tests/retrieval/test_pair_model.py`` shows it.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -59,8 +59,6 @@ class Scored:
     Args:
         engines: of the searcher.
         query: what is asked.
-
-    No doctest: it needs a searcher; ``tests/retrieval/test_searcher.py`` shows it.
     """
 
     def __init__(self, engines: Engines, query: str) -> None:

@@ -61,8 +61,6 @@ class Searcher:
         InputError: vectors without their embedder, of another size or of another number of
             passages; links of another number; a reranker called ``off``.
         DataError: The extra ``rag`` is not installed.
-
-    No doctest: it needs an extra; ``tests/retrieval/test_searcher.py`` shows it.
     """
 
     def __init__(
@@ -170,8 +168,6 @@ def passage_index(texts: Sequence[str], split: Callable[[str], list[str]] = word
     Raises:
         InputError: no text.
         DataError: The extra ``rag`` is not installed.
-
-    No doctest: it needs an extra; ``tests/retrieval/test_searcher.py`` shows it.
     """
     terms = partial(query_terms, split=split)
     return Bm25(texts, k1=_K1, stem=stem, query_terms=terms, split=split)

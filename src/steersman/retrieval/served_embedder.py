@@ -53,8 +53,6 @@ class ServedEmbedder:
             is none.
         BackendUnavailableError: the server did not answer when it was asked for the size.
         BackendAnswerError: what it answered is no embedding.
-
-    No doctest: it needs a server; ``tests/retrieval/test_served_embedder.py`` shows it.
     """
 
     def __init__(

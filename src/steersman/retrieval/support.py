@@ -55,8 +55,6 @@ class EntailmentSupport:
     Raises:
         InputError: the threshold is no number.
 
-    No doctest: it needs weights; ``tests/retrieval/test_support.py`` shows it.
-
     Source: sentences one by one, as in Laban, Schnabel, Bennett & Hearst, SummaC (2022). The
     reading of the denial is ours, for want of a label of support; `benchmarks.quality` has the
     figures.

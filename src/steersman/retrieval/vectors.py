@@ -20,10 +20,7 @@ _ROUNDING = 1e-3
 
 
 class VectorIndex(Protocol):
-    """Whatever finds the vectors of a collection that are nearest to one given.
-
-    No doctest: it is an interface; `ExactIndex` shows it.
-    """
+    """Whatever finds the vectors of a collection that are nearest to one given."""
 
     @property
     def size(self) -> int:

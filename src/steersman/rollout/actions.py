@@ -120,8 +120,6 @@ async def act(
             meanwhile.
         SnapshotError: the candidate does not verify.
         InputError: no reason.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     reason = checked_reason(reason)
     connection = await database.connect("worker")
@@ -161,8 +159,6 @@ async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
 
     Raises:
         RolloutError: there is no such rollout.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     row = await find_rollout(connection, tenant, identifier)
     if row is None:
@@ -207,8 +203,6 @@ async def close_incident(
     Raises:
         StateError: this tenant has no such incident.
         InputError: no reason.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     reason = checked_reason(reason)
     connection = await database.connect("worker")

@@ -35,8 +35,6 @@ class Placed(NamedTuple):
         arm: who serves: ``candidate`` or ``control``.
         analysed: whether its decisions belong to the rollout. In shadow all do: control serves
             them, and the candidate is computed beside it.
-
-    No doctest: a value; ``tests/rollout/test_arms.py`` shows where it is made.
     """
 
     arm: Arm

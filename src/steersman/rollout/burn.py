@@ -28,8 +28,6 @@ class BurnWindow(NamedTuple):
         short_s: of the short one.
         rate: burn rate that is too fast.
         worse: what follows.
-
-    No doctest: a value; ``tests/rollout/test_burn.py`` shows where it is made.
     """
 
     long_s: float
@@ -45,8 +43,6 @@ class Counts(NamedTuple):
         seconds: length of the stretch.
         bad: decisions with an error.
         total: all decisions.
-
-    No doctest: a value; ``tests/rollout/test_burn.py`` shows where it is made.
     """
 
     seconds: float
@@ -62,8 +58,6 @@ class Burn(NamedTuple):
         long_rate: in the long window.
         short_rate: in the short one.
         bad: errors in the long window.
-
-    No doctest: a value; ``tests/rollout/test_burn.py`` shows where it is made.
     """
 
     window: BurnWindow

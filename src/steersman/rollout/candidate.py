@@ -64,8 +64,6 @@ class LoggedChoice(NamedTuple):
         reward: 0 to 1; None if it has none.
         links: of a selection: what picking a candidate brings in.
         steps: of a selection: what was done.
-
-    No doctest: a value; ``tests/rollout/test_evidence.py`` shows where it is made.
     """
 
     id: UUID
@@ -194,8 +192,6 @@ async def candidate_of(
         RolloutError: it was never published, or was retracted.
         SnapshotError: it does not verify.
         StateError: there is no such snapshot.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     found = await find_snapshot(connection, (point.tenant, point.skill, point.point), version)
     if not found.is_available:

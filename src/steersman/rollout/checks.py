@@ -46,8 +46,6 @@ def failures(
         evidence: what was counted.
         compared: what is known about each guardrail.
         now: seconds since 1970.
-
-    No doctest: evidence is long; ``tests/rollout/test_judging.py`` shows it.
     """
     yield from _alive(plan, plan.stages[step], evidence, now)
     if plan.stages[step].name == "shadow":
@@ -108,8 +106,6 @@ def what_the_log_says(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iter
     Args:
         plan: of the rollout.
         seen: the evidence; None: the log was not asked yet.
-
-    No doctest: a plan is long; ``tests/rollout/test_judging.py`` shows it.
     """
     if seen is None:
         yield Finding("wait", "the log has not been asked about the candidate yet")
@@ -241,8 +237,6 @@ def what_was_shown(plan: RolloutPlan, step: int, compared: tuple[Compared, ...])
         plan: of the rollout.
         step: place in its stages.
         compared: what is known about each guardrail.
-
-    No doctest: a plan is long; ``tests/rollout/test_judging.py`` shows it.
     """
     stage = plan.stages[step]
     if stage.name == "shadow":

@@ -56,8 +56,6 @@ class Claims:
             The rollout as it was when it was claimed, with the epoch under which alone anything
             can be written; None if another controller has it, and then it is left alone for a
             while.
-
-        No doctest: it needs a server; ``tests/rollout/test_two_controllers.py`` shows it.
         """
         if task in self.held:
             if task not in self._locked:  # taken over from one that is paused; the lock comes later
@@ -80,8 +78,6 @@ class Claims:
         Args:
             task: tenant and rollout.
             pause_s: how long it is left alone.
-
-        No doctest: it needs a server; ``tests/rollout/test_two_controllers.py`` shows it.
         """
         self.held.pop(task, None)
         if pause_s:

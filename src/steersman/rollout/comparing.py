@@ -18,8 +18,6 @@ class MetricEvidence(NamedTuple):
     Attributes:
         candidate: of the candidate's units.
         control: of the control's.
-
-    No doctest: a value; ``tests/rollout/test_judging.py`` shows where it is made.
     """
 
     candidate: Moments
@@ -46,8 +44,6 @@ class Compared(NamedTuple):
         harm_high: upper bound of how much better the candidate is; below 0 it is shown worse.
         gain_low: lower bound of the same, for promotion.
         canary_low: the same, tuned for few units.
-
-    No doctest: a value; ``tests/rollout/test_judging.py`` shows where it is made.
     """
 
     name: str
@@ -77,8 +73,6 @@ def compare(plan: RolloutPlan, metrics: Mapping[str, MetricEvidence]) -> tuple[C
 
     Returns:
         One per guardrail, in the plan's order; without bounds before the first look.
-
-    No doctest: evidence is long; ``tests/rollout/test_judging.py`` shows it.
     """
     nothing = MetricEvidence(Moments(0, 0.0, 0.0), Moments(0, 0.0, 0.0))
     return tuple(
@@ -121,8 +115,6 @@ def missing_differs(plan: RolloutPlan, metric: MetricEvidence, closed: tuple[int
         plan: of the rollout.
         metric: of one guardrail.
         closed: units of candidate and control, with and without a number.
-
-    No doctest: a plan is long; ``tests/rollout/test_judging.py`` shows it.
     """
     if min(closed) < plan.first_look_units:
         return False

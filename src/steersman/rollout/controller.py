@@ -102,8 +102,6 @@ async def run_controller(
         bases: verifies candidates; default: the store's own rows are believed.
         watch: called after every turn.
         settings: how to work.
-
-    No doctest: it needs a server; ``tests/rollout/test_controller.py`` shows it.
     """
     chosen = settings or ControllerSettings()
     steady = SteadyClock(

@@ -88,8 +88,6 @@ def off_policy(
     Returns:
         The estimate, with the reasons why it is not enough. Where a ``min_value`` is demanded its
         lower end leaves room for failures too rare to have been seen: see `least_value`.
-
-    No doctest: it needs a log; ``tests/rollout/test_evidence.py`` shows it.
     """
     from steersman.ope import evaluate, suited_estimator  # noqa: PLC0415 (who serves must not wait for it)
 
@@ -140,8 +138,6 @@ def shadow(
         found: what was counted before; changed in place.
         target_ms: an answer that takes longer is slow.
         clock: seconds that never step.
-
-    No doctest: it needs a log; ``tests/rollout/test_evidence.py`` shows it.
     """
     for one in logged:
         begun = clock()
@@ -186,8 +182,6 @@ async def logged_choices(
         In the order in which they were made. Fallbacks, other kinds, what was withdrawn, what
         was erased and what a candidate drew are left out; so are the oldest ones that together
         would take more than 256 MiB.
-
-    No doctest: it needs a server; ``tests/rollout/test_evidence.py`` shows it.
     """
     specs = None if judged is None else await alike(connection, point, judged)
     rows = await newest_rows(
@@ -217,8 +211,6 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
 
     Raises:
         SteersmanError: the candidate cannot decide one of them.
-
-    No doctest: it needs a log; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     from steersman.ope import LoggedData, drawn_or_another, never_drawn  # noqa: PLC0415 (likewise)
 

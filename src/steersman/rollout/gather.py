@@ -42,8 +42,6 @@ class Gathered(NamedTuple):
         misplaced: how many were served by the candidate though their place is the control's, or
             by either though they are not analysed: a share that was not the plan's.
         behind: whether there are more, which the next call returns.
-
-    No doctest: a value; ``tests/rollout/test_gather.py`` shows where it is made.
     """
 
     observed: list[Observed]
@@ -106,8 +104,6 @@ async def observe(
     Returns:
         What was erased, what the application did otherwise (``action_taken``) and what is not
         analysed is left out.
-
-    No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
     """
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     if since is not None and await _nothing_late(connection, row, point, gathering, since):
@@ -143,8 +139,6 @@ async def shadowed(
 
     Returns:
         In the order in which they were made, without rewards.
-
-    No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
     """
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     rows = await connection.fetch(
@@ -174,8 +168,6 @@ async def last_decision_at(
 
     Returns:
         The time; None if there was none.
-
-    No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
     """
     last: datetime | None = await connection.fetchval(
         "SELECT max(at) FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "

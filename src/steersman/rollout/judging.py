@@ -102,8 +102,6 @@ def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judge
 
     Raises:
         InputError: there is no such step.
-
-    No doctest: evidence is long; ``tests/rollout/test_judging.py`` shows it.
     """
     if not 0 <= step < len(plan.stages):
         message = f"step is {step!r}; allowed is 0 to {len(plan.stages) - 1}; take the rollout's"
@@ -129,8 +127,6 @@ def rejudge(inputs: Mapping[str, Any]) -> Judgement:
 
     Raises:
         InputError: they are no inputs of a verdict.
-
-    No doctest: evidence is long; ``tests/rollout/test_judging.py`` shows it.
     """
     try:
         plan = RolloutPlan.from_json(inputs["plan"])

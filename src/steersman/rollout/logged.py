@@ -49,8 +49,6 @@ async def traffic_of(connection: Any, point: PointRow, *, now: float, days: floa
 
     Returns:
         Its traffic. The first hour of a log counts as an hour.
-
-    No doctest: it needs a server; ``tests/rollout/test_gather.py`` shows it.
     """
     moment = datetime.fromtimestamp(now, UTC)
     since = moment - timedelta(days=days)

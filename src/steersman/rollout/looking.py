@@ -61,8 +61,6 @@ class Looking:
         row: as it was claimed.
         bases: verifies the candidate.
         paces: how often what is done.
-
-    No doctest: it needs a server; ``tests/rollout/test_controller.py`` shows it.
     """
 
     def __init__(self, row: RolloutRow, bases: Bases, paces: Paces) -> None:

@@ -48,8 +48,6 @@ async def next_stage(
 
     Raises:
         FencedError: somebody else has claimed it since; nothing is written.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     stage = plan.stages[row.step + 1]
     moved = await move_rollout(
@@ -86,8 +84,6 @@ async def finish(
     Raises:
         FencedError: somebody else has claimed it since; nothing is written.
         StateError: the candidate may not serve; nothing is written.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     moved = await move_rollout(
         connection, row, row.epoch, now=now, status="promoted", reason=reason
@@ -127,8 +123,6 @@ async def roll_back(
 
     Raises:
         FencedError: somebody else has claimed it since; nothing is written.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     reason = "; ".join(reasons)
     moved = await move_rollout(connection, row, row.epoch, now=now, status=status, reason=reason)
@@ -167,8 +161,6 @@ async def take_back(connection: Any, row: RolloutRow, serving: str) -> None:
 
     Raises:
         RolloutError: something else serves or is on its way by now.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     others = await active_rollouts(connection, row.tenant)
     busy = [other for other in others if (other.skill, other.point) == (row.skill, row.point)]
@@ -197,8 +189,6 @@ async def audit(
         actor: who did it.
         reason: why.
         detail: more of it.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     told = {
         "rollout": str(row.id),

@@ -218,8 +218,6 @@ def plan_of(
 
     Raises:
         InputError: the overrides are no valid section.
-
-    No doctest: a declaration is long; ``tests/rollout/test_plan.py`` shows it.
     """
     declared = _overridden(spec.rollout, overrides or {})
     guardrails = _guardrails(declared)

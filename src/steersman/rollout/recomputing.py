@@ -19,8 +19,6 @@ def recompute(row: VerdictRow) -> bool:
 
     Returns:
         False as well for inputs that are none.
-
-    No doctest: inputs are long; ``tests/rollout/test_controller.py`` shows it.
     """
     try:
         again = rejudge(row.inputs)

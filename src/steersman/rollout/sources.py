@@ -95,8 +95,6 @@ class StoreSource:
     An error is a decision that something else had to answer than the arm that the unit belongs to,
     or whose outcome ``error`` is above 0. The source is as alive as the store itself, without
     which nothing is judged at all.
-
-    No doctest: it needs a server; ``tests/rollout/test_sources.py`` shows it.
     """
 
     name = "store"

@@ -93,8 +93,6 @@ async def start(
         StateError: there is no such decision point or snapshot, or it could never be promoted from
             what serves now: it has served before, or comes from a line that does not serve.
         InputError: the overrides are no valid section, or a reason is none.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     wanted = _with_reasons(wanted)
     key = tenant, wanted.skill, wanted.point
@@ -133,8 +131,6 @@ def check_fits(declared: DecisionPoint, candidate: DecisionPoint) -> None:
 
     Raises:
         RolloutError: actions, context fields or the reward differ.
-
-    No doctest: a declaration is long; ``tests/rollout/test_actions.py`` shows it.
     """
     wanted, found = _to_compare(declared), _to_compare(candidate)
     for name in wanted:

@@ -64,8 +64,6 @@ class Tally:
     Args:
         row: the rollout.
         stretches: lengths in seconds that will be asked for.
-
-    No doctest: it needs a server; ``tests/rollout/test_sources.py`` shows it.
     """
 
     def __init__(self, row: RolloutRow, stretches: Sequence[float]) -> None:

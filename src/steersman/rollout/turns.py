@@ -90,8 +90,6 @@ async def take_turn(connection: Any, turn: Turn) -> TurnDone:
 
     Raises:
         FencedError: somebody else has the rollout; nothing was written.
-
-    No doctest: it needs a server; ``tests/rollout/test_controller.py`` shows it.
     """
     done = await _try(connection, turn, holding=False)
     if done is None:

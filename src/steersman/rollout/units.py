@@ -37,8 +37,6 @@ class Observed(NamedTuple):
         reward: 0 to 1; None if it has none.
         outcomes: raw numbers by name, of those that a guardrail reads.
         failed: whether the arm could not answer, so that something else did.
-
-    No doctest: a value; ``tests/rollout/test_units.py`` shows where it is made.
     """
 
     unit: str

@@ -42,8 +42,6 @@ class Valued(NamedTuple):
         policy: its name.
         report: estimates, diagnostics and reasons against them; None: it cannot be evaluated.
         reason: why not; empty where there is a report.
-
-    No doctest: a value; ``tests/rollout/test_valuing.py`` shows where it is made.
     """
 
     policy: str
@@ -58,8 +56,6 @@ class Log(NamedTuple):
         rows: in the order in which they were made.
         mean: of what they earned.
         against: why they tell nothing of other policies; empty if they do.
-
-    No doctest: a value; ``tests/rollout/test_valuing.py`` shows where it is made.
     """
 
     rows: Sequence[LoggedChoice]
@@ -125,8 +121,6 @@ async def read_log(
 
     Raises:
         InputError: the number is out of range, or fewer than two decisions have a final reward.
-
-    No doctest: it needs a server; ``tests/rollout/test_valuing.py`` shows it.
     """
     if not _FEWEST <= newest <= _MOST_ROWS:
         raise InputError(f"newest is {newest!r}; allowed is {_FEWEST} to {_MOST_ROWS:,}")
@@ -172,8 +166,6 @@ async def find_candidates(
         RolloutError: one was never published, or was retracted.
         SnapshotError: one does not verify.
         StateError: there is no such snapshot.
-
-    No doctest: it needs a server; ``tests/rollout/test_valuing.py`` shows it.
     """
     found = {}
     for version in versions:
@@ -197,8 +189,6 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
 
     Raises:
         InputError: a level out of range.
-
-    No doctest: it needs a log; ``tests/rollout/test_valuing.py`` shows it.
     """
     from steersman.ope import evaluate  # noqa: PLC0415 (who serves must not wait for it)
 

@@ -26,8 +26,6 @@ class Apart:
     Args:
         at_a_time: connections, of all tenants.
         of_tenant: requests of one that have a connection or wait for it; one more is put off.
-
-    No doctest: it needs a loop; ``tests/service/test_apart.py`` shows it.
     """
 
     def __init__(self, at_a_time: int = 2, of_tenant: int = 16) -> None:

@@ -59,8 +59,6 @@ class Application:
         metrics: counts.
         tracing: records spans.
         clock: seconds that never step back.
-
-    No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
 
     def __init__(

@@ -64,8 +64,6 @@ class Arms(Generic[C]):
 
     Raises:
         InputError: a stage, share, salt or plan that no rollout has.
-
-    No doctest: it needs a replica; ``tests/service/test_arms.py`` shows it.
     """
 
     __slots__ = (

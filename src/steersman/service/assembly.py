@@ -137,8 +137,6 @@ class Service:
         beside: where what works beside the service leaves its counts.
         embedders: of corpora, by name; default: those of this machine.
         models: that answer and judge; default: none.
-
-    No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
 
     def __init__(
@@ -395,8 +393,6 @@ async def assemble(
 
     Raises:
         StoreError: the store does not answer, or there is no secret.
-
-    No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
     secret = load_secret(home)
     pools = await open_pools(stack, database)

@@ -61,8 +61,6 @@ class Authenticator:
         absent_s: how long a key that was not found is remembered as such.
         most_absent: most of those.
         most_pending: most keys being looked up at a time.
-
-    No doctest: it needs a store; ``tests/service/test_auth.py`` shows it.
     """
 
     def __init__(

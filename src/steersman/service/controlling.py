@@ -66,8 +66,6 @@ class ControllerMetrics:
         place: of the registry; None: nothing is told of its signatures.
         clock: seconds since 1970.
         process: name of this process among those that leave numbers.
-
-    No doctest: it needs a server; ``tests/service/test_controlling.py`` shows it.
     """
 
     def __init__(

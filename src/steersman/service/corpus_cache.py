@@ -66,8 +66,6 @@ class CorpusCache:
         load: brings a revision into memory.
         max_bytes: what all of them may take together, about.
         clock: seconds that never step back.
-
-    No doctest: it needs a corpus; ``tests/service/test_searching.py`` shows it.
     """
 
     load: Callable[[UUID, Place], Awaitable[Opened]]

@@ -146,8 +146,6 @@ def draw_many(
     Returns:
         In order: the draw; the fallback's answer when nothing is eligible; `Refused` for a
         context, an action or features that are not as declared; whatever the policy raised.
-
-    No doctest: it needs a replica; ``tests/service/test_turns.py`` shows it.
     """
     results: dict[int, Drawn | Exception] = {}
     together: dict[Served, list[int]] = {}
@@ -259,8 +257,6 @@ def fall_back(served: Served, request: DecideRequest, context: Mapping[str, Any]
     Returns:
         Probability 1 for one action, marked as degraded; its distribution is over that action,
         whatever else was eligible.
-
-    No doctest: it needs a replica; ``tests/service/test_store_away.py`` shows it.
     """
     action = served.fall_back(context, request.eligible)
     return Drawn(

@@ -28,8 +28,6 @@ class Drawn(NamedTuple):
         weight: 0 where nothing may be learned from it.
         links: of a selection: what picking a candidate brings in.
         steps: of a selection: what was drawn at each step, among what, with which probability.
-
-    No doctest: a value; ``tests/service/test_rows.py`` shows where it goes.
     """
 
     eligible: list[str] | None

@@ -82,8 +82,6 @@ class Endpoints:
         metrics: counts.
         storing: whether events can be stored now; if not they are refused at once, and their
             sender keeps them.
-
-    No doctest: it needs a server; ``tests/service/test_app.py`` shows it.
     """
 
     def __init__(

@@ -77,8 +77,6 @@ class Explain:
         breaker: around the store.
         rebuilding: around building a past state, which may take longer.
         bases: gives the states that snapshots start from.
-
-    No doctest: it needs a server; ``tests/service/test_explain.py`` shows it.
     """
 
     def __init__(

@@ -83,8 +83,6 @@ class Exchange:
         folder: theirs alone.
         own: the name of this process.
         wall: seconds since 1970.
-
-    No doctest: it writes files; ``tests/service/test_health.py`` shows it.
     """
 
     def __init__(self, folder: Path, own: str, wall: Callable[[], float] = time.time) -> None:

@@ -68,8 +68,6 @@ async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[Unre
     Returns:
         Plans by skill and point; and the points whose declaration cannot be read, or that of
         whose control, while a rollout is under way.
-
-    No doctest: it needs a server; ``tests/service/test_unreadable_declarations.py`` shows it.
     """
     rows, unreadable = await points_as_they_are(connection, tenant)
     rollouts = {(it.skill, it.point): it for it in await active_rollouts(connection, tenant)}
@@ -125,8 +123,6 @@ class Following:
         loader: loads aside.
         serve: takes what is to be served from now on.
         clock: seconds that never step back.
-
-    No doctest: it needs a server; ``tests/service/test_following.py`` shows it.
     """
 
     def __init__(

@@ -125,8 +125,6 @@ def hand_over(
         future: that the request waits for.
         begun: what became of each.
         settled: tells of one when its result is known; None: it is known already.
-
-    No doctest: `Gathering` and `Pacing` show it.
     """
 
     def wake(_: object = None) -> None:

@@ -31,8 +31,6 @@ class Health:
         exchange: those of the others on the same port; None: there are none.
         metrics_token: lets others than this machine read the metrics; None: nobody else may.
         beside: where what works beside the service, such as the controller, leaves its counts.
-
-    No doctest: it needs a server; ``tests/service/test_health.py`` shows it.
     """
 
     def __init__(

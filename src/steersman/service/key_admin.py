@@ -87,8 +87,6 @@ class KeyAdmin:
         database: where they are.
         secret: under which they are hashed.
         breaker: around the store.
-
-    No doctest: it needs a server; ``tests/service/test_key_admin.py`` shows it.
     """
 
     def __init__(self, database: Database, secret: bytes, breaker: Breaker) -> None:

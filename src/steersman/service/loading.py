@@ -38,8 +38,6 @@ class Loader:
     Args:
         pool: connections of role app for reading.
         verified: gives the bases.
-
-    No doctest: it needs a server; ``tests/service/test_following.py`` shows it.
     """
 
     def __init__(self, pool: Pool[Any], verified: Verified) -> None:
@@ -120,8 +118,6 @@ class Slot:
         name: for the log.
         clock: seconds that never step back.
         changed: called when something came, or was refused.
-
-    No doctest: it needs a loop; ``tests/service/test_following.py`` shows it.
     """
 
     def __init__(self, name: str, clock: Callable[[], float], changed: Callable[[], None]) -> None:

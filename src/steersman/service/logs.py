@@ -66,8 +66,6 @@ def configure_logging() -> None:
 
     Raises:
         InputError: there is no such level; logging is as it was.
-
-    No doctest: it changes the logging of the process; ``tests/service/test_logs.py`` shows it.
     """
     level = (os.environ.get("STEERSMAN_LOG_LEVEL") or "INFO").upper()
     if level not in _LEVELS:

@@ -67,8 +67,6 @@ def same_request(asked: OnItsWay, wanted: Wanted) -> OnItsWay | Refused:
     Args:
         asked: on its way.
         wanted: has its key.
-
-    No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
     """
     if asked.row.body_hash == wanted.body_hash:
         return asked

@@ -74,8 +74,6 @@ class Planning:
         pool: connections of role app, for reading.
         reading: breaker around the store.
         clock: seconds since 1970.
-
-    No doctest: it needs a server; ``tests/service/test_planning.py`` shows it.
     """
 
     def __init__(

@@ -43,8 +43,6 @@ async def open_pools(stack: AsyncExitStack, database: Database) -> Pools:
 
     Raises:
         StoreError: it does not answer.
-
-    No doctest: it needs a server; ``tests/service/test_hanging_reads.py`` shows it.
     """
     pools = []
     for most in (4, 4, 2):

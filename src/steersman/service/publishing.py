@@ -27,8 +27,6 @@ def publish(root: Path) -> list[Path]:
 
     Returns:
         The files that changed.
-
-    No doctest: it writes files; ``tests/service/test_openapi.py`` shows it.
     """
     changed = []
     for path, text in published(root):
@@ -44,8 +42,6 @@ def published(root: Path) -> Iterator[tuple[Path, bytes]]:
 
     Args:
         root: of the checkout.
-
-    No doctest: ``tests/service/test_openapi.py`` shows it.
     """
     yield root / OPENAPI_FILE, as_text(document())
     for name, schema in event_schemas().items():

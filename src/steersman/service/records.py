@@ -42,8 +42,6 @@ def sign(secret: bytes, row: DecisionRow) -> str:
 
     Raises:
         Refused: it would be too large to come back: answered, the decision would be lost.
-
-    No doctest: it needs a row; ``tests/service/test_records.py`` shows it.
     """
     # Its key may meanwhile have been given to a retry; the id alone must find this decision.
     payload = urlsafe_b64encode(_packed(row._replace(idempotency_key=None, body_hash=None)))
@@ -71,8 +69,6 @@ def verify(secret: bytes, tenant: UUID, record: str) -> DecisionRow:
     Raises:
         Refused: too large, not signed by this service, or for another tenant; or signed by a
             version of it that lays rows out otherwise: whoever brings it should keep it till then.
-
-    No doctest: it needs a row; ``tests/service/test_records.py`` shows it.
     """
     payload, _, signature = record.partition(".")
     good = len(record) <= _MAX_BYTES and record.isascii()

@@ -176,8 +176,6 @@ class Rollouts:
         reading: breaker around the store, for what is read.
         acting: likewise, for what is done.
         clock: seconds since 1970.
-
-    No doctest: it needs a server; ``tests/service/test_rollouts.py`` shows it.
     """
 
     def __init__(

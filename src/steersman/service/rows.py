@@ -59,8 +59,6 @@ def to_row(
 
     Returns:
         The row: what was asked, by whom it was drawn, and the draw.
-
-    No doctest: it needs a replica; ``tests/service/test_rows.py`` shows it.
     """
     request, served = wanted.request, drew.served
     replica = served.replica
@@ -93,8 +91,6 @@ def to_answer(
 
     Returns:
         The answer, with the probabilities of the eligible actions.
-
-    No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
     """
     selects = isinstance(spec.actions, SequenceActions)
     distribution = probabilities(row, spec)
@@ -125,8 +121,6 @@ def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
     Args:
         row: the decision.
         spec: the declaration it was made under.
-
-    No doctest: it needs a row; ``tests/service/test_mixed.py`` shows it.
     """
     if not isinstance(spec.actions, Mixed):
         return None
@@ -147,8 +141,6 @@ def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
     Returns:
         Of a selection, nothing: each of its steps has a distribution of its own. Where the whole
         distribution was never known (imported logs), what was drawn alone, if its own was.
-
-    No doctest: it needs a row; ``tests/service/test_mixed.py`` shows it.
     """
     if isinstance(spec.actions, SequenceActions):
         return {}
@@ -169,8 +161,6 @@ def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
     Returns:
         The declared names; the eligible ones where candidates are open or the fallback answered;
         every value of every part, as ``part=value``, where actions are mixed.
-
-    No doctest: it needs a row; ``tests/service/test_deciding_together.py`` shows it.
     """
     if row.eligible is not None and (row.degraded or getattr(spec.actions, "open", False)):
         return row.eligible

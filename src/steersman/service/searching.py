@@ -58,8 +58,6 @@ class Searching:
         breaker: around the store.
         metrics: counts.
         clock: seconds that never step back.
-
-    No doctest: it needs a server; ``tests/service/test_searching.py`` shows it.
     """
 
     def __init__(
@@ -178,8 +176,6 @@ def told(name: str) -> Iterator[None]:
 
     Raises:
         Refused: instead of what was raised.
-
-    No doctest: it needs a server; ``tests/service/test_searching.py`` shows it.
     """
     try:
         yield
@@ -218,8 +214,6 @@ async def load_corpus(
     Raises:
         MissingCorpusError: it was dropped meanwhile.
         DataError: an extra is missing.
-
-    No doctest: it needs a corpus; ``tests/service/test_searching.py`` shows it.
     """
     connection = await database.connect("app")
     try:

@@ -44,8 +44,6 @@ def draw_selection(
     Raises:
         Refused: no candidates, too many, twice the same, features that are missing or not finite,
             links of what is no candidate, or a context that is not as declared.
-
-    No doctest: it needs a replica; ``tests/service/test_selections.py`` shows it.
     """
     spec = replica.row.spec
     offered = offered_in(request, cast("SequenceActions", spec.actions))
@@ -100,8 +98,6 @@ def offered_in(request: DecideRequest, actions: SequenceActions) -> Offered:
 
     Raises:
         Refused: see `draw_selection`.
-
-    No doctest: ``tests/service/test_selections.py`` shows it.
     """
     if not request.eligible:
         detail = "name the candidates that are there from the start as eligible, one or more"
@@ -151,8 +147,6 @@ def picked_in(row: DecisionRow) -> list[str]:
 
     Args:
         row: a decision of kind sequence.
-
-    No doctest: it needs a row; ``tests/service/test_selections.py`` shows it.
     """
     try:
         found = read(row.action.encode())
@@ -166,7 +160,5 @@ def steps_in(row: DecisionRow) -> list[Step]:
 
     Args:
         row: a decision of kind sequence.
-
-    No doctest: it needs a row; ``tests/service/test_selections.py`` shows it.
     """
     return [Step(step["eligible"], step["action"], float(step["p"])) for step in row.steps or ()]

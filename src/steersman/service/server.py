@@ -54,8 +54,6 @@ class HttpServer(uvicorn.Server):
     Args:
         app: answers requests.
         limits: of its connections.
-
-    No doctest: it opens a port; ``tests/service/test_connections.py`` shows it.
     """
 
     def __init__(self, app: Any, limits: Limits | None = None) -> None:
@@ -171,8 +169,6 @@ def serve(
     Raises:
         OSError: the port is taken.
         StoreError: the store does not answer (with one process; several try again).
-
-    No doctest: it runs until stopped; ``tests/service/test_server.py`` shows it.
     """
     _allow_files()
     limits = limits or Limits()

@@ -140,8 +140,6 @@ class StatusPage:
         guard: whose state is told.
         replicas: what this process serves, with its tenant.
         clock: seconds since 1970.
-
-    No doctest: it needs a server; ``tests/service/test_status.py`` shows it.
     """
 
     def __init__(

@@ -143,8 +143,6 @@ class Models:
 
     Raises:
         InputError: a setting out of its range.
-
-    No doctest: it needs a server; ``tests/service/test_tuner_judging.py`` shows it.
     """
 
     def __init__(

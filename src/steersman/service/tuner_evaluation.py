@@ -53,8 +53,6 @@ class Found(NamedTuple):
         answer: that is sent.
         flagged: for the review list.
         took_ms: of each configuration that something is known of, (n,) what each query took.
-
-    No doctest: a value; `evaluation` makes it.
     """
 
     answer: Evaluation
@@ -85,8 +83,6 @@ def evaluation(
         Refused: no question can be answered from the corpus, or answers cannot be judged here.
         InputError: a question or configuration that the searcher does not take.
         DataError: a part of the search was away for every question, or it was stopped.
-
-    No doctest: it needs a corpus; ``tests/service/test_tuning.py`` shows it.
     """
     questions = _sliced(asked)
     known = {passage.doc_id for passage in opened.searcher.passages}
@@ -133,8 +129,6 @@ def is_served(opened: Opened) -> bool:
 
     Args:
         opened: the corpus.
-
-    No doctest: it needs a corpus; ``tests/service/test_tuning.py`` shows it.
     """
     return "://" in (opened.loaded.place.corpus.embedder or "")
 

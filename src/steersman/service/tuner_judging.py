@@ -55,8 +55,6 @@ class JudgedOf(NamedTuple):
         compared: with the first; None: nothing of it is evidence.
         unjudged: questions that do not count, by reason.
         degraded: questions that do not count, since a part of the search was away.
-
-    No doctest: a value; `judged` makes it.
     """
 
     compared: Compared | None
@@ -76,8 +74,6 @@ class Judgement(NamedTuple):
         by: who answered, who judged, and the embedder of relevancy.
         unstored: answers and judgements that there was no room to keep.
         today: what to say where too little is left of what may be spent today; "": it is enough.
-
-    No doctest: a value; `judged` makes it.
     """
 
     each: list[JudgedOf]
@@ -123,8 +119,6 @@ def judged(
             kept, or was deleted meanwhile, or nothing is left of what the tenant may spend today.
         InputError: a configuration that the searcher does not take.
         DataError: a detector is not installed, or it was stopped.
-
-    No doctest: it needs models; ``tests/service/test_tuner_judging.py`` shows it.
     """
     asked_for = models.budget(asked)
     name, embedder = embedder_of(opened, embedders)
@@ -271,8 +265,6 @@ def embedder_of(opened: Opened, embedders: Embedders) -> tuple[str, TextEmbedder
         Refused: it has none.
         DataError: it is not there yet.
         BackendError: its server does not answer.
-
-    No doctest: it needs a corpus; ``tests/service/test_tuner_judging.py`` shows it.
     """
     name = opened.loaded.place.corpus.embedder
     if not name:

@@ -46,8 +46,6 @@ class Line:
         of_tenant: how many of one tenant may run or wait.
         most: how many of all.
         on_waited: told the seconds that each waited for its turn, or until it was given up.
-
-    No doctest: it needs a loop; ``tests/service/test_tuner_line.py`` shows it.
     """
 
     def __init__(
@@ -257,8 +255,6 @@ class Share:
     Args:
         slices: of the core.
         stop: see there.
-
-    No doctest: `Slices` shows it.
     """
 
     def __init__(self, slices: Slices, stop: threading.Event) -> None:
@@ -286,8 +282,6 @@ class Turn:
     Args:
         slices: of the core.
         share: whose turn it is.
-
-    No doctest: `Slices` shows it.
     """
 
     def __init__(self, slices: Slices, share: Share) -> None:

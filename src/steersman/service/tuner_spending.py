@@ -61,8 +61,6 @@ class Purse:
         spent_usd: told by whoever spends.
         spent_calls: likewise.
         saved: what of it is written down.
-
-    No doctest: `Daily.purse` makes it.
     """
 
     number: int
@@ -100,8 +98,6 @@ class Daily:
         lease_s: how long money stays held of which nothing more is heard; a request is heard of
             every quarter of it.
         clock: seconds since 1970.
-
-    No doctest: it writes a file; ``tests/service/test_tuner_spending.py`` shows it.
     """
 
     def __init__(

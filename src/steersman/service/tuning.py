@@ -55,8 +55,6 @@ class Tuning:
         breaker: around the store.
         models: that answer and judge.
         metrics: of the service.
-
-    No doctest: it needs a server; ``tests/service/test_tuning.py`` shows it.
     """
 
     def __init__(

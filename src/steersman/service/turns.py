@@ -70,8 +70,6 @@ def take_turns(
 
     Returns:
         In order; an exception where even control refused.
-
-    No doctest: it needs a replica; ``tests/service/test_turns.py`` shows it.
     """
     turns = [
         arms.turn(unit_of(request, identifier))

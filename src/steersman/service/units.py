@@ -85,8 +85,6 @@ class Units:
     Args:
         database: where the rows are.
         breaker: around the store.
-
-    No doctest: it needs a server; ``tests/service/test_units.py`` shows it.
     """
 
     def __init__(self, database: Database, breaker: Breaker) -> None:

@@ -100,8 +100,6 @@ class Verified:
     Attributes:
         breaker: around asking the registry, which one place holds for all tenants: while it is
             open, what the cache has serves at once.
-
-    No doctest: it needs a registry; ``tests/service/test_bad_candidates.py`` shows it.
     """
 
     def __init__(
@@ -290,8 +288,6 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
         connection: within a transaction of the tenant.
         row: the point as it is declared.
         found: the snapshot.
-
-    No doctest: it needs a server; ``tests/service/test_bad_candidates.py`` shows it.
     """
     spec = await spec_of(connection, found.spec_hash)
     same = learned_from(spec) == learned_from(row.spec)

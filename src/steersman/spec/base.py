@@ -121,8 +121,6 @@ class Declared(BaseModel):
         Args:
             update: new values by name.
             deep: whether the values are copied, too.
-
-        No doctest: ``tests/spec/test_loading.py`` shows it.
         """
         copied = super().model_copy(update=update, deep=deep)
         if update:

@@ -33,8 +33,6 @@ def load(path: str | PathLike[str]) -> DecisionPoint:
     Raises:
         SpecError: no path, the file cannot be read, or what it declares is wrong; all problems are
             listed, one a line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
-
-    No doctest: it needs a file; `loads` shows the rest.
     """
     _check_path(path)
     return loads(text_of(path), source=str(path))

@@ -34,8 +34,6 @@ def read_declared(path: Path, model: type[Model]) -> tuple[Model, Document]:
     Raises:
         SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
             line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
-
-    No doctest: it needs a file; ``tests/spec/test_reading.py`` shows it.
     """
     source = str(path)
     text = text_of(path)
@@ -58,8 +56,6 @@ def text_of(path: str | PathLike[str]) -> str:
 
     Raises:
         SpecError: it cannot be read, is larger, or is no UTF-8.
-
-    No doctest: it needs a file; ``tests/spec/test_problems.py`` shows it.
     """
     source = str(path)
     try:

@@ -55,8 +55,6 @@ class TableCache:
         limits: what is removed, by the keeper, and beside the calls every 1,000 answers written
             here; that it failed is logged, and no failure of a call.
         timeout_s: how long one call may take.
-
-    No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
     """
 
     def __init__(

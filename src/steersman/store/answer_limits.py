@@ -64,8 +64,6 @@ async def trim_answers(
 
     Returns:
         How many were removed; 0 too while somebody else is removing them.
-
-    No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
     """
     # Two that removed the same rows in another order would wait for each other.
     if not await connection.fetchval(_ALONE):
@@ -88,8 +86,6 @@ async def trim_all_answers(database: Database, limits: AnswerLimits | None = Non
 
     Raises:
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_answer_cache.py`` shows it.
     """
     connection = await database.connect("owner")
     removed = 0

@@ -63,8 +63,6 @@ async def record(
         action: what, such as ``key.create``.
         subject: to what.
         detail: with what; must hold no secret.
-
-    No doctest: it needs a server; ``tests/store/test_audit.py`` shows it.
     """
     await connection.execute(
         # The table's trigger gives it a number, the time and its hash.
@@ -90,8 +88,6 @@ async def count_acts(connection: Any, action: str, subject: str, detail: Mapping
 
     Returns:
         A number of rows of that tenant.
-
-    No doctest: it needs a server; ``tests/cli/test_evidence_log.py`` shows it.
     """
     found: int = await connection.fetchval(
         "SELECT count(*) FROM audit WHERE action = $1 AND subject = $2 AND detail @> $3",
@@ -112,8 +108,6 @@ async def history(
 
     Returns:
         Rows of that tenant.
-
-    No doctest: it needs a server; ``tests/store/test_audit.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT id, at, actor, action, subject, detail, seq, prev_hash, hash FROM audit "

@@ -33,8 +33,6 @@ class Anchor(NamedTuple):
     Attributes:
         seq: the number of a row, 1 or more.
         hash: of that row, 32 bytes.
-
-    No doctest: a mere pair of values.
     """
 
     seq: int
@@ -47,8 +45,6 @@ class Broken(NamedTuple):
     Attributes:
         seq: the row at which it shows.
         what: one sentence for people.
-
-    No doctest: a mere pair of values, made by `verify_chain`.
     """
 
     seq: int
@@ -86,8 +82,6 @@ async def audit_head(connection: Any, tenant: UUID) -> Anchor | None:
 
     Returns:
         Its number and hash; None if there is no row.
-
-    No doctest: it needs a server; ``tests/store/test_audit_chain.py`` shows it.
     """
     row = await connection.fetchrow(
         "SELECT seq, hash FROM audit WHERE tenant = $1 ORDER BY seq DESC LIMIT 1", tenant
@@ -110,8 +104,6 @@ async def verify_chain(
 
     Raises:
         InputError: an anchor whose number is below 1.
-
-    No doctest: it needs a server; ``tests/store/test_audit_chain.py`` shows it.
     """
     wanted: dict[int, set[bytes]] = {}
     for seq, known in anchors:

@@ -64,8 +64,6 @@ async def backup(database: Database, file: Path) -> Backup:
     Raises:
         StoreError: the user of the database may not see all rows, pg_dump failed, or the file is a
             directory, a device or a pipe or cannot be written; then what is there is as it was.
-
-    No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
     async with _all_seeing(database, "backup", "run it again"):
         pass
@@ -149,8 +147,6 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
     Raises:
         StoreError: there are tenants already, the file is damaged, no backup or of a later version,
             the user has not the rights, or pg_restore failed; then the database is as it was.
-
-    No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
     await asyncio.to_thread(check_seal, file)
     applied = await migrations_of(file)

@@ -35,10 +35,7 @@ V = TypeVar("V")
 
 
 class Expired:
-    """The time was up before the rows were durable; they are still going to be written.
-
-    No doctest: it holds nothing, and is made by `GroupCommit.submit`.
-    """
+    """The time was up before the rows were durable; they are still going to be written."""
 
 
 class Entry(Generic[R, V]):
@@ -52,8 +49,6 @@ class Entry(Generic[R, V]):
         future: who waits.
         on_settled: called when all rows are durable or refused.
         deadline: until when is waited, on the loop's clock.
-
-    No doctest: `GroupCommit.submit` makes it.
     """
 
     __slots__ = (
@@ -107,8 +102,6 @@ class BatchWriter(Generic[R, V]):
 
     Args:
         write: writes rows in one transaction; returns what it did not write, by name.
-
-    No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
     """
 
     def __init__(self, write: Callable[[Any, Sequence[R]], Awaitable[Mapping[Any, V]]]) -> None:

@@ -118,8 +118,6 @@ async def create_corpus(
     Raises:
         InputError: a bad name, or a similarity out of range.
         CorpusError: there is one of this name.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     check_corpus_name(name)
     if near is not None and not _LEAST_NEAR <= near <= 1.0:
@@ -151,8 +149,6 @@ async def find_corpus(
 
     Returns:
         None: this tenant has none of this name.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     if not _NAME.fullmatch(name):
         return None
@@ -178,8 +174,6 @@ async def corpus_of(connection: Any, tenant: UUID, name: str, *, hold: bool = Fa
 
     Raises:
         MissingCorpusError: this tenant has none of this name; the message names those it has.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     row = await find_corpus(connection, tenant, name, hold=hold)
     if row is not None:
@@ -199,8 +193,6 @@ async def corpora_of(connection: Any, tenant: UUID) -> list[CorpusRow]:
 
     Returns:
         All of them.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     rows = await connection.fetch("SELECT * FROM corpus WHERE tenant = $1 ORDER BY name", tenant)
     return [_corpus(row) for row in rows]
@@ -217,8 +209,6 @@ async def corpus_size(connection: Any, tenant: UUID, corpus: UUID, revision: int
 
     Returns:
         Zeros where there is nothing.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     row = await connection.fetchrow(
         f"SELECT (SELECT count(*) FROM corpus_passage AS r WHERE {LIVING}) AS passages, "  # noqa: S608 (a constant)
@@ -239,8 +229,6 @@ async def next_revision(connection: Any, tenant: UUID, corpus: UUID) -> int:
 
     Returns:
         The new revision.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     revision: int = await connection.fetchval(
         "UPDATE corpus SET revision = revision + 1, changed_at = now() "
@@ -262,8 +250,6 @@ async def drop_corpus(connection: Any, tenant: UUID, corpus: UUID) -> dict[str, 
 
     Returns:
         How many rows were deleted, by table.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     await hold_vectors(connection, tenant)
     await drop_hnsw(connection, corpus)

@@ -28,8 +28,6 @@ class StoredPassage(NamedTuple):
         page: from 1; None: the document has no pages.
         chunker: what cut it.
         hash: SHA-256 of what is ranked.
-
-    No doctest: a value; ``tests/store/test_corpora.py`` shows it.
     """
 
     chunk: int
@@ -53,8 +51,6 @@ class StoredDocument(NamedTuple):
         source: or "".
         meta: plain values.
         passages: in their order.
-
-    No doctest: a value; ``tests/store/test_corpora.py`` shows it.
     """
 
     doc_id: str
@@ -80,8 +76,6 @@ async def fingerprints_of(
 
     Returns:
         By doc_id, of those that are there.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT doc_id, fingerprint FROM corpus_document WHERE tenant = $1 AND corpus = $2 "
@@ -109,8 +103,6 @@ async def write_documents(
 
     Returns:
         The new revision; None if there was nothing to change.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     there = await fingerprints_of(
         connection, tenant, corpus, [*remove, *(one.doc_id for one in documents)]
@@ -145,8 +137,6 @@ async def read_documents(
 
     Yields:
         Each document once.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     passages = connection.cursor(
         "SELECT doc_id, chunk, text_start, text_end, headings, page, chunker, hash "  # noqa: S608 (a constant)
@@ -183,8 +173,6 @@ async def find_document(
 
     Returns:
         None: there is none in that revision.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     row = await connection.fetchrow(
         "SELECT doc_id, text, sha256, fingerprint, title, source, meta "  # noqa: S608 (a constant)
@@ -208,8 +196,6 @@ async def erase_documents(
     Returns:
         How many rows were deleted, by table; all 0: nothing was there, and there is no new
         revision.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     await hold_vectors(connection, tenant)
     named = tenant, corpus, list(doc_ids)

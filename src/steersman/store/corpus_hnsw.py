@@ -45,8 +45,6 @@ async def ensure_pgvector(database: Database) -> None:
 
     Raises:
         CorpusError: the server does not have it, only an older one than 0.8, or the user may not.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     connection = await database.connect(None)
     try:
@@ -87,8 +85,6 @@ async def build_hnsw(
     Raises:
         InputError: the vectors are too long for an index.
         CorpusError: pgvector is not installed in this database.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     if dimension > _MOST_NUMBERS:
         message = f"the vectors have {dimension:,} numbers; an index takes {_MOST_NUMBERS:,}: "
@@ -139,8 +135,6 @@ async def extend_hnsw(
 
     Returns:
         How many were put in.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     if not await has_hnsw(connection, corpus):
         return 0
@@ -157,8 +151,6 @@ async def thin_hnsw(connection: Any, tenant: UUID, corpus: UUID) -> int:
 
     Returns:
         How many were taken out.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     if not await has_hnsw(connection, corpus):
         return 0
@@ -176,8 +168,6 @@ async def drop_hnsw(connection: Any, corpus: UUID) -> None:
     Args:
         connection: of role owner, within a transaction.
         corpus: its id.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     await connection.execute(f"DROP TABLE IF EXISTS {_table(corpus)}")
 
@@ -191,8 +181,6 @@ async def has_hnsw(connection: Any, corpus: UUID) -> bool:
 
     Returns:
         False too after a restore, since backups hold no index.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     return await hnsw_id(connection, corpus) is not None
 
@@ -206,8 +194,6 @@ async def hnsw_id(connection: Any, corpus: UUID) -> int | None:
 
     Returns:
         The object id of its table; None: it has no index.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     table = f"steersman.{_table(corpus)}"
     found: int | None = await connection.fetchval("SELECT to_regclass($1)::oid", table)
@@ -226,8 +212,6 @@ async def sees_hnsw(connection: Any, corpus: UUID) -> bool:
 
     Returns:
         False too without an index.
-
-    No doctest: it needs a server; ``tests/service/test_corpus_index.py`` shows it.
     """
     table = f"steersman.{_table(corpus)}"
     # A row of the catalogue is seen as any row is, while names are those of this moment.
@@ -252,8 +236,6 @@ async def indexed_by_hnsw(
 
     Raises:
         StoreError: the index is gone.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     count = 0
     for first in range(0, len(hashes), _LOOKED_UP):
@@ -297,8 +279,6 @@ async def search_hnsw(
 
     Raises:
         StoreError: the index is gone, or another vector was expected.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_hnsw.py`` shows it.
     """
     schema, table = await _schema(connection), _table(corpus)
     try:

@@ -23,8 +23,6 @@ class StoredLinks(NamedTuple):
         starts: (n + 1,) where the links of each passage begin.
         targets: (m,) places of passages.
         kinds: (m,) of links.
-
-    No doctest: a value; ``tests/store/test_corpora.py`` shows it.
     """
 
     starts: NDArray[np.int64]
@@ -49,8 +47,6 @@ async def write_links(
         revision: of it.
         hashes: of the passages that are linked, in their order.
         links: between them.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     await connection.execute(
         "INSERT INTO corpus_links VALUES ($1, $2, $3, $4, $5, $6, $7) "
@@ -80,8 +76,6 @@ async def read_links(
 
     Raises:
         CorpusError: what is kept is damaged.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     row = await connection.fetchrow(
         "SELECT passages, starts, targets, kinds FROM corpus_links "

@@ -56,8 +56,6 @@ async def corpus_digest(connection: Any, tenant: UUID, corpus: UUID, revision: i
 
     Returns:
         32 bytes.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     digest = hashlib.sha256()
     async for row in connection.cursor(
@@ -95,8 +93,6 @@ async def snapshot_corpus(
     Raises:
         InputError: a bad name, or an end that is not in the future.
         CorpusError: the name is taken, or the corpus is empty.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     check_corpus_name(name, "corpus snapshot")
     if expires_at is not None and expires_at <= now:
@@ -139,8 +135,6 @@ async def corpus_snapshots_of(
 
     Returns:
         All of them.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND {_LIVES} "  # noqa: S608
@@ -164,8 +158,6 @@ async def find_corpus_snapshot(
 
     Returns:
         None: there is none.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND {_LIVES} "  # noqa: S608
@@ -186,8 +178,6 @@ async def drop_corpus_snapshot(connection: Any, tenant: UUID, corpus: UUID, name
 
     Returns:
         Whether there was one.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     status: str = await connection.execute(
         "DELETE FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND name = $3",

@@ -27,8 +27,6 @@ async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None =
 
     Returns:
         How many rows were deleted.
-
-    No doctest: it needs a server; ``tests/store/test_corpus_sweeping.py`` shows it.
     """
     now = now or datetime.now(UTC)
     await hold_vectors(connection, tenant)

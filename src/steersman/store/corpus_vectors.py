@@ -27,8 +27,6 @@ async def hold_vectors(connection: Any, tenant: UUID) -> None:
         connection: of role owner, within a transaction of the tenant; it holds what it holds of
             the corpus already, and nothing else.
         tenant: whose.
-
-    No doctest: it needs a server; ``tests/retrieval/test_corpora.py`` shows it.
     """
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"corpus-vectors/{tenant}"
@@ -48,8 +46,6 @@ async def known_vectors(
 
     Returns:
         Those of the hashes that have a vector.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT hash FROM corpus_vector WHERE tenant = $1 AND embedder = $2 AND hash = ANY($3)",
@@ -71,8 +67,6 @@ async def write_vectors(
 
     Raises:
         InputError: a number is not finite, or too large for 16 bits.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     packed = {}
     for key in sorted(vectors):  # whoever writes the same ones meanwhile does it in this order
@@ -106,8 +100,6 @@ async def read_vectors(
 
     Raises:
         CorpusError: a text has no vector, or one of another dimension.
-
-    No doctest: it needs a server; ``tests/store/test_corpora.py`` shows it.
     """
     places = {key: place for place, key in enumerate(hashes)}
     found = np.zeros((len(hashes), dimension), np.float32)

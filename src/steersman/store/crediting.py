@@ -43,8 +43,6 @@ class Decided(NamedTuple):
         terms: likewise.
         final: likewise.
         traceparent: W3C trace context of the request that it answered.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     id: UUID
@@ -80,8 +78,6 @@ class Learned(NamedTuple):
         weight: likewise.
         bucket: likewise.
         value: the reward as it is learned; None: it was withdrawn.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     decision: UUID
@@ -102,8 +98,6 @@ class Happened(NamedTuple):
         at: when it happened.
         outcomes: numbers by name, or None.
         action_taken: what the application did instead, or None.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     decision: UUID | None
@@ -124,8 +118,6 @@ class RewardRow(NamedTuple):
         status: scored, waiting, assumed, dropped, withdrawn or failed.
         terms: raw values by outcome.
         final: whether the window is closed.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     decision: UUID
@@ -149,8 +141,6 @@ async def spec_of(connection: Any, spec_hash: bytes) -> DecisionPoint:
 
     Raises:
         StoreError: there is none with that hash.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     document = await connection.fetchval("SELECT document FROM spec WHERE hash = $1", spec_hash)
     if document is None:
@@ -171,8 +161,6 @@ async def decisions_to_credit(
 
     Returns:
         By id; what is not there any more is left out.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT d.id, d.episode, d.spec_hash, d.feature_hash, d.context, d.action, d.x, d.key, "
@@ -217,8 +205,6 @@ async def decisions_of(
 
     Returns:
         At most ``limit`` ids, in order; none: that was all.
-
-    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT id FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND id > $4 "
@@ -241,8 +227,6 @@ async def events_about(
 
     Returns:
         Events with outcomes or an action taken; each once.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     members = dict.fromkeys(ids)
     source = "SELECT * FROM event WHERE tenant = $1 AND decision = ANY($2)"
@@ -282,8 +266,6 @@ async def learned_of(
 
     Raises:
         StateError: there is no such snapshot.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     line = await line_of(connection, point, snapshot, until=until)
     rows = await connection.fetch(
@@ -317,8 +299,6 @@ async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> se
 
     Returns:
         Those of them.
-
-    No doctest: it needs a server; ``tests/learn/test_withdrawals.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT decision FROM erasure WHERE tenant = $1 AND decision = ANY($2)", tenant, ids
@@ -333,8 +313,6 @@ async def append_rewards(connection: Any, tenant: UUID, rows: Sequence[RewardRow
         connection: of role worker, within a transaction of the tenant that holds the fence.
         tenant: whose.
         rows: the next revision of each decision.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     await connection.execute(
         "INSERT INTO reward SELECT r.tenant, r.decision, r.revision, r.spec_hash, r.value, "

@@ -73,8 +73,6 @@ class Database:
         Raises:
             StoreError: the embedded server does not start, or the URL is none of PostgreSQL's: who
                 waits for a server to come back would wait for it for ever.
-
-        No doctest: it starts a server; ``tests/store`` does so in every test.
         """
         url = url or os.environ.get("DATABASE_URL")
         if url:
@@ -129,8 +127,6 @@ class Database:
         Raises:
             StoreError: as `connect`; or the server was lost on the way, or refused something. Only
                 tables that are not there, as before the first `migrate`, go through as they are.
-
-        No doctest: it needs a server; ``tests/store/test_lost_connections.py`` shows it.
         """
         connection = await self.connect(role)
         try:
@@ -180,8 +176,6 @@ async def as_tenant(connection: Any, tenant: UUID) -> AsyncIterator[None]:
 
     Returns:
         A context; its end commits, or rolls back on an exception.
-
-    No doctest: it needs a server; ``tests/store/test_isolation.py`` shows it.
     """
     async with connection.transaction():
         await set_tenant(connection, tenant)
@@ -194,8 +188,6 @@ async def set_tenant(connection: Any, tenant: UUID) -> None:
     Args:
         connection: within a transaction.
         tenant: whose rows are seen and written.
-
-    No doctest: it needs a server; ``tests/store/test_isolation.py`` shows it.
     """
     await connection.execute("SELECT set_config('app.tenant', $1, true)", str(tenant))
 
@@ -265,8 +257,6 @@ async def reset(connection: Connection[Any]) -> None:
 
     Args:
         connection: of `Database.connect` or a pool, not within a transaction.
-
-    No doctest: it needs a server; ``tests/store/test_lending.py`` shows it.
     """
     await connection.execute(f"{connection.get_reset_query()};{_WAIT_FOR_DISK}")
 

@@ -55,8 +55,6 @@ class DecisionRow(NamedTuple):
         window_ends: when its reward is final.
         links: of a selection: what picking a candidate brings in, as the request says it.
         steps: of a selection: {eligible, action, p} of each step; the product of p is the row's.
-
-    No doctest: a mere row; ``tests/store/test_row_arrays.py`` writes some.
     """
 
     tenant: UUID
@@ -100,8 +98,6 @@ class Taken(NamedTuple):
     Attributes:
         earlier: the decision that has the key; the row's own id where a client gave it to two.
         body_hash: of the request it answered; None where it is the id.
-
-    No doctest: a mere pair of values, made by `log_decisions`.
     """
 
     earlier: UUID
@@ -125,8 +121,6 @@ async def log_decisions(
 
     Returns:
         By id, the rows that were not written because their key or id names another decision.
-
-    No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
     """
     batch = sorted(rows, key=_order)
     taken = await connection.fetch(
@@ -148,8 +142,6 @@ async def find_decision(connection: Any, tenant: UUID, identifier: UUID) -> Deci
 
     Returns:
         The row; None if this tenant has no such decision, whoever else may have.
-
-    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
     async with as_tenant(connection, tenant):
         found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)

@@ -58,8 +58,6 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
             have no statistics, or a scrubber is not installed.
         RolloutError: a rollout of the point is under way, whose arms could not be compared then.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     spec, policy = _checked(document)
     connection = await database.connect("owner")
@@ -91,8 +89,6 @@ def check_declaration(document: str) -> DecisionPoint:
     Raises:
         SpecError: it is wrong.
         InputError: numbers without statistics, or a scrubber that is not installed.
-
-    No doctest: a whole declaration is long; ``tests/cli/test_administering.py`` shows it.
     """
     return _checked(document)[0]
 

@@ -88,8 +88,6 @@ async def migrations_of(file: Path) -> dict[str, bytes]:
 
     Raises:
         StoreError: the file cannot be read, or is the dump of another database.
-
-    No doctest: it runs a program; ``tests/store/test_backup.py`` shows it.
     """
     rows = ("--data-only", "--schema=steersman", "--table=migration", "--file=-")
     try:

@@ -79,8 +79,6 @@ def start(home: Path) -> Embedded:
 
     Raises:
         StoreError: the binaries are missing, or the server does not start; its log is quoted.
-
-    No doctest: it starts a server; ``tests/store/test_embedded.py`` shows it.
     """
     home = home.expanduser().resolve()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -180,8 +178,6 @@ def spares_zeros(folder: Path, *, flush: Callable[[int], None] = os.fdatasync) -
 
     Returns:
         False too where it cannot be measured.
-
-    No doctest: it depends on the disk; ``tests/store/test_embedded.py`` shows it.
     """
     page = b"x" * 8192
     took: dict[bool, list[float]] = {False: [], True: []}

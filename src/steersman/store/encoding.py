@@ -87,8 +87,6 @@ def reads_vector(point: DecisionPoint) -> bool:
 
     Returns:
         False: it reads a key, the actions' features, or the context itself.
-
-    No doctest: ``tests/store/test_encoding.py`` encodes for every policy.
     """
     return point.policy.algorithm in _LINEAR or getattr(point.policy, "contextual", False)
 
@@ -107,8 +105,6 @@ def encode_rows(
 
     Raises:
         InputError: as `encode`.
-
-    No doctest: ``tests/store/test_encoding.py`` compares it with `encode`.
     """
     return features.encode_batch(contexts).astype(np.float32)
 

@@ -73,8 +73,6 @@ async def count_erased(connection: Any, ids: Collection[UUID]) -> int:
 
     Returns:
         At most as many as there are ids.
-
-    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
     """
     query = "SELECT count(*) FROM erasure WHERE decision = ANY($1::uuid[])"
     found: int = await connection.fetchval(query, list(ids))
@@ -111,8 +109,6 @@ async def erase(
         InputError: not exactly one of unit and decisions, no reason, or an id that no decision can
             have: not a UUIDv7, or of the future.
         StoreError: the server does not answer, or was lost on the way.
-
-    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
     _check(unit, decisions, reason)
     async with (
@@ -146,8 +142,6 @@ async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterato
 
     Raises:
         StoreError: the server does not answer, or was lost on the way.
-
-    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
     async with (
         database.connected("owner", "the export", "it is not whole: begin it again") as connection,
@@ -170,8 +164,6 @@ async def sweep(connection: Any) -> dict[str, int]:
     Returns:
         How many rows were deleted, and of ``snapshot`` emptied, by table; tables without any are
         left out.
-
-    No doctest: it needs a server; ``tests/store/test_erasure.py`` shows it.
     """
     ids = [row["decision"] for row in await connection.fetch("SELECT decision FROM erasure")]
     if not ids:

@@ -36,8 +36,6 @@ class EventRow(NamedTuple):
         body: anything else; None if there is nothing.
         body_hash: of the event as it was sent.
         traceparent: W3C trace context of the request.
-
-    No doctest: a mere row; ``tests/store/test_row_arrays.py`` writes some.
     """
 
     tenant: UUID
@@ -65,8 +63,6 @@ async def log_events(connection: Any, rows: Sequence[EventRow]) -> dict[tuple[UU
     Returns:
         By (tenant, id), what was not written and why: ``replayed``, the same event is there;
         ``conflict``, the id is there with another body; ``unknown``, no such decision or episode.
-
-    No doctest: it needs a server; ``tests/store/test_packed_events.py`` shows it.
     """
     batch = sorted(rows, key=_order)
     answers = await connection.fetch(LOG_EVENTS, batch, *slices([row.tenant for row in batch]))

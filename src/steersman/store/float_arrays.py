@@ -31,8 +31,6 @@ def register(connection: Any) -> None:
 
     Args:
         connection: of asyncpg.
-
-    No doctest: it needs a server; ``tests/store/test_float_arrays.py`` shows it.
     """
     connection._protocol.get_settings().add_python_codec(  # noqa: SLF001
         _OID, "_float4", "pg_catalog", [], "scalar", to_bytes, from_bytes, "binary"

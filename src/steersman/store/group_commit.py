@@ -67,8 +67,6 @@ class GroupCommit(Generic[R, V]):
         on_flush: called after every flush with (rows, seconds, whether the server answered).
         watch: called with rows that are handed over; what it returns is called with what was not
             written, by `name`, once all are durable or refused. None: nobody watches.
-
-    No doctest: it needs a server; ``tests/faults/test_flushing.py`` shows it.
     """
 
     def __init__(

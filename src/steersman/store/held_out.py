@@ -34,8 +34,6 @@ class HeldOut(NamedTuple):
         reward: 0 to 1.
         links: of a selection: what picking a candidate brings in.
         steps: of a selection: what was done.
-
-    No doctest: a value; ``tests/learn/test_held_out.py`` shows where it is made.
     """
 
     id: UUID
@@ -61,8 +59,6 @@ async def alike(connection: Any, point: Point, spec: DecisionPoint) -> list[byte
     Returns:
         Hashes of those with the very same actions; None for other kinds, whose actions are told
         apart by name.
-
-    No doctest: it needs a server; ``tests/rollout/test_selections.py`` shows it.
     """
     if not isinstance(spec.actions, Sequence):
         return None
@@ -102,8 +98,6 @@ async def hold_out(
     Returns:
         In the order in which they were made; decisions without a reward are left out, and those
         that nothing is learned from.
-
-    No doctest: it needs a server; ``tests/learn/test_held_out.py`` shows it.
     """
     specs = None if judged is None else await alike(connection, point, judged)
     rows = await newest_rows(

@@ -64,8 +64,6 @@ async def open_incident(
 
     Returns:
         The row.
-
-    No doctest: it needs a server; ``tests/store/test_incidents.py`` shows it.
     """
     row = await connection.fetchrow(
         "INSERT INTO incident (tenant, id, rollout, at, kind, summary, detail) "  # noqa: S608 (constants)
@@ -91,8 +89,6 @@ async def close_incident(
 
     Raises:
         StateError: this tenant has no such incident.
-
-    No doctest: it needs a server; ``tests/store/test_incidents.py`` shows it.
     """
     row = await connection.fetchrow(
         "UPDATE incident SET closed_at = coalesce(closed_at, $3) "  # noqa: S608 (constants)
@@ -124,8 +120,6 @@ async def incidents_of(
 
     Returns:
         The latest first.
-
-    No doctest: it needs a server; ``tests/store/test_incidents.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM incident WHERE tenant = $1 "  # noqa: S608 (constants)

@@ -106,8 +106,6 @@ async def create_key(
     Raises:
         InputError: an unknown role or scope, a bad name, or a time without zone.
         StoreError: there is no such tenant, or the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
     """
     role, allowed = _checked_scopes(role, scopes)
     _check_name(name)
@@ -147,8 +145,6 @@ async def rotate_key(
         InputError: a grace out of range.
         StoreError: no such key, it is revoked, expired or rotated already, or the server does not
             answer.
-
-    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
     """
     if not 0 <= grace_s <= 30 * 86_400:
         message = f"grace_s is {grace_s!r}; allowed is 0 to 2,592,000 (30 days); give a shorter one"
@@ -198,8 +194,6 @@ async def revoke_key(database: Database, tenant: UUID, identifier: UUID, *, acto
 
     Raises:
         StoreError: no such key, or the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
     """
     async with _administer(database, tenant) as connection:
         old = await _get(connection, identifier)
@@ -224,8 +218,6 @@ async def list_keys(database: Database, tenant: UUID) -> list[KeyRow]:
 
     Raises:
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
     """
     async with _administer(database, tenant) as connection:
         rows = await connection.fetch("SELECT * FROM api_key ORDER BY created_at, id")
@@ -244,8 +236,6 @@ async def find_keys(connection: Any, hashes: Sequence[bytes]) -> dict[bytes, Key
     Returns:
         Rows by hash; those expired or revoked by the server's clock are not there. A row may end
         later: see `KeyRow.active`.
-
-    No doctest: it needs a server; ``tests/store/test_keys.py`` shows it.
     """
     async with connection.transaction():
         shown = ",".join(value.hex() for value in hashes)

@@ -45,8 +45,6 @@ def register(connection: Any) -> None:
 
     Args:
         connection: of asyncpg, new; JSON columns are Python values from then on.
-
-    No doctest: it needs a server; ``tests/store/test_known_types.py`` shows it.
     """
     float_arrays.register(connection)
     types = connection._protocol.get_settings()  # noqa: SLF001 (see above)

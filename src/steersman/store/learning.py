@@ -34,8 +34,6 @@ class UpdateRow(NamedTuple):
         weight: how many observations it counts for.
         bucket: the time bucket of its decision.
         traceparent: W3C trace context of what caused it.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     seq: int
@@ -72,8 +70,6 @@ async def updates_after(
 
     Returns:
         At most ``limit`` rows.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {UPDATE_COLUMNS} FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (a constant)
@@ -100,8 +96,6 @@ async def newest_checkpoint(
 
     Raises:
         StateError: its bytes are not those that were stored.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     found = await connection.fetchrow(
         "SELECT seq, state, sha256 FROM checkpoint WHERE tenant = $1 AND skill = $2 "
@@ -125,8 +119,6 @@ async def base_state(connection: Any, point: Point, snapshot: str) -> bytes:
 
     Raises:
         StateError: there is no such snapshot, or its bytes are not those that were stored.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     found = await connection.fetchrow(
         "SELECT 0::bigint AS seq, state, sha256 FROM snapshot "
@@ -168,8 +160,6 @@ async def append_updates(
 
     Raises:
         FencedError: the numbers do not follow, so somebody else gave some out.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     last = await connection.fetchval(
         "UPDATE learner SET seq = seq + $6 WHERE tenant = $1 AND skill = $2 AND point = $3 "
@@ -195,8 +185,6 @@ async def tell_replicas(connection: Any, point: Point) -> None:
     Args:
         connection: within a transaction.
         point: that has new updates, or another snapshot.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     name = "/".join(map(str, point))
     await connection.execute("SELECT pg_notify('steersman_update', $1)", name)
@@ -214,8 +202,6 @@ async def write_checkpoint(
         seq: the last update it holds.
         state: as `pack_state` returns it.
         keep: how many checkpoints of this snapshot stay.
-
-    No doctest: it needs a server; ``tests/learn/test_replica.py`` shows it.
     """
     await connection.execute(
         "INSERT INTO checkpoint (tenant, skill, point, snapshot, seq, state, sha256) "

@@ -29,8 +29,6 @@ class LendingDatabase(Database):
     Args:
         of: where connections come from.
         idle_s: how long one is kept that nobody asks for.
-
-    No doctest: it needs a server; ``tests/store/test_lending.py`` shows it.
     """
 
     of: Database

@@ -23,8 +23,6 @@ class Stretch(NamedTuple):
     Attributes:
         snapshot: its version.
         last: the number of the last of them; None: all there are.
-
-    No doctest: a value; ``tests/learn/test_promoting.py`` shows where it is made.
     """
 
     snapshot: str
@@ -47,8 +45,6 @@ async def line_of(
 
     Raises:
         StateError: there is no such snapshot, or one that it stands on is gone.
-
-    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
     """
     rows = await connection.fetch(
         "WITH RECURSIVE line AS ("
@@ -82,8 +78,6 @@ async def decisions_learned(
 
     Returns:
         Each once.
-
-    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT DISTINCT decision FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "
@@ -106,8 +100,6 @@ async def same_update(
 
     Returns:
         False where there is no such number.
-
-    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
     """
     same: bool = await connection.fetchval(
         "SELECT EXISTS (SELECT FROM update AS a JOIN update AS b "

@@ -48,8 +48,6 @@ async def migrate(database: Database) -> list[str]:
     Raises:
         StoreError: an applied migration differs from the file or is not known, or SQL failed; then
             nothing of that file is there.
-
-    No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
     """
     way_out = "files that were applied count, run it again for the rest"
     async with database.connected(None, "the migration", way_out) as connection:
@@ -89,8 +87,6 @@ async def ensure_roles(connection: Connection[Any]) -> None:
 
     Args:
         connection: of the URL's own user, who must be able to make roles.
-
-    No doctest: it needs a server; ``tests/store/test_backup.py`` shows it.
     """
     _, sql = _files()[0]
     await connection.execute(sql)
@@ -110,8 +106,6 @@ async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int
         StoreError: a long transaction reads the table. To wait for its end would hold up every
             decision and event behind us; what comes meanwhile for a day without a partition is kept
             in the default one.
-
-    No doctest: it needs a server; ``tests/store/test_migrations.py`` shows it.
     """
     way_out = "those that are there count, run it again for the rest"
     async with database.connected("owner", "making partitions", way_out) as connection:

@@ -26,8 +26,6 @@ async def newest_rows(
 
     Returns:
         The columns of each row; features in four bytes each.
-
-    No doctest: it needs a server; ``tests/store/test_newest.py`` shows it.
     """
     found: list[tuple[Any, ...]] = []
     held = 0

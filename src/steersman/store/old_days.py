@@ -43,8 +43,6 @@ async def exported(connection: Any, tenant: UUID, dataset: str, day: date) -> bo
 
     Returns:
         True if nothing of that day would be lost by dropping it here; so too if there is nothing.
-
-    No doctest: it needs a server; ``tests/store/test_retention.py`` shows it.
     """
     return not await _lacking(connection, tenant, dataset, day, Looked(None))
 
@@ -77,8 +75,6 @@ class OldDays:
         dropped: partitions that are gone.
         deleted: rows of days that have no partition of their own.
         waiting: what is old enough and still there, each with why.
-
-    No doctest: it needs a server; ``tests/store/test_retention.py`` shows it.
     """
 
     def __init__(self, connection: Any, looked: Looked, first: date, now: datetime) -> None:

@@ -54,8 +54,6 @@ class PackedEvent(msgspec.Struct, frozen=True, gc=False):
         name: tells it from all others; sorts by tenant, then by id as the server compares it.
         data: its row.
         traceparent: W3C trace context of its request.
-
-    No doctest: `EventPacker` makes it.
     """
 
     tenant: UUID
@@ -72,8 +70,6 @@ class EventPacker:
         tenant: whose they are.
         received_at: when they came in.
         traceparent: W3C trace context of the request.
-
-    No doctest: mere bytes; ``tests/store/test_packed_events.py`` compares them with `row_arrays`.
     """
 
     def __init__(self, tenant: UUID, received_at: datetime, traceparent: str | None) -> None:
@@ -147,8 +143,6 @@ def pack_event(row: EventRow) -> PackedEvent:
 
     Returns:
         The same, for `log_packed_events`.
-
-    No doctest: mere bytes; ``tests/store/test_packed_events.py`` shows it.
     """
     packer = EventPacker(row.tenant, row.received_at, row.traceparent)
     return packer.pack(
@@ -176,8 +170,6 @@ async def log_packed_events(
 
     Returns:
         By name, what was not written and why, as `log_events` says it.
-
-    No doctest: it needs a server; ``tests/store/test_packed_events.py`` shows it.
     """
     batch = sorted(rows, key=_name)
     tenants, firsts, lasts = slices([row.tenant for row in batch])
@@ -200,8 +192,6 @@ def event_pipeline(database: Database) -> SharedPipeline:
 
     Returns:
         For all lanes of a `GroupCommit`.
-
-    No doctest: it needs a server; ``tests/store/test_packed_events.py`` shows it.
     """
     return SharedPipeline(database, LOG_EVENTS, row_type="event")
 

@@ -42,8 +42,6 @@ class Pipeline(asyncio.Protocol):
     Args:
         connection: of asyncpg, of which nothing else is asked from now on.
         element: the id of the row type that `Pipeline.open` was told.
-
-    No doctest: it needs a server; ``tests/store/test_pipeline.py`` shows it.
     """
 
     def __init__(self, connection: Any, element: int) -> None:
@@ -226,8 +224,6 @@ class SharedPipeline:
         database: migrated.
         statement: what it executes.
         row_type: as for `Pipeline.open`.
-
-    No doctest: it needs a server; ``tests/store/test_pipeline.py`` shows it.
     """
 
     def __init__(self, database: Database, statement: str, *, row_type: str) -> None:

@@ -101,8 +101,6 @@ async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
 
     Raises:
         SpecError: the declaration of one of them cannot be read; the message names it.
-
-    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     return [_row(row) for row in await _all(connection, tenant)]
 
@@ -118,8 +116,6 @@ async def points_as_they_are(
 
     Returns:
         Each by skill and name.
-
-    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     found = [_read(row) for row in await _all(connection, tenant)]
     readable = [one for one in found if isinstance(one, PointRow)]
@@ -138,8 +134,6 @@ async def find_declared(connection: Any, point: Point) -> PointRow | None:
 
     Raises:
         SpecError: its declaration cannot be read.
-
-    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     found = await _find(connection, point)
     return None if found is None else _row(found)
@@ -154,8 +148,6 @@ async def find_as_it_is(connection: Any, point: Point) -> PointRow | UnreadableP
 
     Returns:
         The point; None: nobody declared it.
-
-    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     found = await _find(connection, point)
     return None if found is None else _read(found)
@@ -212,8 +204,6 @@ async def check_settled(connection: Any, point: Point) -> None:
 
     Raises:
         RolloutError: there is one.
-
-    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     found = await connection.fetchrow(
         "SELECT id, candidate FROM rollout WHERE tenant = $1 AND skill = $2 AND point = $3 "
@@ -233,8 +223,6 @@ async def tell_services(connection: Any, point: Point) -> None:
     Args:
         connection: within a transaction.
         point: that was declared, promoted, pinned, or whose rollout moved.
-
-    No doctest: it needs a server; ``tests/store/test_points.py`` shows it.
     """
     name = "/".join(map(str, point))
     await connection.execute("SELECT pg_notify('steersman_point', $1)", name)
@@ -257,8 +245,6 @@ def learned_from(spec: DecisionPoint) -> dict[str, Any]:
 
     Returns:
         Values by name, to be compared.
-
-    No doctest: it needs a declaration; ``tests/store/test_points.py`` shows it.
     """
     return dict(Ingredients.of(spec).parameters)
 

@@ -43,8 +43,6 @@ async def run(program: str, *arguments: str, url: str | None = None) -> str:
 
     Raises:
         StoreError: it failed, and what it said; or the URL has an ``sslpassword``.
-
-    No doctest: it runs a program; ``tests/store/test_backup.py`` shows it.
     """
     process = await _start(program, *arguments, url=url)
     try:
@@ -66,8 +64,6 @@ async def replay(file: Path, url: str, *, first: str = "") -> None:
 
     Raises:
         StoreError: the file is damaged, or its SQL failed.
-
-    No doctest: it runs programs; ``tests/store/test_backup.py`` shows it.
     """
     source = await _start("pg_restore", "--file=-", str(file))
     sink = await _start(

@@ -62,8 +62,6 @@ async def promote_snapshot(
     Raises:
         StateError: there is no such snapshot, it may not serve, or None and it is not of the
             serving line, sees decisions otherwise, or has updates of its own; nothing was changed.
-
-    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
     """
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
@@ -107,8 +105,6 @@ async def take_back_snapshot(connection: Any, point: Point, version: str) -> int
 
     Raises:
         StateError: there is no such snapshot, or it may not serve; nothing was changed.
-
-    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
     """
     row = await hold_point(connection, point)
     serving = await line_of(connection, point, row.snapshot)
@@ -144,8 +140,6 @@ async def pin_point(
     Raises:
         InputError: the snapshot has no such update.
         StateError: there is no such point.
-
-    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
     """
     last = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
     if last is None:
@@ -176,8 +170,6 @@ async def unpin_point(connection: Any, point: Point) -> bool:
     Raises:
         RolloutError: a rollout is under way, or one froze the point; nothing was changed.
         StateError: there is no such point.
-
-    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
     """
     row = await hold_point(connection, point)
     name = f"{point[1]}/{point[2]}"
@@ -251,8 +243,6 @@ async def last_number(connection: Any, point: Point, version: str) -> int:
 
     Returns:
         The number; 0 if it has no updates.
-
-    No doctest: it needs a server; ``tests/store/test_promoting.py`` shows it.
     """
     seq: int = await connection.fetchval(
         f"SELECT coalesce(max(seq), 0) FROM update WHERE {_THIS} AND snapshot = $4",  # noqa: S608 (a constant)

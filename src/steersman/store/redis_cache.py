@@ -39,8 +39,6 @@ class RedisCache:
     Raises:
         InputError: the URL is none, or a number is out of range; nothing was connected to.
         StoreError: the extra ``redis`` is not installed.
-
-    No doctest: it needs a server; ``tests/store/test_redis_cache.py`` shows it.
     """
 
     def __init__(

@@ -33,8 +33,6 @@ class Segment(NamedTuple):
         reason: declared (it began with nothing learned), rebuilt (from all before it) or published
             (it goes on from a state of another).
         last: the last of its updates that belongs to the lineage; None: all of them.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     id: str
@@ -52,8 +50,6 @@ class Logged(NamedTuple):
         update: the row.
         at: when it was written.
         barred: whether its decision was erased or excluded.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     update: UpdateRow
@@ -73,8 +69,6 @@ async def hold_point(connection: Any, point: Point) -> PointRow:
 
     Raises:
         StateError: there is no such point.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     row = await hold_snapshots(connection, point)
     await connection.execute(f"SELECT FROM learner WHERE {_THIS} FOR UPDATE", *point)
@@ -93,8 +87,6 @@ async def hold_as_it_is(connection: Any, point: Point) -> PointRow | UnreadableP
 
     Raises:
         StateError: there is no such point.
-
-    No doctest: it needs a server; ``tests/rollout/test_actions.py`` shows it.
     """
     await _lock(connection, point)
     row = await find_as_it_is(connection, point)
@@ -116,8 +108,6 @@ async def hold_snapshots(connection: Any, point: Point) -> PointRow:
 
     Raises:
         StateError: there is no such point.
-
-    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     await _lock(connection, point)
     return await hold_view(connection, point)
@@ -148,8 +138,6 @@ async def hold_view(connection: Any, point: Point) -> PointRow:
     Raises:
         StateError: there is no such point.
         SpecError: its declaration cannot be read.
-
-    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     await set_tenant(connection, point[0])
     row = await find_declared(connection, point)
@@ -167,8 +155,6 @@ async def last_update(connection: Any, point: Point) -> int:
 
     Returns:
         The number; 0 before the first.
-
-    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     seq: int = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
     return seq
@@ -183,8 +169,6 @@ async def first_update_at(connection: Any, point: Point) -> datetime | None:
 
     Returns:
         The time; None where there is none.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     at: datetime | None = await connection.fetchval(
         f"SELECT min(at) FROM update WHERE {_THIS}",  # noqa: S608 (a constant)
@@ -213,8 +197,6 @@ async def lineage(
 
     Raises:
         StateError: there is no such snapshot.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT id, CASE WHEN reason = 'published' THEN line ELSE parent END, spec_hash, "  # noqa: S608 (a constant)
@@ -240,8 +222,6 @@ async def exclude_decisions(
         sources: snapshots that it is made from.
         snapshot: the new one.
         more: ids of decisions.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     await connection.execute(
         "INSERT INTO excluded (tenant, skill, point, snapshot, decision) "  # noqa: S608 (a constant)
@@ -266,8 +246,6 @@ async def logged_after(
 
     Returns:
         Some of them, in order; none: that was all.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {UPDATE_COLUMNS}, at, EXISTS (SELECT FROM erasure AS e "  # noqa: S608 (constants)
@@ -291,8 +269,6 @@ async def copy_updates(
         point: tenant, skill and decision point.
         snapshot: the new one.
         rows: numbered anew, with the time at which each was written first.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     await connection.execute(
         "INSERT INTO update SELECT u.* FROM unnest($1::update[]) AS u",
@@ -310,8 +286,6 @@ async def contexts_of(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> dic
 
     Returns:
         Contexts by decision.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT id, context FROM decision WHERE tenant = $1 AND id = ANY($2)", tenant, ids
@@ -332,8 +306,6 @@ async def add_snapshot(
 
     Returns:
         Its version.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     taken = await connection.fetch(f"SELECT id FROM snapshot WHERE {_THIS}", *point)  # noqa: S608 (a constant)
@@ -369,8 +341,6 @@ async def switch_snapshot(
         seq: the last of its updates.
         declared: hashes of declaration and feature map that are in force with it, and whether
             outcomes credit the whole episode; None: as they are.
-
-    No doctest: it needs a server; ``tests/learn/test_rebuild.py`` shows it.
     """
     await connection.execute(
         f"UPDATE learner SET epoch = epoch + 1, holder = '', snapshot = $4, seq = $5 WHERE {_THIS}",  # noqa: S608 (a constant)

@@ -87,8 +87,6 @@ async def keep(
     Raises:
         InputError: a number out of range.
         StoreError: the server does not answer, or was lost on the way.
-
-    No doctest: it needs a server; ``tests/store/test_retention.py`` shows it.
     """
     for name, value, most in (
         ("days", days, _MOST_DAYS),

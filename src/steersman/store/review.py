@@ -80,8 +80,6 @@ async def file_for_review(
 
     Returns:
         Whether it was put there; False if it stood there already, looked at or not.
-
-    No doctest: it needs a server; ``tests/store/test_review.py`` shows it.
     """
     filed = await connection.fetchval(
         "INSERT INTO review (tenant, id, at, detector, kinds, score, subject, excerpt) "
@@ -106,8 +104,6 @@ async def reviews_of(
 
     Returns:
         Rows, the oldest first.
-
-    No doctest: it needs a server; ``tests/store/test_review.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM review WHERE tenant = $1 "  # noqa: S608 (constants)
@@ -130,8 +126,6 @@ async def find_review(connection: Any, tenant: UUID, identifier: UUID) -> Review
 
     Raises:
         StateError: this tenant has no such item.
-
-    No doctest: it needs a server; ``tests/store/test_review.py`` shows it.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM review WHERE tenant = $1 AND id = $2",  # noqa: S608 (constants)
@@ -168,8 +162,6 @@ async def resolve_review(
 
     Raises:
         StateError: this tenant has no such item.
-
-    No doctest: it needs a server; ``tests/store/test_review.py`` shows it.
     """
     row = await connection.fetchrow(
         "UPDATE review SET verdict = $3, note = $4, resolved_at = $5, resolved_by = $6 "  # noqa: S608 (constants)

@@ -62,8 +62,6 @@ async def start_rollout(
 
     Raises:
         RolloutError: another one is under way, or the candidate or control cannot serve.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     await _check_arms(connection, point, candidate, control)
     try:
@@ -103,8 +101,6 @@ async def due_rollouts(
 
     Returns:
         Tenant and id of each, the longest due first.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     rows = await connection.fetch(
         "SELECT tenant, rollout FROM rollout_task WHERE due_at <= $1 "
@@ -128,8 +124,6 @@ async def claim_rollout(
 
     Returns:
         The rollout with its new epoch; None if its holder was heard of, or there is none.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     row = await connection.fetchrow(
         "UPDATE rollout SET epoch = epoch + 1, holder = $3, seen_at = clock_timestamp() "  # noqa: S608 (constants)
@@ -157,8 +151,6 @@ async def fence_rollout(
 
     Raises:
         FencedError: somebody else has claimed it since, or it is gone.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     held = await connection.fetchrow(
         f"UPDATE rollout SET seen_at = clock_timestamp() WHERE {_THIS} AND epoch = $3 "  # noqa: S608 (constants)
@@ -214,8 +206,6 @@ async def move_rollout(
     Raises:
         FencedError: somebody else has claimed it since; nothing was changed.
         RolloutError: a value out of range; nothing was changed.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     await fence_rollout(connection, row, epoch)
     try:
@@ -247,8 +237,6 @@ async def tell_controllers(connection: Any, row: RolloutRow) -> None:
     Args:
         connection: within a transaction.
         row: the rollout.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     await connection.execute("SELECT pg_notify('steersman_rollout', $1)", f"{row.tenant}/{row.id}")
 

@@ -83,8 +83,6 @@ async def find_rollout(connection: Any, tenant: UUID, identifier: UUID) -> Rollo
 
     Returns:
         The row; None if this tenant has no such rollout, whoever else may have.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     row = await connection.fetchrow(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 AND id = $2",  # noqa: S608 (constants)
@@ -102,8 +100,6 @@ async def active_rollouts(connection: Any, tenant: UUID) -> list[RolloutRow]:
 
     Returns:
         By skill and point.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 "  # noqa: S608 (constants)
@@ -134,8 +130,6 @@ async def rollouts_of(
 
     Returns:
         The latest first.
-
-    No doctest: it needs a server; ``tests/store/test_rollouts.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 "  # noqa: S608 (constants)

@@ -55,8 +55,6 @@ async def connect_writer(database: Database) -> Connection[Any]:
 
     Raises:
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_row_arrays.py`` shows it.
     """
     connection = await database.connect("app")
     for table in ("decision", "event"):
@@ -70,8 +68,6 @@ async def register(connection: Any, table: str) -> None:
     Args:
         connection: of asyncpg, with the schema in its search path.
         table: its name; the rows that are sent are tuples in the order of its columns.
-
-    No doctest: it needs a server; ``tests/store/test_row_arrays.py`` shows it.
     """
     columns = await connection.fetch(
         "SELECT a.attname, a.atttypid::int8, t.typname FROM pg_attribute AS a "

@@ -32,8 +32,6 @@ def load_secret(home: Path) -> bytes:
 
     Raises:
         StoreError: ``STEERSMAN_SECRET`` or the file is not 64 hex digits.
-
-    No doctest: it writes a file; ``tests/store/test_secret.py`` shows it.
     """
     named = os.environ.get("STEERSMAN_SECRET")
     if named:

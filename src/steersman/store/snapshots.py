@@ -114,8 +114,6 @@ async def snapshots_of(connection: Any, point: Point) -> list[SnapshotRow]:
 
     Returns:
         Oldest first.
-
-    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM snapshot WHERE {_THIS} ORDER BY created_at, id",  # noqa: S608 (constants)
@@ -133,8 +131,6 @@ async def retracted_of(connection: Any, tenant: UUID) -> list[SnapshotRow]:
 
     Returns:
         Of all its decision points, the first that was taken back first.
-
-    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM snapshot WHERE tenant = $1 AND retracted_at IS NOT NULL "  # noqa: S608 (constants)
@@ -157,8 +153,6 @@ async def find_snapshot(connection: Any, point: Point, version: str) -> Snapshot
 
     Raises:
         StateError: there is none of that version.
-
-    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM snapshot WHERE {_THIS} AND id = $4",  # noqa: S608 (constants)
@@ -191,8 +185,6 @@ async def reserve_snapshot(
 
     Raises:
         StateError: there is no such line, or the version that was chosen is taken.
-
-    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
     found = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM snapshot WHERE {_THIS} AND line = $4 AND line_seq = $5 "  # noqa: S608 (constants)
@@ -238,8 +230,6 @@ async def describe_reserved(
 
     Raises:
         StateError: there is no such version that waits to be published.
-
-    No doctest: it needs a server; ``tests/learn/test_publishing.py`` shows it.
     """
     row = await connection.fetchrow(
         f"UPDATE snapshot SET description = $5 WHERE {_THIS} AND id = $4 "  # noqa: S608 (constants)
@@ -267,8 +257,6 @@ async def mark_published(
 
     Raises:
         StateError: there is no such version, or it was never to be published.
-
-    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
     row = await connection.fetchrow(
         "UPDATE snapshot SET published_at = coalesce(published_at, now()), "  # noqa: S608 (constants)
@@ -297,8 +285,6 @@ async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
 
     Raises:
         StateError: there is no such published version, it serves, or a rollout of it is under way.
-
-    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
     name = f"{point[1]}/{point[2]} {version}"
     rollout = await connection.fetchval(
@@ -340,8 +326,6 @@ async def store_spec(connection: Any, point: Point, spec_hash: bytes, document: 
         point: tenant, skill and decision point.
         spec_hash: 32 bytes, of the declaration.
         document: its YAML.
-
-    No doctest: it needs a server; ``tests/store/test_snapshots.py`` shows it.
     """
     await connection.execute(
         "INSERT INTO spec (tenant, skill, point, hash, document) VALUES ($1, $2, $3, $4, $5) "

@@ -80,8 +80,6 @@ async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[st
 
     Returns:
         Skill, decision point and version of each that was not retracted.
-
-    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
     """
     rows = await connection.fetch(
         f"WITH RECURSIVE {_STANDS} SELECT skill, point, id FROM snapshot AS o "  # noqa: S608 (constants)
@@ -103,8 +101,6 @@ async def clear_states(connection: Any, ids: Sequence[UUID], *, waiting: bool = 
 
     Returns:
         How many states were removed; their rows stay.
-
-    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
     """
     status: str = await connection.execute(
         f"WITH RECURSIVE {IN_USE}, {_STANDS} UPDATE snapshot AS o SET state = NULL "  # noqa: S608 (constants)
@@ -124,8 +120,6 @@ async def thin_states(connection: Any, most: int) -> int:
 
     Returns:
         How many states were removed; their rows stay.
-
-    No doctest: it needs a server; ``tests/store/test_standing.py`` shows it.
     """
     status: str = await connection.execute(
         f"WITH RECURSIVE {IN_USE} UPDATE snapshot AS o SET state = NULL FROM ("  # noqa: S608 (constants)

@@ -30,8 +30,6 @@ def is_stuck(data: Path) -> bool:
     Returns:
         False also where it stops, where the process that ``postmaster.pid`` names is no server of
         this directory, and on systems that do not show processes as files (macOS).
-
-    No doctest: it needs a server; ``tests/faults/test_embedded.py`` shows it.
     """
     with suppress(OSError, ValueError, IndexError):
         lines = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()

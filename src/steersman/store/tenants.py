@@ -72,8 +72,6 @@ async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
     Raises:
         InputError: no such name is allowed.
         StoreError: there is one of this name, or the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
     """
     check_tenant_name(name)
     identifier = uuid4()
@@ -105,8 +103,6 @@ async def list_tenants(database: Database) -> list[Tenant]:
 
     Raises:
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
     """
     connection = await database.connect("owner")
     try:
@@ -128,8 +124,6 @@ async def find_tenant(database: Database, name: str) -> Tenant:
 
     Raises:
         StoreError: there is none, and which there are; or the server does not answer.
-
-    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
     """
     tenants = await list_tenants(database)
     for tenant in tenants:
@@ -153,8 +147,6 @@ async def tenant_name(connection: Any, tenant: UUID) -> str:
 
     Raises:
         StoreError: there is no such tenant.
-
-    No doctest: it needs a server; ``tests/store/test_tenants.py`` shows it.
     """
     name: str | None = await connection.fetchval("SELECT name FROM tenant WHERE id = $1", tenant)
     if name is None:

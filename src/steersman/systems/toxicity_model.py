@@ -38,8 +38,6 @@ def toxicity(home: Path | None = None, *, threshold: float = 0.5) -> Toxicity:
         DataError: the extra ``rag`` is not installed, or the wheel cannot be fetched.
         InputError: a threshold out of its range.
 
-    No doctest: it needs an extra and a wheel; ``tests/llm/detectors/test_toxicity.py`` shows it.
-
     Source: Davidson, Warmsley, Macy & Weber, Automated Hate Speech Detection and the Problem of
     Offensive Language (2017): its data, and how far classifiers confuse the two.
     """

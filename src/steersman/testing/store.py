@@ -47,8 +47,6 @@ def check_store(database: Server) -> None:
 
     Raises:
         AssertionError: with what was broken.
-
-    No doctest: it needs a server; ``tests/testing/test_store.py`` shows it.
     """
     asyncio.run(_check_all(database))
 

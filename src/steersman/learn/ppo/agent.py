@@ -85,8 +85,6 @@ class PPO:
     Raises:
         InputError: No part, a name twice, or no feature.
 
-    No doctest: it needs an extra; ``tests/learn/ppo/test_ppo.py`` shows it.
-
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017), equation 7; the
     learning rate follows the KL divergence as the penalty of its section 4 does.
     """

@@ -24,8 +24,6 @@ class Network(nn.Module):
         features: Of a state, ≥ 1.
         hidden: Width of the two layers, ≥ 1.
         generator: Draws the first weights.
-
-    No doctest: ``tests/learn/ppo/test_ppo.py`` shows it.
     """
 
     def __init__(

@@ -109,8 +109,6 @@ def train_rllib(
         InputError: A number out of its range, or a guess of another shape.
         DataError: The extra `ray` is missing, or the checkpoint is of something else.
         ClusterError: The cluster does not answer, or no runner is left.
-
-    No doctest: it needs a cluster; ``tests/learn/ppo/test_rllib.py`` shows it.
     """
     if updates < 1 or horizon < 1 or not 1 <= runners <= episodes:
         message = f"updates {updates!r}, horizon {horizon!r}, episodes {episodes!r}, runners "

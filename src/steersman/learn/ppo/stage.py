@@ -57,8 +57,6 @@ class Stage(NamedTuple):
         scale: From what is seen to what the network is given, finite.
         parts: Of an action.
         features: Of a state.
-
-    No doctest: it only holds them; ``tests/learn/ppo/test_rllib.py`` shows one.
     """
 
     episodes: Episodes

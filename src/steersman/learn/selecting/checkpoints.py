@@ -39,8 +39,6 @@ class Checkpoints:
 
     Raises:
         DataError: the folder is of a run that was told otherwise, or cannot be written.
-
-    No doctest: it needs files; ``tests/learn/selecting/test_checkpoints.py`` shows it.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, kept: int = 3) -> None:

@@ -74,8 +74,6 @@ def clone(
         InputError: no step has an action that is right and one that is not.
         DataError: the extra ``evidence`` is not installed.
 
-    No doctest: it needs an extra; ``tests/learn/selecting/test_cloning.py`` shows it.
-
     Source: Ross, Gordon & Bagnell, A Reduction of Imitation Learning and Structured Prediction to
     No-Regret Online Learning (2011), algorithm 3.1 (DAgger), with β = 1, 0, 0, …
     """
@@ -107,8 +105,6 @@ def visit(
 
     Returns:
         One for each step that has a right action.
-
-    No doctest: it needs a task; ``tests/learn/selecting/test_cloning.py`` shows it.
     """
     state: Any = task.begin()
     found: list[Examples] = []

@@ -32,8 +32,6 @@ def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
 
     Returns:
         The mean of the best, and the best by their questions.
-
-    No doctest: it needs selections; ``tests/learn/selecting/test_raft.py`` shows it.
     """
     kept: dict[str, Walk] = {}
     for one in log:
@@ -114,8 +112,6 @@ def by_task(log: Sequence[Walk]) -> Logged:
 
     Args:
         log: selections.
-
-    No doctest: it needs selections; ``tests/learn/selecting/test_raft.py`` shows it.
     """
     found: Logged = {}
     for one in log:
@@ -131,8 +127,6 @@ def above(one: Walk, mean: float, *, only: Sequence[str] = ()) -> list[Examples]
         one: the selection.
         mean: of its question's rewards.
         only: actions whose steps are wanted; () for all.
-
-    No doctest: it needs a selection; ``tests/learn/selecting/test_raft.py`` shows it.
     """
     weight = one.reward - mean
     steps = []

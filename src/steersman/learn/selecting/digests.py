@@ -41,8 +41,6 @@ def about_run(settings: Any, seed: int, tasks: Sequence[Task], start: Scorer) ->
 
     Raises:
         InputError: a start that has no state to tell it by.
-
-    No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
     """
     return {
         "settings": asdict(settings),
@@ -61,8 +59,6 @@ def digest_of_scorer(scorer: Scorer) -> str:
 
     Raises:
         InputError: a scorer of another kind.
-
-    No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
     """
     return _digest(scorer_state(scorer))
 
@@ -73,8 +69,6 @@ def digest_of_tasks(tasks: Sequence[Task]) -> str:
     Args:
         tasks: in their order. Of one that is a dataclass every field counts, such as the pool and
             the terms of its reward; see `digest_of`.
-
-    No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
     """
     return _digest([(task.id, task.options(task.begin()), task) for task in tasks])
 
@@ -89,8 +83,6 @@ def digest_of(value: object) -> str:
             its attributes, or, without any, by what it is made again of; and of one that has a
             name, such as a language model, by the name and its plain attributes alone, as
             connections and counters differ from run to run.
-
-    No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
     """
     return _digest(value)
 
@@ -100,8 +92,6 @@ def digest_of_log(log: Sequence[Walk]) -> str:
 
     Args:
         log: in its order.
-
-    No doctest: ``tests/learn/selecting/test_digests.py`` shows it.
     """
     # Written out and not by `_parts`: a log has tens of thousands of selections.
     found = sha256()

@@ -55,8 +55,6 @@ def grown(
         InputError: too few selections, all came out alike, or a temperature other than 1.
         DataError: selections of other rules, or the extra ``evidence`` is not installed.
 
-    No doctest: it needs an extra; ``tests/learn/selecting/test_growing.py`` shows it.
-
     Source: Peters & Schaal, Reinforcement Learning by Reward-Weighted Regression (2007); Dong et
     al., RAFT (2023), with one selection of each question.
     """
@@ -114,8 +112,6 @@ def apart(
 
     Raises:
         InputError: no unit to learn from or none to judge by, or a share out of its range.
-
-    No doctest: ``tests/learn/selecting/test_growing.py`` shows it.
     """
     if not SHARE <= share < 1.0:
         raise InputError(f"the share of units that judge is {share!r}; allowed is [{SHARE}, 1)")

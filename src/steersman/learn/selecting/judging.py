@@ -66,8 +66,6 @@ def sequences_of(
         DataError: a selection without a step, of a question that is not among `tasks`, or of other
             limits.
 
-    No doctest: it needs tasks; ``tests/learn/selecting/test_judging.py`` shows it.
-
     Source: the model: Le, Voloshin & Yue, Batch Policy Learning under Constraints (2019), fitted Q
     evaluation; folds by question as cross-fitting: Chernozhukov et al. (2018), Double/debiased
     machine learning.

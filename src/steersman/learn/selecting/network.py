@@ -105,8 +105,6 @@ class RowNetwork(nn.Module):
         layers: hidden ones.
         generator: draws the first weights.
         silent: whether the last layer starts at zero.
-
-    No doctest: ``tests/learn/selecting/test_networks.py`` shows it.
     """
 
     def __init__(
@@ -263,8 +261,6 @@ def train(
     Raises:
         InputError: no step with a right action.
         FloatingPointError: the loss was not a number; nothing of this training is to be used.
-
-    No doctest: it takes long; ``tests/learn/selecting/test_networks.py`` shows it.
     """
     how = settings or NetworkSettings()
     device = device_of(how.device)
@@ -374,8 +370,6 @@ def clone_network(
     Raises:
         InputError: no step has a right action.
         FloatingPointError: the loss was not a number.
-
-    No doctest: it takes long; ``tests/learn/selecting/test_networks.py`` shows it.
 
     Source: as `steersman.learn.selecting.clone`.
     """

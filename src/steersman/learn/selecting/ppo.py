@@ -144,8 +144,6 @@ def ppo(
         InputError: too few questions.
         DataError: the folder is of another run.
 
-    No doctest: it takes long; ``tests/learn/selecting/test_ppo.py`` shows it.
-
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017), equation 7; the
     divergence from a start: Ziegler et al., Fine-Tuning Language Models from Human Preferences
     (2019), equation 2.

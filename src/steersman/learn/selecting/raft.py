@@ -156,8 +156,6 @@ def raft(
         InputError: too few questions, or a log of none of those that are learned from.
         DataError: the folder is of another run, or the extra ``evidence`` is not installed.
 
-    No doctest: it takes long; ``tests/learn/selecting/test_raft.py`` shows it.
-
     Source: Dong et al., RAFT: Reward rAnked FineTuning for Generative Foundation Model Alignment
     (2023), algorithm 1; the credit of steps departs from it, see the module.
     """

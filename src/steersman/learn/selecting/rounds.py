@@ -71,8 +71,6 @@ def split(tasks: Sequence[Task], held_out: float, seed: int) -> tuple[list[Task]
 
     Raises:
         InputError: fewer than that.
-
-    No doctest: it needs tasks; ``tests/learn/selecting/test_raft.py`` shows it.
     """
     sizes = _groups(tasks, 2)
     names, wanted, judged = list(sizes), max(1, round(held_out * len(tasks))), set[str]()
@@ -99,8 +97,6 @@ def crossed(tasks: Sequence[Task], parts: int, seed: int) -> list[tuple[list[Tas
 
     Raises:
         InputError: fewer than that.
-
-    No doctest: it needs tasks; ``tests/learn/selecting/test_raft.py`` shows it.
 
     Source: cross-validation: Stone, Cross-Validatory Choice and Assessment of Statistical
     Predictions (1974).
@@ -140,8 +136,6 @@ def greedy_rewards(
         scorer: whose selections they are.
         rule: how it selects otherwise.
         sample: draws selections.
-
-    No doctest: it needs tasks; ``tests/learn/selecting/test_raft.py`` shows it.
     """
     return {one.task: one.reward for one in sample(tasks, scorer, rule.greedy, each=1, seed=0)}
 
@@ -155,8 +149,6 @@ def mean_reward(tasks: Sequence[Task], rewards: Mapping[str, float]) -> float:
 
     Raises:
         FloatingPointError: a reward is no finite number.
-
-    No doctest: it needs tasks; ``tests/learn/selecting/test_raft.py`` shows it.
     """
     reward = float(np.mean([rewards[task.id] for task in tasks]))
     if not np.isfinite(reward):

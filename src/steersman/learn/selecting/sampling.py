@@ -34,8 +34,6 @@ def walks_over(address: str | None = None, *, processes: int = 1, questions: int
 
     Raises:
         InputError: `questions` is below 1.
-
-    No doctest: it needs tasks; ``tests/learn/selecting/test_sampling.py`` shows it.
     """
     if questions < 1:
         raise InputError(f"questions is {questions!r}; allowed is 1 or more")

@@ -42,8 +42,6 @@ class StoredSelection(NamedTuple):
         offered: the candidates of its request.
         steps: as they are stored.
         reward: 0 to 1.
-
-    No doctest: a value; ``tests/learn/selecting/test_stored.py`` shows where it is made.
     """
 
     id: str
@@ -63,8 +61,6 @@ class StoredTask:
         id: of the decision.
         offered: the candidates of its request.
         form: the rules of its point.
-
-    No doctest: ``tests/learn/selecting/test_stored.py`` shows it.
     """
 
     id: str
@@ -141,8 +137,6 @@ def form_in(spec: DecisionPoint) -> SequenceForm:
 
     Raises:
         InputError: its actions are of another kind.
-
-    No doctest: it needs a declaration; ``tests/learn/selecting/test_stored.py`` shows it.
     """
     actions = spec.actions
     if not isinstance(actions, SequenceActions):
@@ -163,8 +157,6 @@ def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
 
     Raises:
         DataError: it was logged under other rules.
-
-    No doctest: ``tests/learn/selecting/test_stored.py`` shows it.
     """
     progress = Progress(stored.offered, form)
     taken: list[Taken] = []
@@ -209,8 +201,6 @@ async def stored_selections(
 
     Raises:
         InputError: a point of another kind.
-
-    No doctest: it needs a server; ``tests/cli/test_evidence_log.py`` shows it.
     """
     form_in(row.spec)
     point = row.tenant, row.skill, row.point
@@ -255,8 +245,6 @@ def judge_selections(
     Raises:
         InputError: no selection.
         DataError: selections of other rules.
-
-    No doctest: ``tests/learn/selecting/test_stored.py`` shows it.
     """
     if not log:
         raise InputError("no selection with a reward; let windows close, or send outcomes")

@@ -171,8 +171,6 @@ def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.G
 
     Returns:
         The choice with all that learning needs of it.
-
-    No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
     """
     return _eligible(options, scorer.scores(options.rows), rule).drawn(rng)
 
@@ -294,8 +292,6 @@ def along(task: Task, log: Sequence[Walk], scorer: Scorer, rule: StepRule) -> li
 
     Raises:
         DataError: a selection is of another question, or of other limits.
-
-    No doctest: it needs a task; ``tests/learn/selecting/test_judging.py`` shows it.
     """
     ways = _Ways(task, scorer, rule)
     return [ways.along(one) for one in log]
@@ -315,8 +311,6 @@ def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator
 
     Raises:
         InputError: its propensity is too small for a number.
-
-    No doctest: it needs a task; ``tests/learn/selecting/test_walks.py`` shows it.
     """
     return _Ways(task, scorer, rule).walk(rng)
 
@@ -338,8 +332,6 @@ def walks(
 
     Returns:
         `each` of the first question, then of the next.
-
-    No doctest: it needs tasks; ``tests/learn/selecting/test_walks.py`` shows it.
     """
     found = []
     for task in tasks:

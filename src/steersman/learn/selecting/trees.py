@@ -104,8 +104,6 @@ def grow(
         InputError: no example, or all targets alike.
         DataError: the extra ``evidence`` is not installed.
 
-    No doctest: it needs an extra; ``tests/learn/selecting/test_trees.py`` shows it.
-
     Source: Friedman, Greedy Function Approximation (2001), section 4.5, and Stochastic Gradient
     Boosting (2002) where trees are grown from shares; Ke et al., LightGBM (2017).
     """

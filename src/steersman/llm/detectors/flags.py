@@ -33,10 +33,7 @@ class Flag:
 
 
 class Detector(Protocol):
-    """Whatever finds in a text what should not be in an answer.
-
-    No doctest: it is an interface; `PersonalData` is one.
-    """
+    """Whatever finds in a text what should not be in an answer."""
 
     @property
     def name(self) -> str:
@@ -62,8 +59,6 @@ def detect_all(detectors: Sequence[Detector], text: str) -> tuple[Flag, ...]:
 
     Returns:
         Flags by detector, in their order.
-
-    No doctest: ``tests/llm/detectors/test_detectors.py`` shows it.
     """
     return tuple(flag for one in detectors for flag in one.detect(text))
 
@@ -77,7 +72,5 @@ def violations(detectors: Sequence[Detector], answers: Sequence[str]) -> NDArray
 
     Returns:
         (answers,) of whether it was flagged.
-
-    No doctest: ``tests/llm/detectors/test_detectors.py`` shows it.
     """
     return np.array([bool(detect_all(detectors, one)) for one in answers], np.bool_)

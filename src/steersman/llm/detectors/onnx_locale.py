@@ -31,8 +31,6 @@ def in_plain_locale(model: bytes) -> bytes:
 
     Raises:
         DataError: these bytes are no model.
-
-    No doctest: ``tests/llm/detectors/test_toxicity.py`` shows it.
     """
     try:
         return _within(model, _GRAPH, lambda graph: _within(graph, _NODE, _plain))

@@ -30,8 +30,6 @@ class Toxicity:
     Raises:
         DataError: the extra ``rag`` (ONNX Runtime) is not installed, or the model is another.
         InputError: a threshold out of its range.
-
-    No doctest: it needs weights; ``tests/llm/detectors/test_toxicity.py`` shows it.
     """
 
     name = "toxicity"

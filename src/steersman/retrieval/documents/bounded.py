@@ -41,8 +41,6 @@ class BoundedParser:
 
     Args:
         limits: of time, memory, pages and text; None: `Limits()`.
-
-    No doctest: it starts a process; ``tests/retrieval/documents/test_bounded.py`` shows it.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:

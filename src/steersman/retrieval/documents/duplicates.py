@@ -47,8 +47,6 @@ class Repeat(NamedTuple):
         passage: id of the one that was dropped.
         repeats: id of the kept one that says the same.
         similarity: of the two, in [`near`, 1]; 1.0 for the same words.
-
-    No doctest: it only holds them; `unique` gives them.
     """
 
     passage: str

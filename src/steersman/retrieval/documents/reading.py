@@ -120,8 +120,6 @@ def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = 
     Raises:
         DataError: it is no folder, cannot be read, has too many files, or none that fits.
         InputError: `include` is no list of patterns.
-
-    No doctest: it needs a folder; ``tests/retrieval/documents/test_reading.py`` shows it.
     """
     if isinstance(include, str) or not all(include):
         raise InputError(f"include is {include!r}; give a list of patterns such as ['*.md']")

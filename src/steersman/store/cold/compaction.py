@@ -93,8 +93,6 @@ async def compact(
         DataError: pyarrow is not installed.
         StoreError: some days could not be written, or files not removed (each with its reason);
             all others were.
-
-    No doctest: it needs a server; ``tests/store/cold/test_compaction.py`` shows it.
     """
     last = until or datetime.now(UTC).date() - timedelta(days=1)
     async with database.connected("owner", "compaction", _GOES_ON) as connection:

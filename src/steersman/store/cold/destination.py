@@ -174,8 +174,6 @@ class Bucket:
     Raises:
         InputError: the URL names no bucket.
         DataError: obstore is not installed.
-
-    No doctest: it needs a bucket; ``tests/store/cold/test_bucket.py`` shows it.
     """
 
     def __init__(self, url: str, **options: Any) -> None:

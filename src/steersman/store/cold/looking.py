@@ -22,8 +22,6 @@ class Looked:
 
     Args:
         destination: where they lie; None: what the ledger says is believed.
-
-    No doctest: it needs a cold store; ``tests/store/test_retention.py`` shows it.
     """
 
     def __init__(self, destination: Destination | None) -> None:

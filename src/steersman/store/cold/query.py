@@ -81,8 +81,6 @@ async def query(
         InputError: no SELECT, more than one statement, or SQL that DuckDB refuses or cannot finish.
         DataError: an extra is not installed, or a file of the cold store is gone or damaged.
         StoreError: the database does not answer.
-
-    No doctest: it needs a server; ``tests/store/cold/test_query.py`` shows it.
     """
     extra("pyarrow", "data")
     _check(sql)

@@ -54,8 +54,6 @@ async def run_daily(
 
     Raises:
         InputError: ``at`` is no time of day.
-
-    No doctest: it needs a server; ``tests/store/cold/test_schedule.py`` shows it.
     """
     when = _time_of_day(at)
     stopped = stop or asyncio.Event()

@@ -45,8 +45,6 @@ class Refusal(NamedTuple):
     Attributes:
         number: its line, or its row in a Parquet file; from 1.
         reason: what is wrong, and what to do.
-
-    No doctest: a mere value; ``tests/store/importing/test_wrong_rows.py`` shows it.
     """
 
     number: int
@@ -128,8 +126,6 @@ async def import_log(
         InputError: a scrubber that the point names is not installed, or the secret is missing.
         DataError: the file cannot be read, or an extra is not installed.
         StoreError: the server does not answer; what was stored before stays.
-
-    No doctest: it needs a server; ``tests/store/importing/test_import.py`` shows it.
     """
     loaded = load_mapping(mapping)
     connection = await database.connect("app")

@@ -179,8 +179,6 @@ def load_mapping(path: Path) -> LoadedMapping:
 
     Raises:
         SpecError: the file cannot be read, or what it declares is wrong; all problems are listed.
-
-    No doctest: it needs a file; ``tests/store/importing/test_mapping.py`` shows it.
     """
     mapping, document = read_declared(path, LogMapping)
     return LoadedMapping(mapping, document, str(path))

@@ -37,8 +37,6 @@ class Scrubbing:
         declared: names of the context's fields.
         left: those of them that stay as they are where they are texts: categories, and texts that
             the declaration leaves out.
-
-    No doctest: it needs a declaration; ``tests/store/test_scrubbing.py`` shows it.
     """
 
     def __init__(
@@ -116,8 +114,6 @@ def scrubbing_of(point: DecisionPoint) -> Scrubbing | None:
 
     Returns:
         None where nothing is to be scrubbed.
-
-    No doctest: it needs a declaration; ``tests/store/test_scrubbing.py`` shows it.
     """
     privacy, fields = point.privacy, point.context.fields
     if not privacy.scrub:
@@ -139,8 +135,6 @@ def scrubbing_of_events(points: Iterable[DecisionPoint]) -> Scrubbing | None:
 
     Returns:
         All their kinds, masked if any point masks; None where nothing is to be scrubbed.
-
-    No doctest: it needs declarations; ``tests/store/test_scrubbing.py`` shows it.
     """
     return _of_all(frozenset(point.privacy for point in points if point.privacy.scrub))
 
@@ -153,8 +147,6 @@ def check_scrubbers(point: DecisionPoint) -> None:
 
     Raises:
         InputError: which one, and what to do.
-
-    No doctest: it needs a declaration; ``tests/store/test_custom_scrubbers.py`` shows it.
     """
     for kind in point.privacy.scrub:
         finder(kind)

@@ -48,8 +48,6 @@ def installed_scrubber(kind: str) -> Scrubber:
 
     Raises:
         InputError: no such entry point, or it cannot be loaded.
-
-    No doctest: it needs a distribution; ``tests/store/test_custom_scrubbers.py`` shows it.
     """
     name = kind.removeprefix(CUSTOM)
     found = entry_points(group=GROUP)

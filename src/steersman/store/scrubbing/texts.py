@@ -63,8 +63,6 @@ class Finding(NamedTuple):
         start: their first character.
         end: the one after their last.
         kind: what they are, as in `scrub`.
-
-    No doctest: it only holds them; `find` gives them.
     """
 
     start: int

@@ -270,8 +270,6 @@ def learned(points: Points) -> Policies:
 
     Returns:
         A new set.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     tool = build(points.tool.policy, (), dim=len(TOOL_FEATURES), floor=_floor(points.tool))
     return Policies("learned", _encoded(points.cache), _encoded(points.route), Joint(tool))
@@ -286,8 +284,6 @@ def beta_tools(points: Points, world: World) -> Policies:
 
     Returns:
         A new set.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     names = [tool.name for tool in world.catalogue.tools]
     tool = Keyed(BetaThompson(names, floor=_floor(points.tool)), "intent")
@@ -302,8 +298,6 @@ def rules(points: Points) -> Policies:
 
     Returns:
         A new set.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     cache, route = _fallback(points.cache), _fallback(points.route)
     return Policies("rules", cache, route, First())

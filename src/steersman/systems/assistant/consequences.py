@@ -40,8 +40,6 @@ class Consequences:
         world: The requests.
         points: Their declared rewards.
         deep: What an escalation is assumed to be.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
 
     def __init__(self, world: World, points: Points, deep: Deep) -> None:

@@ -65,9 +65,6 @@ class Engines:
 
     Raises:
         DataError: The extra ``rag`` is missing, or the model cannot be fetched.
-
-    No doctest: it needs an extra and a model; ``tests/systems/assistant/test_recording.py`` shows
-    it.
     """
 
     def __init__(self, catalogue: Catalogue, home: Path | None = None) -> None:

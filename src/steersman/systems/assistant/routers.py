@@ -100,8 +100,6 @@ def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> Route
         InputError: A name that is neither known nor that of a folder, or a negative price.
         DataError: A file is missing or of another format, a part of the split is empty, or pyarrow
             is not installed.
-
-    No doctest: it needs the data; ``tests/systems/assistant/test_routers.py`` shows it.
     """
     folder = data / name
     if name not in _LOADERS and not folder.is_dir():

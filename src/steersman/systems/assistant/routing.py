@@ -81,8 +81,6 @@ def learn_routing(
 
     Raises:
         InputError: No order, or fewer than four requests to decide.
-
-    No doctest: it needs the data; ``tests/systems/assistant/test_routing.py`` shows it.
     """
     if orders < 1:
         raise InputError(f"orders is {orders}; allowed: 1 or more")

@@ -80,8 +80,6 @@ def draw_stream(world: World, rng: np.random.Generator, *, n_arrivals: int | Non
 
     Raises:
         InputError: A stream shorter than the number of requests.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_replay.py`` shows it.
     """
     count = expected_arrivals(len(world)) if n_arrivals is None else n_arrivals
     order = arrivals(len(world), count, rng)

@@ -100,8 +100,6 @@ def right_tools(
     Returns:
         The requests' places in the world (m,), in the stream's order, and (m,) bool.
 
-    No doctest: it needs the data; ``tests/systems/assistant/test_routing.py`` shows it.
-
     The slots of the text space are weighted by how common they are among 2,000 request texts that
     are shown beforehand without their tools and do not return in the stream; half of them, where
     there are fewer than twice as many.

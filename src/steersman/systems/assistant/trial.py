@@ -283,8 +283,6 @@ def stream_of(order: int, home: Path | None = None, arrivals: int | None = None)
 
     Raises:
         InputError: Fewer than there are requests.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_trial.py`` shows it.
     """
     return draw_stream(_world(home), np.random.default_rng([order, 0]), n_arrivals=arrivals)
 
@@ -299,8 +297,6 @@ def figures_of(world: World, stream: Stream, log: Log) -> Replayed:
 
     Returns:
         Its rewards and figures.
-
-    No doctest: it needs the requests; ``tests/systems/assistant/test_trial.py`` shows it.
     """
     return Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
 

@@ -82,8 +82,6 @@ class OptionAnswerer:
     Args:
         embedder: Embeds the texts.
         cache: Keeps the vectors of all options after one hypothesis.
-
-    No doctest: it needs an embedder; ``tests/systems/interrogator/test_answers.py`` shows it.
     """
 
     def __init__(self, embedder: Embedder, cache: AnswerCache) -> None:
@@ -165,8 +163,6 @@ def embedded(
 
     Raises:
         InputError: The embedder's vectors are not finite.
-
-    No doctest: it needs an embedder; ``tests/systems/interrogator/test_answers.py`` shows it.
     """
     wanted = (len(texts), embedder.size)
     found = cache.get(key)
@@ -192,8 +188,6 @@ def vectors_of(texts: Sequence[str], embedder: Embedder) -> NDArray[np.float16]:
 
     Raises:
         InputError: They are of another shape, or not finite.
-
-    No doctest: it needs an embedder; ``tests/systems/interrogator/test_answers.py`` shows it.
     """
     wanted = (len(texts), embedder.size)
     vectors = np.asarray(embedder.encode(texts), np.float32).astype(np.float16)

@@ -204,8 +204,6 @@ def open_answer_cache(
     Raises:
         InputError: the URL is none of Redis.
         StoreError: a Redis is named and the extra ``redis`` is not installed.
-
-    No doctest: it needs a server; ``tests/systems/interrogator/test_cache_in_line.py`` shows it.
     """
     url = redis_url or os.environ.get("REDIS_URL")
     caches: dict[str, AnswerCache] = {"redis": RedisCache(url, tenant)} if url else {}

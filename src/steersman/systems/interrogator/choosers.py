@@ -134,10 +134,7 @@ class Heuristic:
 
 
 class Uniform:
-    """Any eligible question with equal probability: what a log for warm starts is drawn by.
-
-    No doctest: it needs a situation; ``tests/systems/interrogator/test_choosers.py`` shows it.
-    """
+    """Any eligible question with equal probability: what a log for warm starts is drawn by."""
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
         """Return the next question; learns nothing.
@@ -174,8 +171,6 @@ class Learned:
         encoder: Turns contexts into its vectors.
         reward: What outcomes are worth.
         frozen: Whether it learns no more.
-
-    No doctest: it needs an answerer; ``tests/systems/interrogator/test_choosers.py`` shows it.
     """
 
     def __init__(
@@ -282,8 +277,6 @@ def certain(action: str, situation: Situation, rng: np.random.Generator, *, by: 
 
     Returns:
         The choice, of probability 1.
-
-    No doctest: it needs a situation; ``tests/systems/interrogator/test_choosers.py`` shows it.
     """
     rng.random()
     distribution = np.array([float(name == action) for name in situation.questions.names])

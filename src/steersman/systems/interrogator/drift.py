@@ -75,9 +75,6 @@ class DriftGuard:
 
     Raises:
         InputError: an argument out of range.
-
-    No doctest: it needs a log; ``tests/systems/interrogator/test_drift.py`` shows it, and simulates
-    false alarms and power.
     """
 
     def __init__(
@@ -222,8 +219,6 @@ class Guarded:
     Attributes:
         taken_over: Sessions in which the fallback asked, by their number, with the reason.
         questions: Questions that it asked.
-
-    No doctest: it needs a log; ``tests/systems/interrogator/test_drift.py`` shows it.
     """
 
     def __init__(

@@ -102,8 +102,6 @@ class Reference:
         Raises:
             InputError: ``alpha`` is out of range, or there are too few sessions for it.
 
-        No doctest: it needs a log; ``tests/systems/interrogator/test_drift.py`` shows it.
-
         Source: Vovk, Gammerman and Shafer (2005), Algorithmic learning in a random world, section
         4.1 (inductive conformal prediction); Jackson and Mudholkar (1979), Control procedures for
         residuals associated with principal component analysis, for the two looks at x.

@@ -33,8 +33,6 @@ class Exhaustive:
 
     Raises:
         InputError: a shortlist below 1.
-
-    No doctest: it needs an answerer; ``tests/systems/interrogator/test_choosers.py`` shows it.
     """
 
     def __init__(

@@ -152,8 +152,6 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
 
     Returns:
         The verdict.
-
-    No doctest: it needs a trial; ``tests/systems/interrogator/test_gate.py`` shows it.
     """
     checked = tuple(
         _steps(name, better, gate.tolerance, trial, arm)

@@ -148,8 +148,6 @@ def investigate(
         InputError: a target of another dimension than the embedder's, or a limit or ``stop_at``
             out of range.
         ActionError: the chooser picked what is not eligible.
-
-    No doctest: it needs an answerer; ``tests/systems/interrogator/test_investigation.py`` shows it.
     """
     if limit < 1 or not -1.0 < stop_at <= 1.0:
         message = f"limit {limit}, stop_at {stop_at}; allowed: limit 1 or more, stop_at in (-1, 1]"

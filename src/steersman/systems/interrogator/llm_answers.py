@@ -62,8 +62,6 @@ class LLMAnswerer:
 
     Raises:
         InputError: ``most`` is out of range.
-
-    No doctest: it needs a backend; ``tests/systems/interrogator/test_llm_answers.py`` shows it.
     """
 
     def __init__(
@@ -189,8 +187,6 @@ def prompt_for(template: Template, situation: Situation, most: int) -> str:
 
     Returns:
         Question, hypothesis and, where there is one, the vocabulary as a hint.
-
-    No doctest: it needs a situation; ``tests/systems/interrogator/test_llm_answers.py`` shows it.
     """
     # The end is what was learned last; a model's window is not endless.
     known = situation.hypothesis[-_MOST_HYPOTHESIS:]

@@ -120,8 +120,6 @@ def both_calls_to_the_same(
 
     Returns:
         (seeds, targets) float64 of both.
-
-    No doctest: it needs a trial; ``tests/systems/interrogator/test_gate.py`` shows it.
     """
     pairs = [
         [calls_to_the_same(a, b) for a, b in zip(*runs, strict=True)]

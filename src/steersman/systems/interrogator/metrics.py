@@ -29,8 +29,6 @@ class InterrogatorMetrics:
         registry: where the numbers are found by whoever exposes them, such as
             ``prometheus_client.start_http_server``.
         cache: whose hits, misses and fallbacks are shown as well; default: none.
-
-    No doctest: it needs an investigation; ``tests/systems/interrogator/test_metrics.py`` shows it.
     """
 
     def __init__(self, registry: CollectorRegistry, cache: CacheInLine | None = None) -> None:

@@ -28,8 +28,6 @@ class Nearest:
 
     Attributes:
         embedder_calls: Texts embedded for choosing; they count beside those of the answers.
-
-    No doctest: it needs an embedder; ``tests/systems/interrogator/test_choosers.py`` shows it.
     """
 
     def __init__(self, embedder: Embedder) -> None:

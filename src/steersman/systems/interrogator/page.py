@@ -56,8 +56,6 @@ def write_page(
 
     Raises:
         DataError: matplotlib is not installed, or the file cannot be written.
-
-    No doctest: it writes a file; ``tests/systems/interrogator/test_trial.py`` shows it.
     """
     body = [f"<h1>{escape(title)}</h1>", _verdict(report)]
     for name, found in report["sets"].items():

@@ -52,8 +52,6 @@ def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
 
     Raises:
         DataError: matplotlib is not installed.
-
-    No doctest: it needs a trial; ``tests/systems/interrogator/test_trial.py`` shows it.
     """
     by_calls = (
         "Mean similarity reached with at most so many embedded texts; "

@@ -45,8 +45,6 @@ def record(
 
     Returns:
         The log; its targets are the rows of ``targets``, not their places.
-
-    No doctest: it needs a model; ``tests/systems/interrogator/test_recording.py`` shows it.
     """
     answerer = OptionAnswerer(embedder, MemoryCache())
     rng = np.random.default_rng(SEED)
@@ -71,8 +69,6 @@ def warm_started(
 
     Raises:
         DataError: The log or the recording is missing, or of other questions.
-
-    No doctest: it takes a while; ``tests/systems/interrogator/test_recording.py`` shows it.
     """
     learned = Learned.declared(point, frozen=frozen)
     warm(learned, load_steps(questions), recorded_vectors(), trust=trust)
@@ -91,8 +87,6 @@ def provenance(log: StepLog, content: bytes, questions: Questions, embedder: str
     Returns:
         A mapping for JSON: hashes of the arrays and of the questions, sources with their hashes,
         libraries, machine, and what the sessions reached.
-
-    No doctest: it tells of the machine; the committed ``steps.json`` is one.
     """
     last = np.append(log.session[1:] != log.session[:-1], [True])
     return {

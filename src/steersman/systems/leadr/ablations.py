@@ -104,8 +104,6 @@ def ablations(
 
     Returns:
         One entry a variant, those that could not be tried among them.
-
-    No doctest: it needs a collection; ``tests/systems/leadr/test_report.py`` shows it.
     """
     rules = limits or Limits()
     by_size = {
@@ -244,8 +242,6 @@ class Reranked:
         reranker: reads question and passage.
         environment: its limits count.
         depth: leading candidates that are read, ≥ 1.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_report.py`` shows it.
     """
 
     reranker_name: str

@@ -27,8 +27,6 @@ class AnsweredTerms:
     Args:
         answerer: of questions from what was picked.
         judge: of an answer's faithfulness; None: whether it stands in what was shown.
-
-    No doctest: it needs a model; ``tests/systems/leadr/test_answered_terms.py`` shows it.
     """
 
     answerer: Answerer

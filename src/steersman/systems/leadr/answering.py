@@ -91,8 +91,6 @@ class Answerer:
 
     Raises:
         InputError: an argument out of range.
-
-    No doctest: it needs a server; ``tests/systems/leadr/test_answering.py`` shows it.
     """
 
     def __init__(

@@ -38,8 +38,6 @@ class TopK:
 
     Raises:
         InputError: another ranking.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     ranking: Ranking = "fused"
@@ -75,8 +73,6 @@ class Mmr:
 
     Raises:
         InputError: λ out of its range.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
 
     Source: Carbonell & Goldstein, The Use of MMR, Diversity-Based Reranking (1998).
     """
@@ -119,8 +115,6 @@ class Pointwise:
         scorer: of the rows of `features`.
         environment: its limits count; nothing is expanded.
         name: in reports.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     scorer: Scorer
@@ -151,8 +145,6 @@ class Oracle:
     Args:
         environment: the rules; what it may expand, the oracle expands.
         name: in reports.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     environment: Environment = field(default_factory=Environment)
@@ -194,8 +186,6 @@ def greedily(
         pool: candidates of one question.
         environment: the rules.
         scores: of all candidates in a state, larger is better, with what they are called.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
     rules = replace(environment, limits=replace(environment.limits, expanding="never"))
     state, why = rules.start(pool), []
@@ -237,8 +227,6 @@ def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
 
     Raises:
         InputError: the question has no gold.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
     gold = set(pool.question.gold)
     if not gold:

@@ -90,8 +90,6 @@ def case_studies(
 
     Returns:
         At most 4 × `each`; none where no question has gold.
-
-    No doctest: it needs an evaluation; ``tests/systems/leadr/test_report.py`` shows it.
     """
     before, after = (evaluation.column(one, "all_gold") for one in (baseline, policy))
     kinds = {

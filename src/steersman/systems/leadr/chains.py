@@ -71,8 +71,6 @@ class Chains:
         fitted: questions that the model is fitted to at most, ≥ 1, which bounds what is held in
             memory: of more, as many, evenly from first to last. It has some forty weights.
 
-    No doctest: it needs pools; ``tests/systems/leadr/test_chains.py`` shows it.
-
     Source: maximum marginal likelihood over what feedback leaves open, as Min et al., A Discrete
     Hard EM Approach for Weakly Supervised Question Answering (2019); finding the evidence of
     several hops by the answer alone: Zhao et al., Distantly-Supervised Evidence Retrieval Enables

@@ -57,8 +57,6 @@ class Collection:
         InputError: no passage, two of one id, an id that is an action's name, or vectors or links
             of another number.
         DataError: the extra ``rag`` is not installed.
-
-    No doctest: it needs an extra; ``tests/systems/leadr/test_pool.py`` shows it.
     """
 
     def __init__(

@@ -47,8 +47,6 @@ class Cloned:
         improve: makes a better scorer of the clone; None: the clone itself takes part.
         pointwise: whether it sees each candidate as it stands at first, and no step.
         shared: what was learned already by contenders that begin with the same.
-
-    No doctest: it trains; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
 
     name: str
@@ -87,8 +85,6 @@ class LinearlyCloned:
         name: in reports.
         limits: of a selection.
         seed: of the training.
-
-    No doctest: it trains; ``tests/systems/leadr/test_linear_clone.py`` shows it.
     """
 
     name: str
@@ -121,8 +117,6 @@ class NeurallyCloned:
         updates: of the network, ≥ 1.
         learning_rate: of the network, > 0.
         shared: what was learned already by contenders that begin with the same.
-
-    No doctest: it trains for minutes; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
 
     name: str

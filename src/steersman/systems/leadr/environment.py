@@ -151,8 +151,6 @@ class Environment:
 
     Raises:
         InputError: ``confident`` is out of its range.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_environment.py`` shows it.
     """
 
     limits: Limits = field(default_factory=Limits)

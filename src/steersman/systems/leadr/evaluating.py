@@ -125,8 +125,6 @@ def evaluate(
         DataError: nobody could take part.
         InputError: too few questions or groups, folds out of range, or two contenders of one name.
         ClusterError: as `steersman.learn.spread`.
-
-    No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
     names = [one.name for one in contenders]
     if not names or len(set(names)) < len(names):
@@ -187,8 +185,6 @@ def select_held_out(
 
     Raises:
         ClusterError: as `steersman.learn.spread`.
-
-    No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
     folds = np.unique(fold_of).tolist()
     # Trials that share their candidates send them once.
@@ -239,8 +235,6 @@ def groups_of(pools: Sequence[Pool], groups: Mapping[str, str] | None) -> list[s
     Args:
         pools: one a question.
         groups: question id -> its conversation.
-
-    No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
     kept = groups or {}
     return [kept.get(pool.question.id, pool.question.id) for pool in pools]

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GoldExpert:
-    """Picks gold passages, expands where that brings one nearer, and stops when there is none.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
-    """
+    """Picks gold passages, expands where that brings one nearer, and stops when there is none."""
 
     def labels(self, task: EvidenceTask, standing: Standing, options: Options) -> Floats:
         """Return (k,) 1 for what is right, 0 for the rest.
@@ -66,8 +63,6 @@ class RankExpert:
     Args:
         share: of the score of what names it that a passage has on top of its own, ≥ 0: links as
             search follows them.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     share: float = 0.0

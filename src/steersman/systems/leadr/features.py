@@ -57,8 +57,6 @@ def rows(state: State) -> Floats:
 
     Returns:
         (n + 2, len(FEATURES)) float64, all finite.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_features.py`` shows it.
     """
     pool, picked = state.pool, list(state.picked)
     count = len(pool)

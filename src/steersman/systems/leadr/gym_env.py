@@ -47,8 +47,6 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
     Raises:
         InputError: no question, one in whose first state nothing can be done, or a number out of
             its range.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_gym_env.py`` shows it.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as the base class has it

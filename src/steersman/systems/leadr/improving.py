@@ -87,8 +87,6 @@ def feedback(
         terms: what a selection is worth.
         seed: of the draws.
         sample: draws selections as `steersman.learn.selecting.walks` does.
-
-    No doctest: it needs pools; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     short = [
         replace(
@@ -112,8 +110,6 @@ def telling_share(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[i
     Args:
         tasks: whose questions were logged.
         log: of `feedback`.
-
-    No doctest: it needs pools; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     of = {task.id: task for task in tasks}
     holds: dict[tuple[str, str], bool] = {}
@@ -165,8 +161,6 @@ def improved(
         regression: fall of the held-out reward from which on the start is gone back to, ≥ 0.
         seed: of all draws.
         sample: draws selections, see `feedback`.
-
-    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     told = feedback(tasks, terms=terms, seed=seed, sample=sample) if log is None else log
     how = RaftSettings(
@@ -202,8 +196,6 @@ def bettered(
         log: what was logged; None: it is drawn now.
         seed: of all draws.
         sample: draws selections, see `feedback`.
-
-    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     found = improved(tasks, start, log=log, tune=UPON, regression=0.0, seed=seed, sample=sample)
     better = any(one.held_out > found.before for one in found.rounds)
@@ -223,8 +215,6 @@ def from_feedback(
 
     Raises:
         DataError: as for `raft`.
-
-    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     log = _telling_log(tasks, seed, sample)
     return improved(tasks, scorer, log=log, seed=seed, sample=sample).scorer
@@ -244,8 +234,6 @@ def raft(
     Raises:
         DataError: what comes back is the same whatever is picked, for more than four questions of
             five: what would be learned is the policy that logged.
-
-    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     log = _telling_log(tasks, seed, sample)
     return bettered(tasks, scorer, log=log, seed=seed, sample=sample).scorer
@@ -285,8 +273,6 @@ def raft_then_ppo(
     Raises:
         DataError: the extra ``rl`` is not installed, which is said before anything is learned; or
             feedback says too little, as for `raft`.
-
-    No doctest: it takes long; ``tests/systems/leadr/test_improving.py`` shows it.
     """
     from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 

@@ -58,8 +58,6 @@ def load_human_pairs(folder: Path) -> list[HumanPair]:
 
     Raises:
         DataError: neither is there, or a line is not as it is published.
-
-    No doctest: it needs files; ``tests/systems/leadr/test_judged_pairs.py`` shows it.
     """
     if not folder.is_dir():
         message = f"human verdicts are needed and {folder} is not there"

@@ -149,8 +149,6 @@ def read_file(file: Path) -> tuple[Scorer, MadeFor]:
     Raises:
         DataError: it cannot be read.
         StateError: as `read`.
-
-    No doctest: it needs a file; ``tests/cli/test_evidence.py`` shows it.
     """
     try:
         return read(file.read_bytes())

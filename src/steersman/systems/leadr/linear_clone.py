@@ -40,8 +40,6 @@ def linear_clone(
     Raises:
         InputError: no step has an action that is right, or an argument out of range.
 
-    No doctest: it needs tasks; ``tests/systems/leadr/test_linear_clone.py`` shows it.
-
     Source: Ross, Gordon & Bagnell, A Reduction of Imitation Learning and Structured Prediction to
     No-Regret Online Learning (2011), algorithm 3.1 (DAgger); of a step's right actions any will do:
     the loss is −ln of their probability together.

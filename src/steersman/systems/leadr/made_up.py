@@ -41,8 +41,6 @@ class MadeUpTask:
         bridge: the place of the candidate that must come first.
         target: the place of the one that it leads to.
         picks: at most, ≥ 2.
-
-    No doctest: ``tests/systems/leadr/test_made_up.py`` shows it.
     """
 
     id: str

@@ -42,8 +42,6 @@ def offered_request(
 
     Returns:
         ``eligible``, ``features`` and ``links``.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_offering.py`` shows it.
     """
     grown = pool
     for place in range(min(follow, len(pool))):

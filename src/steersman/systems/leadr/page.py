@@ -74,8 +74,6 @@ def write_page(
 
     Raises:
         DataError: the file cannot be written.
-
-    No doctest: it writes a file; ``tests/systems/leadr/test_report.py`` shows it.
     """
     parts = [
         "<h1>Evidence selection</h1>",

@@ -23,8 +23,6 @@ def found_by_policy(report: SetReport) -> Any:
 
     Raises:
         DataError: matplotlib is not installed.
-
-    No doctest: it needs an extra; ``tests/systems/leadr/test_report.py`` shows it.
     """
     named = {p: values["all_gold"] for p, values in report.means.items()}
     figure, axes = new_axes(

@@ -103,8 +103,6 @@ def prepare(
         DataError: the set is absent or broken, no question has what it must have, or an extra is
             missing.
         InputError: there is no such form, or `most` is below 1.
-
-    No doctest: it needs files; ``tests/systems/leadr/test_preparing.py`` shows it.
     """
     whole = sets.load(name, data, at_most=at_most)
     evidence = whole.answerable() if by == "gold" else whole.answered()
@@ -143,8 +141,6 @@ def ready(
 
     Raises:
         InputError: there is no such form.
-
-    No doctest: it needs files; ``tests/systems/leadr/test_preparing.py`` shows it.
     """
     forms = query_forms(collection, judge)
     talk = any(one.history for one in evidence.questions)

@@ -164,8 +164,6 @@ class BackendRewrite:
 
     Attributes:
         failures: how often that was.
-
-    No doctest: it needs a server; ``tests/systems/leadr/test_query_forms.py`` shows it.
     """
 
     def __init__(self, judge: Judge, otherwise: QueryForm) -> None:

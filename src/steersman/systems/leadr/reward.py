@@ -37,8 +37,6 @@ def containment(state: State) -> float:
 
     Args:
         state: in which the selection ended.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
     """
     picked = [state.pool.candidates[place] for place in state.picked]
     right = in_words(state.question.answers)
@@ -50,8 +48,6 @@ def completeness(state: State) -> float:
 
     Args:
         state: in which the selection ended.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
     """
     return information(state)
 
@@ -61,8 +57,6 @@ def information(state: State) -> float:
 
     Args:
         state: any.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
     """
     weights = state.pool.rarity
     total = float(weights.sum())
@@ -76,8 +70,6 @@ def redundancy(state: State) -> float:
 
     Args:
         state: any; 0 with fewer than two passages, or without vectors.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_reward.py`` shows it.
 
     Source: Carbonell & Goldstein, The Use of MMR (1998): the second term of maximal marginal
     relevance.

@@ -65,8 +65,6 @@ class RewardModel:
     Args:
         weights: (traits,) of `TRAITS`, on standardised differences.
         scales: (traits,) by which differences are divided, > 0.
-
-    No doctest: it is trained; ``tests/systems/leadr/test_reward_model.py`` shows it.
     """
 
     weights: Floats
@@ -143,8 +141,6 @@ def distil(rows: Floats, better: NDArray[np.int64], *, ridge: float = 1.0) -> Re
     Raises:
         InputError: fewer than two pairs, or a ridge that is not above 0.
 
-    No doctest: it needs pairs; ``tests/systems/leadr/test_reward_model.py`` shows it.
-
     Source: Bradley & Terry, Rank Analysis of Incomplete Block Designs (1952), with scores linear in
     traits and without an intercept, so that swapping two answers turns the verdict round.
     """
@@ -188,8 +184,6 @@ def distilled_report(
 
     Raises:
         InputError: not equally many, or too few pairs or groups.
-
-    No doctest: it needs pairs; ``tests/systems/leadr/test_reward_model.py`` shows it.
     """
     if len(judged) != len(human) or not 2 <= folds <= len(human) // 2:
         raise InputError(f"{len(judged)} judged and {len(human)} human pairs in {folds} folds; "

@@ -43,8 +43,6 @@ def write_log(
 
     Raises:
         DataError: the file cannot be written.
-
-    No doctest: it writes a file; ``tests/systems/leadr/test_report.py`` shows it.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -74,8 +72,6 @@ def export_evaluation(
 
     Raises:
         DataError: the extra ``mlflow`` is not installed, or the store cannot be written.
-
-    No doctest: it needs an extra; ``tests/systems/leadr/test_report.py`` shows it.
     """
     found = dict(_metrics(figures))
     # How long it took is another number each time.

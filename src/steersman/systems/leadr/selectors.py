@@ -39,8 +39,6 @@ class ScoredSelector:
         environment: the rules.
         rule: how scores become probabilities; greedy unless told otherwise.
         explain: whether it says which features spoke for each step; that takes one more scoring.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
 
     name: str
@@ -102,8 +100,6 @@ def speaking_for(taken: Taken, scorer: Scorer) -> dict[str, float]:
     Returns:
         At most three features with what each adds to the score, the most first; none where there
         was nothing else to take.
-
-    No doctest: it needs a choice; ``tests/systems/leadr/test_selectors.py`` shows it.
     """
     if len(taken.rows) < 2:
         return {}

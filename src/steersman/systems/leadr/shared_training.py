@@ -24,8 +24,6 @@ class SharedTraining:
     reward with what RAFT made of it. Learning is the same to the byte each time, so nobody's
     selections change. It holds what was learned and the pools it was learned from as long as it
     lives, and goes to other processes empty: what is learned there is learned there once.
-
-    No doctest: it trains; ``tests/systems/leadr/test_shared_training.py`` shows it.
     """
 
     def __init__(self) -> None:

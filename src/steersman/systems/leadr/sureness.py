@@ -29,8 +29,6 @@ class Sureness:
 
     Args:
         answerer: that is asked, once for each number of passages if its answers are kept.
-
-    No doctest: it needs a model; ``tests/systems/leadr/test_sureness.py`` shows it.
     """
 
     answerer: Answerer
@@ -59,8 +57,6 @@ class UntilSure:
         inner: makes a selector that scores.
         confidence: of the answerer in a state.
         confident: from which on a selection ends, in (0, 1].
-
-    No doctest: it needs a model; ``tests/systems/leadr/test_sureness.py`` shows it.
     """
 
     inner: Contender

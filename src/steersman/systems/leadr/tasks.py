@@ -44,8 +44,6 @@ class EvidenceTask:
         pool: as it was retrieved.
         environment: the rules.
         terms: what a selection is worth and what shapes it.
-
-    No doctest: it needs a pool; ``tests/systems/leadr/test_tasks.py`` shows it.
     """
 
     pool: Pool

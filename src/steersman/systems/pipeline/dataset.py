@@ -50,8 +50,6 @@ async def count_log(
 
     Returns:
         The counts. A decision whose window is open has no final reward yet.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     since = now - timedelta(days=lookback_days)
     found = await connection.fetchrow(

@@ -39,8 +39,6 @@ def check_points(loaded: LoadedConfig, system: System) -> None:
 
     Raises:
         SpecError: it names another decision point, or one twice.
-
-    No doctest: it needs a file; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     problems, seen = [], set()
     for name, given in loaded.config.training.items():
@@ -72,8 +70,6 @@ def candidate_of(
 
     Raises:
         SpecError: a parameter that the policy does not have, or out of its range.
-
-    No doctest: it needs a file; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     training = loaded.config.training
     name = next(
@@ -98,8 +94,6 @@ def document_of(spec: DecisionPoint) -> str:
 
     Args:
         spec: the declaration.
-
-    No doctest: a declaration is long; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     dumped = spec.model_dump(mode="json", exclude_unset=True)
     return json.dumps(dumped, indent=1, ensure_ascii=False)

@@ -75,8 +75,6 @@ async def run_pipeline(
     Raises:
         SpecError: the configuration does not fit what is declared; nothing was done.
         StoreError: a decision point is not declared; nothing was done.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     check_points(loaded, system)
     names = [name for name in system.points if not asked.only or name in asked.only]
@@ -110,8 +108,6 @@ async def declared_points(
     Raises:
         StoreError: one is not declared.
         SpecError: the declaration of one cannot be read.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     connection = await workshop.database.connect("app")
     try:

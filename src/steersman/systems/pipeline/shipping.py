@@ -44,8 +44,6 @@ async def published(
 
     Returns:
         The version; None: none was published, or all were retracted.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     wanted = row.spec_hash if spec is None else bytes.fromhex(spec.spec_hash)
     found = [one for one in await _available(database, row) if one.spec_hash == wanted]
@@ -75,8 +73,6 @@ async def package(
         GuardError: the publish guard refused it.
         RegistryError: it could not be signed.
         StoreError: the server does not answer.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     reason = Reason(actor=workshop.actor, evidence=evidence)
     made = await publish(workshop.database, row, signer, reason, spec=document)
@@ -92,8 +88,6 @@ def overrides_of(declared: DecisionPoint, asked: Deployment) -> dict[str, Any]:
     Args:
         declared: the declaration in force.
         asked: the configuration.
-
-    No doctest: a declaration is long; ``tests/systems/pipeline/test_config.py`` shows it.
     """
     stages = [stage.model_dump(mode="json") for stage in declared.rollout.stages]
     by_name = {stage["name"]: stage for stage in stages}
@@ -127,8 +121,6 @@ async def canary(
     Raises:
         RolloutError: the candidate does not fit, was rolled back, or another one is under way.
         SnapshotError: the candidate does not verify.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     known = await latest_rollout(workshop.database, row)
     if known is not None and known.is_under_way and known.candidate == candidate.version:
@@ -158,8 +150,6 @@ async def latest_rollout(database: Database, row: PointRow) -> RolloutRow | None
     Args:
         database: migrated.
         row: the decision point.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     connection = await database.connect("app")
     try:
@@ -180,8 +170,6 @@ async def last_verdict(
     Args:
         database: migrated.
         rollout: as it was.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     connection = await database.connect("app")
     try:
@@ -209,8 +197,6 @@ async def follow(
 
     Returns:
         The rollout with its last verdict.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     row, verdict = await last_verdict(workshop.database, rollout)
     tell(_standing(row, verdict))
@@ -245,8 +231,6 @@ async def move_on(workshop: Workshop, rollout: RolloutRow) -> RolloutRow:
     Raises:
         RolloutError: the last verdict does not say so, or the rollout is paused.
         SnapshotError: the candidate does not verify.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     return await act(
         workshop.database,
@@ -267,8 +251,6 @@ def missing(rollout: RolloutRow, verdict: VerdictRow | None, refused: RolloutErr
         rollout: under way.
         verdict: its last one.
         refused: why it was not promoted.
-
-    No doctest: it needs rows; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     if rollout.status == "paused":
         return [str(refused)]

@@ -68,8 +68,6 @@ async def try_candidate(
     Raises:
         InputError: a candidate that cannot be compared with what serves.
         SteersmanError: the log or a snapshot is damaged.
-
-    No doctest: it needs a server; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     point = row.tenant, row.skill, row.point
     connection = await database.connect("worker")
@@ -107,8 +105,6 @@ def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
 
     Args:
         rows: all snapshots of a point.
-
-    No doctest: it needs rows; ``tests/systems/pipeline/test_running.py`` shows it.
     """
     found = [one for one in rows if one.is_available]
     return sorted(found, key=lambda one: one.published_at or one.created_at)

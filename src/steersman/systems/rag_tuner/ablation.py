@@ -57,8 +57,6 @@ def ablations(recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp]) -> li
     Returns:
         One for each part that the space lets vary, then one for the fusion weight on five values
         instead of its grid: the discrete formulation beside the nearly continuous one.
-
-    No doctest: ``tests/systems/rag_tuner/test_report.py`` shows it.
     """
     space = tuned.space.all
     rewards = np.array(

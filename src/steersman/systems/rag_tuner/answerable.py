@@ -27,8 +27,6 @@ class Answerable:
         asked: How many may be asked for, by the policy.
         share: Of the draws of an even strategy, those that are of one that can be answered for.
         evaluations: In the log; None: every configuration was recorded on every question.
-
-    No doctest: `answerable` makes it.
     """
 
     tuned: Tuned
@@ -62,8 +60,6 @@ def answerable(world: World, tuned: Tuned, split: Split, baseline: Configuration
     Raises:
         InputError: Something was not recorded; or the log knows the baseline, or all but one of the
             configurations, on too few questions.
-
-    No doctest: ``tests/systems/rag_tuner/test_logged.py`` shows it.
     """
     space = tuned.space
     if isinstance(world, Recorded):

@@ -99,8 +99,6 @@ class Answers:
     Raises:
         InputError: There are not two measures, `cost_ref_usd` is not above 0, or `repeats` is out
             of its range.
-
-    No doctest: it needs a model; ``tests/systems/rag_tuner/test_evaluating_answers.py`` shows it.
     """
 
     def __init__(
@@ -227,8 +225,6 @@ class Episode:
         writer: Asks the model that answers.
         judge: Asks the model that judges.
         meter: Between the writer and its model.
-
-    No doctest: `Answers.episode` makes it.
     """
 
     def __init__(self, answers: Answers, writer: Judge, judge: Judge, meter: _Meter) -> None:

@@ -113,8 +113,6 @@ class Searched(NamedTuple):
     Attributes:
         told: Judged by its passages.
         passages: Their texts, best first.
-
-    No doctest: a pair of values, made by `Asking`.
     """
 
     told: Told
@@ -131,8 +129,6 @@ class Asking:
         sleep: Waits that many seconds.
         core: A context for searching, once the question's vector is there.
         served: The searcher's embedder has an address: it is waited for outside of `core`.
-
-    No doctest: it needs a searcher; ``tests/systems/rag_tuner/test_evaluating.py`` shows it.
     """
 
     def __init__(
@@ -220,8 +216,6 @@ def judged_by_passages(found: Found, gains: Mapping[str, float], k: int) -> Told
         found: By the search.
         gains: Document id -> gain, of those that are right.
         k: Passages that were wanted.
-
-    No doctest: it needs a search; ``tests/systems/rag_tuner/test_evaluating.py`` shows it.
     """
     ids = list(dict.fromkeys(hit.passage.doc_id for hit in found.hits))
     quality = recall_at(ids, gains, k), ndcg_at(ids, gains, min(k, _NDCG_K))

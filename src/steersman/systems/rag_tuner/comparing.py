@@ -62,8 +62,6 @@ class Compared:
         ahead: Of the first configuration, quality less latency, cost and penalties, on the
             questions that both have; None of the first. Its interval is one of a family: those of
             all that are compared with the first hold together with 95 %.
-
-    No doctest: ``tests/systems/rag_tuner/test_comparing.py`` shows it.
     """
 
     configuration: Configuration
@@ -103,8 +101,6 @@ def compare(
     Raises:
         InputError: No question, no configuration, or one that the searcher cannot do.
         DataError: A part of the search was away for every question, or it was stopped.
-
-    No doctest: it needs a searcher; ``tests/systems/rag_tuner/test_comparing.py`` shows it.
     """
     if not questions or not configurations:
         message = f"{len(questions)} questions, {len(configurations)} configurations"
@@ -155,8 +151,6 @@ def compared(
         first: What the first configuration gave; None: this is it, or there is nothing of it.
         family: How many are compared with the first, over whom the 5 % are divided (Bonferroni):
             of 49 that are no better, some one's own 95 % interval lies above 0 three times in ten.
-
-    No doctest: it needs a batch; ``tests/systems/rag_tuner/test_comparing.py`` shows it.
     """
     reward = reward_of(batch, tuned)
     penalty = tuned.reward_weights.penalty * reward.penalty

@@ -77,8 +77,6 @@ class TuningEnvironment:
 
     Raises:
         InputError: No collection, or a number out of its range.
-
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/test_environment.py`` shows it.
     """
 
     def __init__(

@@ -110,8 +110,6 @@ class LiveEvaluator:
 
     Raises:
         InputError: No question.
-
-    No doctest: ``tests/systems/rag_tuner/test_evaluating.py`` shows it.
     """
 
     def __init__(

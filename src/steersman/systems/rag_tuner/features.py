@@ -55,8 +55,6 @@ class Observed:
 
     Raises:
         InputError: A window out of its range.
-
-    No doctest: ``tests/systems/rag_tuner/test_features.py`` shows it.
     """
 
     def __init__(self, window: int = 4) -> None:

@@ -55,8 +55,6 @@ def places(batches: Sequence[Batch], tuned: Tuned) -> list[Place]:
 
     Returns:
         In the order of `batches`.
-
-    No doctest: ``tests/systems/rag_tuner/test_verdict.py`` shows it.
     """
     weights = tuned.reward_weights
     total = weights.alpha + weights.beta or 1.0
@@ -80,8 +78,6 @@ def rising(found: Sequence[Place]) -> list[Place]:
 
     Returns:
         By cost, ascending; of those that cost and give the same, the quickest.
-
-    No doctest: ``tests/systems/rag_tuner/test_verdict.py`` shows it.
     """
     line: list[Place] = []
     known = [one for one in found if not np.isnan(one.quality)]

@@ -42,10 +42,7 @@ _MAX_PASSAGE = 600
 
 
 class Supports(Protocol):
-    """Whatever says which share of some statements texts bear out.
-
-    No doctest: it is an interface; `steersman.retrieval.EntailmentSupport` is one.
-    """
+    """Whatever says which share of some statements texts bear out."""
 
     @property
     def name(self) -> str:
@@ -147,8 +144,6 @@ def grounding(
 
     Raises:
         InputError: An unknown prompt, or fewer than two questions that both could be judged on.
-
-    No doctest: it needs a model; ``tests/systems/rag_tuner/test_grounding.py`` shows it.
     """
     if prompt not in PROMPTS:
         raise InputError(f"prompt is {prompt!r}; known are {', '.join(sorted(PROMPTS))}")
@@ -179,8 +174,6 @@ def write_answers(
 
     Raises:
         DataError: It cannot be written.
-
-    No doctest: it writes files; ``tests/systems/rag_tuner/test_grounding.py`` shows it.
     """
     texts = {one.doc_id: passage_text(one) for one in collection.passages}
     every = [one for some in answers for one in some]

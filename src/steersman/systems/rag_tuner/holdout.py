@@ -40,8 +40,6 @@ class Holdout:
 
     Args:
         folder: Of the records, one for each data set and split; made when the first is written.
-
-    No doctest: it needs files; ``tests/systems/rag_tuner/test_holdout.py`` shows it.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -58,8 +58,6 @@ def repeated(collection: JudgedCollection, *, near: float = NEAR) -> tuple[Repea
 
     Raises:
         InputError: `near` out of its range.
-
-    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
     """
     # Those that judge come first, so that they are the ones kept.
     order = sorted(collection.questions, key=lambda one: one.split != collection.held_out)
@@ -82,8 +80,6 @@ def cleaned(collection: JudgedCollection, *, near: float = NEAR) -> JudgedCollec
 
     Raises:
         InputError: `near` out of its range.
-
-    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
     """
     drop = {one.question for one in repeated(collection, near=near)}
     kept = tuple(one for one in collection.questions if one.id not in drop)
@@ -108,8 +104,6 @@ def ready_to_split(
     Raises:
         DataError: A question still stands on two sides.
         InputError: `near` out of its range.
-
-    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
     """
     found = repeated(collection, near=near)
     clean = cleaned(collection, near=near)
@@ -190,8 +184,6 @@ def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:
     Raises:
         DataError: There are such; the message names some.
         InputError: `near` out of its range.
-
-    No doctest: it needs a collection; ``tests/systems/rag_tuner/test_hygiene.py`` shows it.
     """
     found = [one for one in repeated(collection, near=near) if one.leaks]
     if found:

@@ -96,8 +96,6 @@ def of_run(
 
     Raises:
         InputError: The baseline was not recorded.
-
-    No doctest: ``tests/systems/rag_tuner/test_latencies.py`` shows it.
     """
 
     def took(queries: Sequence[int]) -> list[float]:
@@ -127,8 +125,6 @@ async def of_canary(
     Raises:
         DataError: Nobody reported how long the candidate took.
         InputError: `queries` is out of its range.
-
-    No doctest: it needs a server; ``tests/systems/rag_tuner/test_latencies.py`` shows it.
     """
     if queries < 10:
         raise InputError(f"queries is {queries!r}; allowed are 10 or more")

@@ -104,8 +104,6 @@ def read_log(files: Sequence[Path], name: str, *, seed: int = 0) -> Logged:
     Raises:
         DataError: A file cannot be read, or a line is wrong; it is named. Or two lines do not agree
             about measures or a question, or only some of a configuration have a propensity.
-
-    No doctest: it needs a file; ``tests/systems/rag_tuner/test_log_reading.py`` shows it.
     """
     read = _Read()
     for file in files:

@@ -54,8 +54,6 @@ class Logged:
 
     Raises:
         InputError: Shapes that do not fit, or no evaluation.
-
-    No doctest: ``tests/systems/rag_tuner/test_logged.py`` shows it.
     """
 
     collection: str
@@ -195,8 +193,6 @@ def load_world(file: Path) -> World:
 
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.
-
-    No doctest: it needs a file; ``tests/systems/rag_tuner/test_logged.py`` shows it.
     """
     with open_npz(file) as (head, arrays):
         if head.get("kind") != _KIND:

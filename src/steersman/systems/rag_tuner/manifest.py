@@ -91,8 +91,6 @@ def describe(
     Raises:
         DataError: The folder holds no collection, or a damaged one.
         InputError: A text is missing, or too long.
-
-    No doctest: it needs files; ``tests/systems/rag_tuner/test_manifest.py`` shows it.
     """
     collection = load_judged(folder)
     try:
@@ -117,8 +115,6 @@ def write_manifest(manifest: Manifest, file: Path) -> None:
     Args:
         manifest: What is written.
         file: To be written; what is there is replaced.
-
-    No doctest: it writes a file; ``tests/systems/rag_tuner/test_manifest.py`` shows it.
     """
     yaml, text = YAML(), io.StringIO()
     yaml.dump(manifest.model_dump(mode="json"), text)
@@ -136,8 +132,6 @@ def load_manifest(file: Path) -> Manifest:
 
     Raises:
         SpecError: It cannot be read, or what it says is wrong: all problems, one a line.
-
-    No doctest: it needs a file; ``tests/systems/rag_tuner/test_manifest.py`` shows it.
     """
     return read_declared(file, Manifest)[0]
 
@@ -154,8 +148,6 @@ def check(manifest: Manifest, folder: Path) -> JudgedCollection:
 
     Raises:
         DataError: It is not; all that differs is listed, one a line.
-
-    No doctest: it needs files; ``tests/systems/rag_tuner/test_manifest.py`` shows it.
     """
     wrong = list(_file_problems(manifest, folder))
     if not wrong:

@@ -54,8 +54,6 @@ def export_run(
         DataError: The extra ``mlflow`` is not installed, the run is damaged or was not judged, or
             the store cannot be written.
         InputError: `keep_days` is below 1.
-
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/test_mlflow_export.py`` shows it.
     """
     to = Destination(store, experiment, now, tracking_uri, commit, keep_days)
     run = RunFolder(folder)

@@ -76,8 +76,6 @@ def estimated(
     Raises:
         DataError: An evaluation has no propensity: its strategy does not draw.
         InputError: There is no evaluation with a reward.
-
-    No doctest: it needs a run; ``tests/systems/rag_tuner/test_off_policy.py`` shows it.
     """
     known = [one for one in lines if one["reward"] is not None]
     if not known:

@@ -32,8 +32,6 @@ class Mean(NamedTuple):
         high: Upper end.
         error: Standard error.
         units: Conversations, and questions that are in none.
-
-    No doctest: it only holds them; `mean_over` makes one.
     """
 
     value: float

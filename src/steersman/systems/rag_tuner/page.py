@@ -40,8 +40,6 @@ def write_page(file: Path, report: Report) -> None:
 
     Raises:
         DataError: matplotlib is not installed, or the file cannot be written.
-
-    No doctest: it writes a file; ``tests/systems/rag_tuner/test_report.py`` shows it.
     """
     title = f"Tuning on {report.collection}"
     parts = [

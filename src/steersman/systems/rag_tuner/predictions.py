@@ -42,8 +42,6 @@ def write_predictions(
 
     Raises:
         DataError: It cannot be written.
-
-    No doctest: it writes files; ``tests/systems/rag_tuner/test_predictions.py`` shows it.
     """
     rows = list(_rows(questions, found))
     used = dict.fromkeys(name for row in rows for name in row["contexts"])
@@ -73,8 +71,6 @@ def append_log(file: Path, questions: Sequence[Question], found: Sequence[Measur
 
     Raises:
         DataError: It cannot be written.
-
-    No doctest: it writes a file; ``tests/systems/rag_tuner/test_predictions.py`` shows it.
     """
     rows = [row for one in found if one.batch is not None for row in _logged(questions, one.batch)]
     try:

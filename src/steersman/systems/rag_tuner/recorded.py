@@ -59,8 +59,6 @@ class Recorded:
 
     Raises:
         InputError: Shapes that do not fit, or no query.
-
-    No doctest: ``tests/systems/rag_tuner/test_recorded.py`` shows it.
     """
 
     collection: str
@@ -262,8 +260,6 @@ def load_recorded(file: Path) -> Recorded:
 
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.
-
-    No doctest: it needs a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
     """
     with open_npz(file) as (head, arrays):
         return restored(head, arrays)
@@ -276,8 +272,6 @@ def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[
         file: Replaced if it is there.
         head: As JSON has it.
         arrays: By name.
-
-    No doctest: it writes a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
     """
     text = np.frombuffer(json.dumps({"format": _FORMAT, **head}).encode(), np.uint8)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -298,8 +292,6 @@ def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
 
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.
-
-    No doctest: it needs a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
     """
     try:
         with zipfile.ZipFile(file) as inside:
@@ -329,8 +321,6 @@ def restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
     Raises:
         KeyError: Something is not there; `open_npz` tells it.
         InputError: Shapes that do not fit.
-
-    No doctest: it needs a file; ``tests/systems/rag_tuner/test_recorded.py`` shows it.
     """
     return Recorded(
         collection=head["collection"],

@@ -51,8 +51,6 @@ def record(
     Raises:
         DataError: An engine was away, so that this would record something else.
         InputError: The space has several prompts, or asks for what the searcher has not.
-
-    No doctest: it needs a searcher; ``tests/systems/rag_tuner/test_recording.py`` shows it.
     """
     check_space(space)
     # Where nothing embeds, there are no second ranks to be fused.
@@ -94,8 +92,6 @@ def check_space(space: Space) -> None:
 
     Raises:
         InputError: It has several prompts.
-
-    No doctest: ``tests/systems/rag_tuner/test_recording.py`` shows it.
     """
     if len(space.prompts) != 1:
         raise InputError(

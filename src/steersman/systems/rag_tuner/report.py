@@ -101,8 +101,6 @@ def compile_report(
 
     Raises:
         InputError: Something was not recorded.
-
-    No doctest: ``tests/systems/rag_tuner/test_report.py`` shows it.
     """
     # Where the bounds are narrow, some of what people take by hand was not recorded.
     by_hand = {label: one for label, one in manual_baselines().items() if recorded.holds(one)}

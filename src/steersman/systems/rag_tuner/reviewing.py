@@ -55,8 +55,6 @@ def flagged_answers(
 
     Raises:
         DataError: The file cannot be read, or a line is none of an answer.
-
-    No doctest: it needs a file; ``tests/systems/rag_tuner/test_reviewing.py`` shows it.
     """
     rows = _rows(file)
     for number, row in enumerate(rows, 1):
@@ -93,8 +91,6 @@ def flagged(
         question: What was asked.
         answers: That are flagged.
         personal: Masks what is shown.
-
-    No doctest: it needs flags; ``tests/systems/rag_tuner/test_reviewing.py`` shows it.
     """
     shown = "\n".join([f"Question: {question}", *(f"Answer: {one}" for one in answers)])
     return Flagged(

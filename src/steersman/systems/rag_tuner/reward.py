@@ -48,8 +48,6 @@ class Batch:
 
     Raises:
         InputError: Shapes that do not fit, no query, or a number out of its range.
-
-    No doctest: `reward_of` shows it.
     """
 
     configuration: Configuration

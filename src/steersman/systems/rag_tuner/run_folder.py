@@ -38,8 +38,6 @@ class RunFolder:
 
     Args:
         folder: Made when something is written.
-
-    No doctest: it needs files; ``tests/systems/rag_tuner/test_run_folder.py`` shows it.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -34,8 +34,6 @@ def broken(batches: Iterable[Batch], tuned: Tuned) -> dict[Configuration, tuple[
 
     Returns:
         By configuration, in the order of their first batch; () where all gates hold.
-
-    No doctest: it needs batches; ``tests/systems/rag_tuner/test_serving.py`` shows it.
     """
     own: dict[Configuration, list[Batch]] = {}
     for batch in batches:
@@ -58,8 +56,6 @@ def barred(
 
     Raises:
         InputError: The point's actions are not mixed.
-
-    No doctest: it needs batches; ``tests/systems/rag_tuner/test_serving.py`` shows it.
     """
     actions = _mixed(point)
     listed = [dict(one) for one in actions.barred]
@@ -82,8 +78,6 @@ def eligible(found: Mapping[Configuration, tuple[str, ...]], point: DecisionPoin
 
     Raises:
         InputError: The point's actions are not mixed, or none holds.
-
-    No doctest: it needs batches; ``tests/systems/rag_tuner/test_serving.py`` shows it.
     """
     actions = _mixed(point)
     held = [_parts(one, actions) for one, gates in found.items() if not gates]
@@ -120,8 +114,6 @@ def declared_with(
     Raises:
         InputError: It was never evaluated, broke a hard gate, or is no configuration of the point;
             or another that broke one is not barred, so that the floor would serve it.
-
-    No doctest: it needs batches; ``tests/systems/rag_tuner/test_serving.py`` shows it.
     """
     one, actions = configuration.canonical(), _mixed(point)
     if one not in found:

@@ -100,8 +100,6 @@ def mirror(
     Raises:
         InputError: Another number of episodes, one and the same configuration, or fewer than two
             queries that both can be scored on.
-
-    No doctest: ``tests/systems/rag_tuner/test_shadow.py`` shows it.
     """
     low, high = EPISODES
     if not low <= episodes <= high:

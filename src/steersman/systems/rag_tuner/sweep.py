@@ -88,8 +88,6 @@ def sweep(
     Raises:
         InputError: A weight is negative, or something was not recorded, or a log holds none.
         ClusterError: The cluster does not answer, or gave up.
-
-    No doctest: ``tests/systems/rag_tuner/test_sweep.py`` shows it.
     """
     wrong = [weight for weight in (*gammas, *deltas) if not 0 <= weight <= 100]
     if wrong:

@@ -26,10 +26,7 @@ _ASKED = 7
 
 
 class Evaluator(Protocol):
-    """Whoever can say what a configuration gives: a recording, or the live stack.
-
-    No doctest: it is an interface; `recorded.Recorded` is one.
-    """
+    """Whoever can say what a configuration gives: a recording, or the live stack."""
 
     def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
         """Return what a configuration gives on some queries.
@@ -45,8 +42,6 @@ class TellsSmaller(Protocol):
     """An evaluator whose answer at k says what fewer passages would have given, for nothing more.
 
     So it is where passages are judged and not answers: the first passages are the same.
-
-    No doctest: it is an interface; `recorded.Recorded` is one.
     """
 
     def smaller(self, batch: Batch) -> Sequence[Batch]:
@@ -62,20 +57,14 @@ class TellsSmaller(Protocol):
 
 @runtime_checkable
 class OnPolicy(Protocol):
-    """A strategy that learns from what it drew itself, and from nothing else.
-
-    No doctest: it is an interface; `strategies.ContextualPpo` is one.
-    """
+    """A strategy that learns from what it drew itself, and from nothing else."""
 
     on_policy: bool
 
 
 @runtime_checkable
 class LearnsSmaller(Protocol):
-    """A strategy that can use what fewer passages would have given.
-
-    No doctest: it is an interface; `strategies.Factored` is one.
-    """
+    """A strategy that can use what fewer passages would have given."""
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
         """Learn what came for nothing.
@@ -136,8 +125,6 @@ def tune(
     Raises:
         InputError: No evaluations are wanted.
         DataError: What is known was not asked for by this strategy with this seed.
-
-    No doctest: ``tests/systems/rag_tuner/test_tuning.py`` shows it.
     """
     if evaluations < 1:
         raise InputError(f"evaluations is {evaluations!r}; allowed is 1 or more")
@@ -174,8 +161,6 @@ def retell(
 
     Raises:
         InputError: The strategy learns from its own draws alone, as PPO does.
-
-    No doctest: ``tests/systems/rag_tuner/test_tuning.py`` shows it.
     """
     if isinstance(strategy, OnPolicy) and strategy.on_policy:
         raise InputError(

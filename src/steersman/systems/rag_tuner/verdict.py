@@ -101,8 +101,6 @@ def judge(
     Raises:
         InputError: Other queries, or fewer than two, or of two conversations, that both can be
             scored on.
-
-    No doctest: ``tests/systems/rag_tuner/test_verdict.py`` shows it.
     """
     if candidate.queries.tolist() != baseline.queries.tolist():
         raise InputError("the two were tried on different queries; evaluate both on the same")
@@ -150,8 +148,6 @@ def shared(
 
     Raises:
         InputError: One of them was not recorded.
-
-    No doctest: ``tests/systems/rag_tuner/test_logged.py`` shows it.
     """
     return world.seen(one, world.seen(other, queries))
 
@@ -184,8 +180,6 @@ def judged(
 
     Raises:
         InputError: One was not recorded, or there are fewer than two such queries.
-
-    No doctest: ``tests/systems/rag_tuner/test_logged.py`` shows it.
     """
     both = shared(world, candidate, baseline, held_out)
     if len(both) < 2:

@@ -104,8 +104,6 @@ def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
     Raises:
         DataError: it is not there, or a file is broken; the message names file and line.
         InputError: `at_most` is negative.
-
-    No doctest: it needs files; ``tests/systems/leadr/test_sets.py`` shows it.
     """
     if at_most < 0:
         raise InputError(f"at_most is {at_most!r}; allowed is 0 or more")

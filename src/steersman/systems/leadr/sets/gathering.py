@@ -35,8 +35,6 @@ class Gathering:
         gold: ids to be kept in any case.
         pooled: ids that questions will name as their candidates. What is left out is counted, but
             of these alone it is remembered which: some collections have fifty million others.
-
-    No doctest: it serves the loaders; ``tests/systems/leadr/test_sets.py`` shows them.
     """
 
     def __init__(

@@ -25,8 +25,6 @@ class Asked(NamedTuple):
         configuration: In canonical form.
         propensity: With what probability it was drawn; 1 where nothing was, NaN where that is not
             known, so that it is no evidence off-policy.
-
-    No doctest: it only holds them; `Random` shows one.
     """
 
     configuration: Configuration
@@ -34,10 +32,7 @@ class Asked(NamedTuple):
 
 
 class Strategy(Protocol):
-    """Somebody who asks for evaluations and learns from them.
-
-    No doctest: it is an interface; ``tests/systems/rag_tuner/strategies`` runs them all.
-    """
+    """Somebody who asks for evaluations and learns from them."""
 
     name: str
 
@@ -69,8 +64,6 @@ class Ledger:
 
     Args:
         tuned: Whose gates hold.
-
-    No doctest: ``tests/systems/rag_tuner/strategies/test_ledger.py`` shows it.
     """
 
     def __init__(self, tuned: Tuned) -> None:

@@ -42,8 +42,6 @@ class Belief:
     Args:
         tuned: Space and weights.
         queries: How many queries there are; places beyond are found room for.
-
-    No doctest: ``tests/systems/rag_tuner/strategies/test_belief.py`` shows it.
     """
 
     def __init__(self, tuned: Tuned, queries: int = _QUERIES) -> None:

@@ -36,8 +36,6 @@ class Factored:
         queries: How many queries there are to draw slices from, ≥ 1.
         floor: Mass that is spread as `Space.draw` spreads it, in [0, 1).
 
-    No doctest: ``tests/systems/rag_tuner/strategies/test_strategies.py`` shows it.
-
     Source: Russo et al., A Tutorial on Thompson Sampling (2018), section 4, with the frequencies
     of seeded draws as the distribution.
     """

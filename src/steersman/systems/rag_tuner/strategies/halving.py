@@ -28,8 +28,6 @@ class Halving:
     Args:
         tuned: Bounds and gates.
 
-    No doctest: ``tests/systems/rag_tuner/strategies/test_strategies.py`` shows it.
-
     Source: Jamieson & Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter
     Optimization (2016), algorithm 1, with the doubling of its section 3 in place of a budget.
     """

@@ -51,9 +51,6 @@ class ContextualPpo:
     Raises:
         InputError: Contexts that are no matrix of finite numbers, or nothing between evaluations.
 
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_contextual.py``
-    shows it.
-
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017).
     """
 

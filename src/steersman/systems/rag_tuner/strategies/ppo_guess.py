@@ -40,8 +40,6 @@ def first_guess(features: Features, parts: Sequence[Part]) -> list[Guess]:
     Returns:
         (outputs, features) weights and (outputs,) biases.
 
-    No doctest: ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py`` shows it.
-
     Source: Silver et al., Residual Policy Learning (2018), for learning on top of a policy.
     """
     place = {name: number for number, name in enumerate(features.names)}

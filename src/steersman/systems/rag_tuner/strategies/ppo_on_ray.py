@@ -61,8 +61,6 @@ def train_on_ray(
         InputError: A number out of its range.
         DataError: The extra `ray` is missing, or the checkpoint is of another training.
         ClusterError: The cluster does not answer, or no runner is left.
-
-    No doctest: it needs a cluster; ``tests/deploy/test_ray.py`` shows it.
     """
     scaling = fitted_scaling(environment, np.random.default_rng([seed, 0]))
     stage = Stage(environment, scaling.apply, environment.moves.parts, len(environment.features))

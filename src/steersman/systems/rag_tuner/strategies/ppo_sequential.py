@@ -44,9 +44,6 @@ class SequentialPolicy:
         features: What of a situation is seen.
         scaling: Fitted once.
         window: Batches that are remembered, as in training.
-
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py``
-    shows it.
     """
 
     def __init__(self, agent: PPO, features: Features, scaling: Scaling, window: int) -> None:
@@ -138,9 +135,6 @@ class SequentialPpo:
 
     Raises:
         InputError: `start` is not in the space.
-
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py``
-    shows it.
     """
 
     name = "ppo_sequential"
@@ -266,9 +260,6 @@ def train_sequential(
 
     Raises:
         InputError: No environment, or a negative number of updates.
-
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_ppo_sequential.py``
-    shows it.
     """
     if not environments or updates < 0:
         message = f"{len(environments)} environments, {updates!r} updates"

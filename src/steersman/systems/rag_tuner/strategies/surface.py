@@ -74,9 +74,6 @@ class Surface:
             configuration's, > 0; it counts as 64 rewards, and what was seen is mixed into it.
         query_var: Prior variance of a query's level, > 0.
 
-    No doctest: ``tests/systems/rag_tuner/strategies/test_surface.py`` compares it with the model
-    written out, every query's level included.
-
     Source: Henderson's mixed model equations (Henderson 1950; Searle, Casella & McCulloch,
     Variance Components (1992), section 7.6), the query levels absorbed.
     """

@@ -34,9 +34,6 @@ class Tpe:
     Raises:
         DataError: The extra ``tune`` is not installed.
 
-    No doctest: it needs an extra; ``tests/systems/rag_tuner/strategies/test_strategies.py``
-    shows it.
-
     Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization (2011), section 4;
     constraints as Optuna has them: trials that break a gate come after all that do not.
     """
