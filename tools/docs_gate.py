@@ -22,8 +22,6 @@ import textwrap
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-import msgspec
-
 import steersman
 from steersman.errors import DataError
 from steersman.spec.base import Declared

@@ -46,7 +46,7 @@ class Bases(Protocol):
 
 
 class StoredBases:
-    """Bases as the store holds them, for who trusts the store: its bytes fit their hash, no more."""
+    """Bases as the store holds them, for who trusts the store: its bytes fit their hash."""
 
     async def check(self, connection: Any, row: PointRow) -> None:
         """Refuse nothing.
