@@ -1,4 +1,4 @@
-"""``steersman run``: a shipped system's pipeline, from what was logged to what serves."""
+"""``steersman run``: the pipeline of a shipped system, from logged decisions to a rollout."""
 
 from __future__ import annotations
 
@@ -40,15 +40,19 @@ _GATES = ("gate", "measured", "limit", "passes", "of")
     "--config",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="YAML or JSON; default: the configuration that is shipped for SYSTEM.",
+    help="YAML or JSON configuration file.  [default: the configuration shipped for SYSTEM]",
 )
-@click.option("--step", type=click.Choice(STEPS), help="This one alone; default: all, in order.")
-@click.option("--only", multiple=True, metavar="POINT", help="This decision point; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Count, train and judge; write nothing.")
+@click.option(
+    "--step", type=click.Choice(STEPS), help="Run only this step.  [default: all, in order]"
+)
+@click.option(
+    "--only", multiple=True, metavar="POINT", help="Run only this decision point; repeatable."
+)
+@click.option("--dry-run", is_flag=True, help="Count, train and evaluate; write nothing.")
 @click.option(
     "--validate-only",
     is_flag=True,
-    help="Check configuration, declarations, keys and what was published; do nothing.",
+    help="Check the configuration, declarations, keys and published snapshots; change nothing.",
 )
 @click.option(
     "--wait",
@@ -56,7 +60,7 @@ _GATES = ("gate", "measured", "limit", "passes", "of")
     type=Number(min=0),
     default=60.0,
     show_default=True,
-    help="Seconds that `monitor` follows a rollout at most.",
+    help="Longest time that `monitor` follows a rollout, in seconds.",
 )
 @tenant_option
 @administers
@@ -73,11 +77,11 @@ def command(
     validate_only: bool,
     as_json: bool,
 ) -> None:
-    """Take what SYSTEM has learned from its log to what serves, through gates.
+    """Train, evaluate, publish and roll out candidates for SYSTEM.
 
-    Steps: dataset, train, evaluate, package, canary, monitor, promote. Each finds what it needs in
-    the store. A refused gate, a rollout that ended badly, or a promotion that is not due yet make
-    the exit status 1.
+    The steps are dataset, train, evaluate, package, canary, monitor and promote. Each step reads
+    its input from the store, so any step can run alone. The exit status is 1 when a gate fails, a
+    rollout ends badly, or a promotion is not due yet.
     """
     shipped = SYSTEMS[system]
     _check_usage(shipped, only, step, validate_only=validate_only, dry_run=dry_run)
@@ -112,14 +116,16 @@ def command(
 def _check_usage(system: System, only: tuple[str, ...], step: str | None, **flags: bool) -> None:
     unknown = [name for name in only if name not in system.points]
     if unknown:
-        message = f"{unknown[0]!r} is no decision point of {system.name}; there are "
+        message = f"unknown decision point {unknown[0]!r} of {system.name}: expected one of "
         raise click.BadParameter(message + ", ".join(system.points), param_hint="--only")
     if flags["validate_only"] and (flags["dry_run"] or step):
-        raise click.UsageError("--validate-only takes no step; leave out --step and --dry-run")
+        raise click.UsageError(
+            "--validate-only cannot be combined with --step or --dry-run; remove them"
+        )
 
 
 def _is_fine(report: StepReport) -> bool:
-    """Following a rollout is done when the time is over; only a promotion that waits is not."""
+    """Return whether a step counts as a success. `monitor` may end before the rollout does."""
     return report.goes_on or (report.step == "monitor" and report.status == "waits")
 
 
@@ -129,8 +135,8 @@ def _workshop(home: Path, database: Database, tenant: Tenant) -> tuple[Workshop,
     def consumer(cache: Path) -> Consumer:
         file = trusted_root_of(home, tenant.name)
         if not file.is_file():
-            message = f"no root of {tenant.name} is trusted here: there is no {file}; "
-            raise SigningError(message + "`steersman snapshot keys init` makes keys and root")
+            message = f"no trusted root for tenant {tenant.name}: {file} not found; "
+            raise SigningError(message + "create it with `steersman snapshot keys init`")
         return Consumer(repository_of(home, tenant.name), file.read_bytes(), cache)
 
     workshop = Workshop(

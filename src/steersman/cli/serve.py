@@ -1,4 +1,4 @@
-"""``steersman serve``: service processes over a store that is there."""
+"""``steersman serve``: service processes over an existing store."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ if TYPE_CHECKING:
     default=1,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="How many share the port.",
+    help="Number of service processes that share the port.",
 )
 @click.option("--supervised", is_flag=True, hidden=True)
 def command(home: Path, host: str, port: int, processes: int, *, supervised: bool) -> None:
-    """Answer requests until stopped by Ctrl-C or SIGTERM; then finish what was begun.
+    """Run service processes until Ctrl-C or SIGTERM; then finish the open requests.
 
-    The store must be migrated (`steersman doctor --migrate`), and a learner must run somewhere
+    The store must be migrated (`steersman doctor --migrate`), and a learner must run
     (`steersman learn run`). Log lines are JSON on standard error.
     """
-    # uvicorn and its loop are imported by who serves alone.
+    # Other commands start faster without uvicorn and its loop.
     from steersman.service import configure_logging, serve  # noqa: PLC0415
 
     configure_logging()
-    if port and not supervised:  # its supervisor has looked, and may start it beside the last one
+    if (
+        port and not supervised
+    ):  # the supervisor has checked, and may restart it while the old one still listens
         check_port(host, port)
     database = open_store(home)
     if supervised:
@@ -56,6 +58,6 @@ def command(home: Path, host: str, port: int, processes: int, *, supervised: boo
         close(database)
     if status:
         raise StoreError(
-            "a process did not end in time and was killed; what it had not yet stored "
-            "was not acknowledged either"
+            "a service process did not stop in time and was killed; no acknowledged data is lost, "
+            "because requests are stored before they are acknowledged"
         )

@@ -1,4 +1,4 @@
-"""A whole service for as long as a block runs: what the demo drives, and tests too."""
+"""Running service as a context manager, for the demo and for tests."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Served:
     """A running service.
 
     Attributes:
-        urls: one for each service process.
-        key: of the tenant: decide, events, read.
-        tenant: whose the decision points are.
-        database: where the rows are.
+        urls: base URL of each service process.
+        key: API key of the tenant, with the scopes decide, events and read.
+        tenant: owner of the decision points.
+        database: the store.
         home: directory of all state.
     """
 
@@ -52,22 +52,14 @@ def served(
     say: Callable[[str], None] = lambda _: None,
     before: Callable[[Database, Tenant], None] = lambda _database, _tenant: None,
 ) -> Iterator[Served]:
-    """Run the store, service processes on a port each, and a learner; stop them in the end.
+    """Run the store, service processes on one port each, and a learner; stop them at the end.
 
-    Args:
-        home: directory of all state; made if it is not there.
-        tenant_name: of a new tenant.
-        documents: its declarations, in YAML.
-        processes: of the service.
-        controller: whether one looks after rollouts.
-        say: is told when a process died.
-        before: is called when the store is ready and nothing runs yet.
-
-    Yields:
-        How to reach it.
+    The home directory and the tenant are created if they do not exist. `documents` are the
+    tenant's declarations in YAML. `controller` adds a rollout controller. `say` receives a line
+    when a process dies. `before` is called when the store is ready, before any process starts.
 
     Raises:
-        StoreError: it does not start; the end of its log is quoted.
+        StoreError: a service does not start; the message quotes the end of its log.
     """
     with ExitStack() as exits:
         exits.enter_context(stack.alone(home))
@@ -92,7 +84,7 @@ def served(
 
 @contextmanager
 def _running(supervisor: Supervisor) -> Iterator[None]:
-    """Supervise in a thread of its own, so that the block may wait for the network."""
+    """Supervise in a separate thread, so that the block may wait for the network."""
     begun = threading.Event()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Keys, repositories and trusted roots of a home: how they are made, found and opened."""
+"""Signing keys, registries and trusted roots of a home directory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ _SAMPLE = "sample"
 
 
 def repository_of(home: Path, tenant_name: str) -> str:
-    """Return where a tenant's repository is: a directory or a URL.
+    """Return the directory or URL of a tenant's registry.
 
-    Args:
-        home: holds it unless ``STEERSMAN_REGISTRY`` names another place.
-        tenant_name: of the tenant.
+    It is in the home directory unless ``STEERSMAN_REGISTRY`` names another place.
 
     >>> repository_of(Path("home"), "sample")
     'home/registry/sample'
@@ -34,51 +32,41 @@ def repository_of(home: Path, tenant_name: str) -> str:
 
 
 def need_publisher(home: Path, tenant_name: str, *, root_folder: Path | None = None) -> Publisher:
-    """Return what signs for a tenant.
+    """Return the publisher that signs for a tenant.
 
-    Args:
-        home: directory of all state.
-        tenant_name: of the tenant.
-        root_folder: where the root key is kept; None: with the others.
+    `root_folder` is the folder of the root key; None: the folder of the other keys.
 
     Raises:
-        SigningError: the tenant has no keys here.
+        SigningError: the tenant has no keys on this machine.
     """
     publisher = publisher_of(home, tenant_name)
     keys = keys_of(home, tenant_name)
     if publisher is None:
-        message = f"{tenant_name} has no signing keys in {keys.folder}; "
-        raise SigningError(message + "`steersman snapshot keys init` makes them")
+        message = f"tenant {tenant_name} has no signing keys in {keys.folder}; "
+        raise SigningError(message + "create them with `steersman snapshot keys init`")
     if root_folder is not None:
         return Publisher(publisher.place, Keys(keys.folder, root_folder=root_folder))
     return publisher
 
 
 def consumer_of(home: Path, tenant_name: str, *, source: str | None = None) -> Consumer:
-    """Return what believes of a tenant's repository only what verifies.
+    """Return a consumer of a tenant's registry, which loads only what verifies.
 
-    Args:
-        home: holds the trusted root and a cache.
-        tenant_name: of the tenant.
-        source: the tenant's repository; None: that of the home.
+    `source` is the directory or URL of the registry; None: the registry of the home directory.
 
     Raises:
-        SigningError: no root is trusted here.
+        SigningError: this machine has no trusted root for the tenant.
     """
     file = trusted_root_of(home, tenant_name)
     if not file.is_file():
-        message = f"no root of {tenant_name} is trusted here: there is no {file}; copy root.json "
-        raise SigningError(message + "there from whoever holds the keys")
+        message = f"no trusted root for tenant {tenant_name}: {file} not found; copy root.json "
+        raise SigningError(message + "to this path from the machine that holds the keys")
     cache = home / "cache" / "registry" / tenant_name
     return Consumer(source or repository_of(home, tenant_name), file.read_bytes(), cache)
 
 
 def trusted_root_of(home: Path, tenant_name: str) -> Path:
-    """Return the file of the root that consumers on this machine trust.
-
-    Args:
-        home: holds it.
-        tenant_name: of the tenant.
+    """Return the path of the root that consumers on this machine trust.
 
     >>> trusted_root_of(Path("home"), "sample").as_posix()
     'home/trust/sample/root.json'
@@ -87,19 +75,14 @@ def trusted_root_of(home: Path, tenant_name: str) -> Path:
 
 
 def make_registry(home: Path, tenant_name: str, passphrase: str) -> Path:
-    """Make a tenant's keys and an empty repository, and trust its root; again changes nothing.
+    """Create a tenant's keys and an empty registry, and trust its root; idempotent.
 
-    Args:
-        home: directory of all state.
-        tenant_name: of the tenant.
-        passphrase: of the root key, 8 characters or more.
-
-    Returns:
-        The file of the root that is trusted here; consumers elsewhere need a copy.
+    `passphrase` protects the root key and has at least 8 characters. The result is the path of the
+    trusted root; consumers on other machines need a copy.
 
     Raises:
-        SigningError: there are keys with another passphrase, or this machine trusts the root of
-            another registry.
+        SigningError: the keys have another passphrase, or this machine trusts the root of another
+            registry.
         RegistryError: the registry cannot be written.
     """
     keys = keys_of(home, tenant_name)
@@ -107,11 +90,9 @@ def make_registry(home: Path, tenant_name: str, passphrase: str) -> Path:
     root = publisher.create(tenant_name, passphrase)
     file = trusted_root_of(home, tenant_name)
     if file.exists() and not publisher.leads_from(file.read_bytes()):
-        message = f"the registry is there, and this machine does not trust it: {file} is the root "
-        message += (
-            f"of another one. If it is to be replaced, copy {keys.trusted_root} over it, and "
-        )
-        raise SigningError(message + "give that to consumers elsewhere")
+        message = f"this machine does not trust the existing registry: {file} is the root of "
+        message += f"another registry; to trust this one, copy {keys.trusted_root} to {file} "
+        raise SigningError(message + "and to all other consumers")
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = file.with_suffix(".part")
@@ -121,26 +102,22 @@ def make_registry(home: Path, tenant_name: str, passphrase: str) -> Path:
 
 
 def make_sample_registry(home: Path, tenant_name: str) -> Path | None:
-    """Make a registry without asking anybody, for ``up`` and ``demo``; again changes nothing.
+    """Create a registry without a prompt, for ``up`` and ``demo``; idempotent.
 
-    The passphrase is made up and kept in the home, readable by its owner alone: whoever goes into
-    production moves it offline, with the root key.
-
-    Args:
-        home: directory of all state.
-        tenant_name: of the tenant.
+    The passphrase is random and stays in the home directory, readable by its owner only. Before
+    production, move it and the root key offline.
 
     Returns:
-        The file of the passphrase if the registry was made just now, to be told to a person.
+        The path of the passphrase if the registry is new; None otherwise.
     """
     known = keys_of(home, tenant_name).trusted_root, trusted_root_of(home, tenant_name)
     if all(file.exists() for file in known):
         return None
     file = home / _MADE_UP
     if known[0].exists() and not file.exists():
-        make_registry(home, tenant_name, "")  # whoever brought the keys knows their passphrase
+        make_registry(home, tenant_name, "")  # imported keys: their owner knows the passphrase
         return None
-    if not (file.exists() and file.read_text()):  # whoever was killed may have left an empty one
+    if not (file.exists() and file.read_text()):  # a killed process may have left it empty
         part = file.with_suffix(".part")
         part.unlink(missing_ok=True)
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -154,13 +131,13 @@ def make_sample_registry(home: Path, tenant_name: str) -> Path | None:
 
 
 def git_commit() -> str | None:
-    """Return the commit of what publishes: ``STEERSMAN_GIT_COMMIT``, or that of this directory."""
+    """Return ``STEERSMAN_GIT_COMMIT``, or the commit of the working directory; None: unknown."""
     given = os.environ.get("STEERSMAN_GIT_COMMIT")
     git = shutil.which("git")
     if given or git is None:
         return given
     try:
-        ran = subprocess.run(  # noqa: S603 (no text of anybody's is in it)
+        ran = subprocess.run(  # noqa: S603 (constant arguments)
             [git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -169,17 +146,15 @@ def git_commit() -> str | None:
 
 
 def new_passphrase() -> str | None:
-    """Return the passphrase that new root keys get; None: that of the old ones."""
+    """Return the passphrase of new root keys; None: they keep the old one."""
     return os.environ.get(_NEW_ROOT)
 
 
 def ask_passphrase(home: Path, *, new_for: str | None = None) -> str:
-    """Return the passphrase of the root key: from the environment, the home, or a person.
+    """Return the passphrase of the root key: from the environment, the home directory or a prompt.
 
-    Args:
-        home: may hold one that `make_sample_registry` made up.
-        new_for: the tenant for which a key is about to be made; then it is asked for twice. One
-            that was made up, and lies beside the keys, is for the sample alone.
+    `new_for` is the tenant of a new key; then the prompt asks twice. The generated passphrase of
+    `make_sample_registry` lies beside the keys, so new keys use it only for the sample tenant.
     """
     given = os.environ.get(_ROOT)
     if given:

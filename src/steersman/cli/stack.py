@@ -1,6 +1,6 @@
-"""Everything that serves, on one machine: store, service, learner, controller, keeper.
+"""All processes of one machine: store, service, learner, controller and janitor.
 
-`prepare` makes a home fit to serve; the commands `up` and `demo` then run the processes they need.
+`prepare` sets up a home directory; the commands `up` and `demo` then run the processes.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _SCOPES = ("decide", "events", "read")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A home that can serve.
+    """A home directory that is ready to serve.
 
     Attributes:
-        tenant: the one that is there to begin with.
-        points: what it declared.
-        key: text of its API key if it was made just now; None: it has one.
-        migrations: those that were applied just now.
-        renewed: those of the points that began anew just now, since this version encodes their
-            contexts otherwise than the one that declared them.
+        tenant: the first tenant.
+        points: its declared decision points.
+        key: text of its new API key; None: the tenant had a key.
+        migrations: names of the migrations that were applied.
+        renewed: points that lost what they had learned, because this version encodes their
+            contexts differently.
     """
 
     tenant: Tenant
@@ -65,23 +65,16 @@ class Prepared:
 async def prepare(
     database: Database, home: Path, tenant_name: str, documents: Sequence[str]
 ) -> Prepared:
-    """Bring the schema up to date; see to a tenant, its decision points and a key.
+    """Migrate the schema; create the tenant, its decision points and its API key if absent.
 
-    Args:
-        database: that answers.
-        home: holds the secret.
-        tenant_name: of the tenant, made if it is not there.
-        documents: its declarations, in YAML, for points that are not there yet or that an earlier
-            version encoded otherwise, which could not serve: what became of the others, by hand or
-            by a promotion, stays.
-
-    Returns:
-        What is there now.
+    `documents` are the tenant's declarations in YAML. A document is declared only if the point is
+    new, or if its contexts are encoded differently by this version. Points that were changed by
+    hand or by a promotion stay as they are.
 
     Raises:
         StoreError: the database refuses.
-        SpecError: a declaration is wrong.
-        RolloutError: a point that has to begin anew is rolled out.
+        SpecError: a declaration is invalid.
+        RolloutError: a point must restart from nothing, but has an active rollout.
     """
     return await lending(database, lambda lends: _prepared(lends, home, tenant_name, documents))
 
@@ -111,7 +104,7 @@ async def _prepared(
 
 
 async def _declared(database: Database, tenant: Tenant, document: str) -> tuple[PointRow, bool]:
-    """Return a point as it is from now on, and whether what it learned before fits no more."""
+    """Return the declared point, and whether it lost what it had learned."""
     spec = loads(document, source="declaration")
     connection = await database.connect("app")
     try:
@@ -128,43 +121,25 @@ async def _declared(database: Database, tenant: Tenant, document: str) -> tuple[
 def service_child(
     home: Path, host: str, port: int, *, processes: int = 1, name: str = "service"
 ) -> Child:
-    """Return what serves on one port.
-
-    Args:
-        home: directory of all state.
-        host: address to listen on.
-        port: to listen on.
-        processes: how many share the port.
-        name: of the child.
-    """
+    """Return the child that serves on one port; `processes` share it."""
     listening = ["--host", host, "--port", str(port), "--processes", str(processes)]
     return Child(name, ["serve", "--home", str(home), *listening], stops_first=True)
 
 
 def learner_child(home: Path) -> Child:
-    """Return what learns.
-
-    Args:
-        home: directory of all state.
-    """
+    """Return the child that learns."""
     return Child("learner", ["learn", "run", "--home", str(home)])
 
 
 def controller_child(home: Path) -> Child:
-    """Return what controls rollouts, and publishes what was learned.
-
-    Args:
-        home: directory of all state.
-    """
+    """Return the child that controls rollouts and publishes snapshots."""
     return Child("controller", ["rollout", "run", "--home", str(home)])
 
 
 def keeper_child(home: Path, cold: str | None) -> Child:
-    """Return what makes partitions and compacts.
+    """Return the janitor: it creates partitions and compacts old days.
 
-    Args:
-        home: directory of all state.
-        cold: where it compacts to; None: in the home.
+    `cold` is a directory or an S3 URL; None: a directory in the home directory.
     """
     where = ["--cold", cold] if cold else []
     return Child("keeper", ["data", "keep", "--home", str(home), *where])
@@ -173,16 +148,10 @@ def keeper_child(home: Path, cold: str | None) -> Child:
 def wait_until_ready(
     urls: Sequence[str], alive: Callable[[], bool], logs: Path, *, within_s: float = 60.0
 ) -> None:
-    """Return once every address answers that it is ready.
-
-    Args:
-        urls: of service processes.
-        alive: whether it is worth waiting; once it is not, this returns.
-        logs: folder of their output, quoted if they do not become ready.
-        within_s: the longest to wait.
+    """Wait until every URL is ready, or until `alive` returns False.
 
     Raises:
-        StoreError: one did not become ready.
+        StoreError: a service is not ready within `within_s` seconds; the message quotes its log.
     """
     deadline = time.monotonic() + within_s
     with urllib3.PoolManager(retries=False, timeout=2.0) as pool:
@@ -196,13 +165,10 @@ def wait_until_ready(
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port that nobody listens on now.
-
-    Args:
-        host: address that it is free on.
+    """Return a free port of an address.
 
     Raises:
-        StoreError: it is no address of this machine.
+        StoreError: this machine does not have the address.
     """
     with _bound(host, 0) as probe:
         port: int = probe.getsockname()[1]
@@ -210,14 +176,10 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that somebody listens on: a second service would share its requests.
-
-    Args:
-        host: address to listen on.
-        port: the port.
+    """Refuse a port in use: a second service would take a share of its requests.
 
     Raises:
-        StoreError: it is taken, or not ours to take.
+        StoreError: the port is in use, or this user may not listen on it.
     """
     _bound(host, port).close()
 
@@ -228,7 +190,7 @@ def _bound(host: str, port: int) -> socket.socket:
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         probe.bind((host, port))
-    except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host may have
+    except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
         probe.close()
         why = getattr(error, "strerror", None) or error
         message = f"cannot listen on {host}:{port}: {why}; choose another --host or --port"
@@ -238,13 +200,10 @@ def _bound(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """Hold a home, so that it is not run twice at once.
-
-    Args:
-        home: directory of all state; made if it is not there.
+    """Lock a home directory, so that only one process runs it. Create it if it does not exist.
 
     Raises:
-        StoreError: another process runs it.
+        StoreError: another process holds the lock.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (home / "up.lock").open("a+") as handle:
@@ -252,8 +211,8 @@ def alone(home: Path) -> Iterator[None]:
             flock(handle, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             handle.seek(0)
-            message = f"{home} is running already (process {handle.read().strip() or 'unknown'}); "
-            raise StoreError(message + "stop that one, or choose another --home") from None
+            message = f"{home} is in use by process {handle.read().strip() or 'unknown'}; "
+            raise StoreError(message + "stop this process, or choose another --home") from None
         handle.truncate(0)
         handle.write(str(os.getpid()))
         handle.flush()

@@ -1,4 +1,4 @@
-"""``steersman status``: what the service decides and has learned, as the service and store tell."""
+"""``steersman status``: state of the service and the store."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ FROM learner AS l ORDER BY l.skill, l.point
 @click.command()
 @url_option
 @key_option
-@click.option("--states", is_flag=True, help="Show the SHA-256 of each state that serves, too.")
+@click.option("--states", is_flag=True, help="Also show the SHA-256 of each live state.")
 @administers
 def command(url: str, api_key: str | None, home: Path, *, states: bool, as_json: bool) -> None:
-    """Show every decision point: state, learning, counts of the last hour.
+    """Show every decision point: state, learning, and counts of the last hour.
 
-    With an API key that may read, the service is asked. Where the store is at hand (HOME or
-    DATABASE_URL) it is asked too, about every tenant. Processes that hold the same update hold the
-    same state: with --states, so can be seen; `steersman learn verify` shows that of the log.
+    With an API key that has the scope read, the command asks the service. If the store is
+    reachable (HOME or DATABASE_URL), the command also reads the store, for all tenants. Replicas
+    with the same update hold the same state: --states shows its hash, and `steersman learn verify`
+    compares it with the log.
     """
     at_hand = bool(os.environ.get("DATABASE_URL")) or (home / "postgres" / "data").is_dir()
     _check(api_key, home, at_hand=at_hand, states=states)
@@ -58,7 +59,7 @@ def command(url: str, api_key: str | None, home: Path, *, states: bool, as_json:
     except SteersmanError as error:
         if not at_hand:
             raise
-        problem = error  # told at the end: what the store knows is wanted then above all
+        problem = error  # raised at the end: the report of the store matters most now
     stored = in_store(home, _look) if at_hand else None
     if as_json:
         click.echo(as_text({"service": served, "store": stored}))
@@ -67,29 +68,31 @@ def command(url: str, api_key: str | None, home: Path, *, states: bool, as_json:
     if served is not None:
         _show(url, served, states=states)
     elif api_key is None:
-        click.echo(f"{url} was not asked: no API key; set STEERSMAN_API_KEY\n")
+        click.echo(f"skipped the service at {url}: no API key; set STEERSMAN_API_KEY\n")
     if stored is not None:
         click.echo(f"{'' if served is None else chr(10)}store")
-        show_rows(stored, _STORED, as_json=False, none="nothing declared yet")
+        show_rows(stored, _STORED, as_json=False, none="no decision points declared")
     _raise(problem)
 
 
 def _check(api_key: str | None, home: Path, *, at_hand: bool, states: bool) -> None:
     if api_key is None and not at_hand:
         raise click.UsageError(
-            f"no API key and no store in {home}; set STEERSMAN_API_KEY, or name --home"
+            f"no API key, and no store in {home}; set STEERSMAN_API_KEY or --home"
         )
     if api_key is None and states:
-        raise click.UsageError("--states asks the service: no API key; set STEERSMAN_API_KEY")
+        raise click.UsageError(
+            "--states needs the service, and no API key is set; set STEERSMAN_API_KEY"
+        )
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        message = "has characters that no key has (a line break at its end?)"
+        message = "has characters that an API key cannot have; check for a line break at its end"
         raise click.BadParameter(message, param_hint="--api-key")
 
 
 def _show(url: str, served: dict[str, Any], *, states: bool) -> None:
-    click.echo(f"{url} is {served['guardian_state']}; its last hour")
+    click.echo(f"{url} is {served['guardian_state']}; last hour:")
     columns = [*_SERVED, *["replica_sha256"] * states]
-    show_rows(served["points"], columns, as_json=False, none="nothing declared yet")
+    show_rows(served["points"], columns, as_json=False, none="no decision points declared")
     for point in served["points"]:
         if point.get("problem"):
             click.echo(f"{point['skill']}/{point['decision']}: {point['problem']}")
@@ -107,9 +110,7 @@ def _ask(url: str, api_key: str, *, states: bool) -> dict[str, Any]:
         try:
             answer = pool.request("GET", f"{url}/rl-status", fields=fields, headers=headers)
         except (urllib3.exceptions.HTTPError, ValueError) as error:
-            message = (
-                f"{url} does not answer ({type(error).__name__}); `steersman doctor` tells more"
-            )
+            message = f"{url} does not answer ({type(error).__name__}); run `steersman doctor`"
             raise UnavailableError(message) from error
     if answer.status == 200:
         return _read(url, answer.data)
@@ -121,19 +122,19 @@ def _ask(url: str, api_key: str, *, states: bool) -> dict[str, Any]:
 
 
 def _read(url: str, said: bytes) -> dict[str, Any]:
-    """Return what a service said of itself; any web server answers something with 200."""
+    """Return the status from a response body, which may come from any web server."""
     try:
         found = json.loads(said)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not {"guardian_state", "points"} <= found.keys():
-        message = f"what answers at {url} is no service of Steersman's; name another --url"
+        message = f"the server at {url} is not a Steersman service; set another --url"
         raise UnavailableError(message)
     return found
 
 
 async def _look(database: Database) -> list[dict[str, Any]]:
-    # Only who asks the store itself; see `options`.
+    # Slow, and only needed to read the store; see `options`.
     from steersman.store import as_tenant, list_tenants  # noqa: PLC0415
 
     connection = await database.connect("app")

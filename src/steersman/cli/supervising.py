@@ -1,8 +1,8 @@
-"""Child processes that are kept running: restarted when they die, stopped in order, never left.
+"""Process supervisor: restarts children that die, and stops all of them in order.
 
-Each child leads a process group of its own, so that Ctrl-C reaches this process alone and the
-order of stopping is ours. Each holds the reading end of a pipe from here (its standard input): if
-this process is killed, the pipe closes and the child stops by itself.
+Each child leads its own process group, so that Ctrl-C reaches only this process and the supervisor
+controls the order of stopping. The standard input of each child is a pipe from this process. If
+this process is killed, the pipe closes and the child stops.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 _STEADY_S = 30.0
-"""Who lived this long did not die of how it was started: its pauses begin anew."""
+"""After this run time, a death is not a failed start: the restart pause is reset."""
 _LARGEST_LOG = 16 << 20
 
 
 @dataclass(slots=True)
 class Child:
-    """A process that is to be running.
+    """A supervised process.
 
     Attributes:
-        name: for people and for its log file.
-        arguments: of the command ``steersman``.
-        stops_first: whether it is stopped before those that are not: who serves, before what it
-            is served by.
-        process: the one that is running, or ran last.
-        restarts: how often it was started again.
+        name: name in messages and of the log file.
+        arguments: arguments of the command ``steersman``.
+        stops_first: whether it stops before the others. Services stop before the processes that
+            they depend on.
+        process: the running or last process.
+        restarts: number of restarts.
     """
 
     name: str
@@ -49,13 +49,10 @@ class Child:
 
 
 class Supervisor:
-    """Starts children and keeps them running until it is told to stop.
+    """Supervisor of child processes.
 
-    Args:
-        children: in the order of their start.
-        logs: folder of their output, one file each.
-        say: tells people what happened.
-        patience_s: how long a child may take to stop before it is killed.
+    Children start in the given order. `logs` is the folder of their log files. `say` receives
+    messages for people. A child that does not stop within `patience_s` seconds is killed.
     """
 
     def __init__(
@@ -73,11 +70,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Start all, restart who dies, and stop all in order once told to.
-
-        Args:
-            stop: set when it is enough.
-        """
+        """Start all children, restart those that die, and stop all in order when `stop` is set."""
         tasks = [asyncio.ensure_future(self._keep(child)) for child in self.children]
         try:
             await stop.wait()
@@ -91,7 +84,7 @@ class Supervisor:
 
     async def _keep(self, child: Child) -> None:
         pause_s = FIRST_PAUSE_S
-        # Who woke from a pause after the order to stop would start what nobody stops.
+        # A child that starts after the order to stop would never be stopped.
         while not self._stopping.is_set():
             begun = time.monotonic()
             said = await self._run(child)
@@ -100,25 +93,25 @@ class Supervisor:
             if time.monotonic() - begun > _STEADY_S:
                 pause_s = FIRST_PAUSE_S
             log = self._logs / f"{child.name}.log"
-            self._tell(f"{child.name} {said}; starting it again in {pause_s:g} s; see {log}")
+            self._tell(f"{child.name} {said}; restart in {pause_s:g} s; see {log}")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             child.restarts += 1
 
     async def _run(self, child: Child) -> str:
-        """Start a child and wait for its end; return what became of it."""
+        """Run a child until it ends; return the reason of its end."""
         try:
             process = child.process = self._start(child)
-        except OSError as error:  # neither memory, nor processes, nor room for its log: for now
-            return f"cannot be started: {error}"
+        except OSError as error:  # out of memory, processes or disk space: try again later
+            return f"cannot start: {error}"
         status = await asyncio.to_thread(process.wait)
         if not self._stopping.is_set():
-            _end_group(process)  # a service that was killed leaves its processes behind
+            _end_group(process)  # a killed service leaves its worker processes behind
             _let_go(process)
         return _told(status)
 
     def _tell(self, text: str) -> None:
-        """Tell people; where nobody listens any more, supervising goes on all the same."""
+        """Send a message to people. A closed output must not stop the supervisor."""
         with suppress(OSError):
             self._say(text)
 
@@ -150,7 +143,7 @@ class Supervisor:
 
 
 def stop_with_parent() -> None:
-    """End this process, as by SIGTERM, when whoever started it is gone."""
+    """Send SIGTERM to this process when its parent is gone."""
 
     def wait() -> None:
         while os.read(0, 1024):
@@ -161,11 +154,7 @@ def stop_with_parent() -> None:
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """Set an event on SIGTERM and SIGINT; the second SIGINT acts as always.
-
-    Args:
-        stop: of the running loop.
-    """
+    """Set `stop` on SIGTERM and SIGINT; a second SIGINT has its usual effect."""
     loop = asyncio.get_running_loop()
 
     def enough() -> None:
@@ -177,7 +166,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], patience_s: float) -> bool:
-    """Wait for the end of a process that was told to stop; return whether it came in time."""
+    """Wait for the end of a terminated process; return whether it ended in time."""
     try:
         process.wait(patience_s)
     except subprocess.TimeoutExpired:
@@ -191,13 +180,12 @@ def _end(process: subprocess.Popen[bytes], patience_s: float) -> bool:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what a process left behind: its children are in the group that it leads."""
+    """Kill the processes that a child left behind: they are in its process group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _let_go(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipe to a process that has ended."""
     if process.stdin is not None:
         process.stdin.close()
 
@@ -205,4 +193,4 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
 def _told(status: int) -> str:
     if status >= 0:
         return f"ended with status {status}"
-    return f"was ended by {signal.Signals(-status).name}"
+    return f"was killed by {signal.Signals(-status).name}"

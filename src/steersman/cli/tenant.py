@@ -1,4 +1,4 @@
-"""``steersman tenant``: tenants, and what they declared."""
+"""``steersman tenant``: tenants and their declared decision points."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _documents = click.argument(
 
 @click.group()
 def command() -> None:
-    """Make tenants, declare their decision points, hand out or erase what is theirs."""
+    """Create tenants, declare their decision points, and export or erase their data."""
 
 
 @command.command("create")
 @_name
 @administers
 def create(name: str, home: Path, *, as_json: bool) -> None:
-    """Make the tenant NAME: small letters, digits and "-"."""
+    """Create the tenant NAME: lower-case letters, digits and "-"."""
     made = in_store(home, lambda database: create_tenant(database, name, actor=actor()))
     show(_tenant(made), as_json=as_json)
 
@@ -56,7 +56,7 @@ def create(name: str, home: Path, *, as_json: bool) -> None:
 def list_command(home: Path, *, as_json: bool) -> None:
     """Show all tenants of this installation."""
     found = in_store(home, list_tenants)
-    none = "no tenants yet; `steersman tenant create NAME` makes one"
+    none = "no tenants yet; create one with `steersman tenant create NAME`"
     show_rows(map(_tenant, found), ("name", "id", "created_at"), as_json=as_json, none=none)
 
 
@@ -65,14 +65,14 @@ def list_command(home: Path, *, as_json: bool) -> None:
 @_documents
 @administers
 def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: bool) -> None:
-    """Declare the decision points in the YAML FILEs for the tenant NAME, or change them.
+    """Declare or change the decision points in the YAML FILEs for the tenant NAME.
 
-    Declaring the same again changes nothing. Where context, actions, policy or floor change, or
-    this version encodes contexts otherwise, a new snapshot begins that has learned nothing:
-    `steersman learn rebuild` relearns it from the log.
+    An unchanged declaration has no effect. A change of context, actions, policy or floor starts a
+    new snapshot that has learned nothing; so does a new encoding of contexts in this version.
+    `steersman learn rebuild` then relearns the snapshot from the log.
     """
     documents = []
-    for file in files:  # all are looked at, and told by their names, before one is stored
+    for file in files:  # check all files first; an error then names its file
         load(file)
         documents.append(file.read_text(encoding="utf-8-sig"))
         check_declaration(documents[-1])
@@ -87,7 +87,7 @@ def declare_command(name: str, files: tuple[Path, ...], home: Path, *, as_json: 
 @_name
 @administers
 def points(name: str, home: Path, *, as_json: bool) -> None:
-    """Show what the tenant NAME declared; what cannot be served is told with what to do."""
+    """Show the declared decision points of the tenant NAME, and how to repair invalid ones."""
 
     async def work(
         database: Database, tenant: Tenant
@@ -105,10 +105,10 @@ def points(name: str, home: Path, *, as_json: bool) -> None:
 
 @command.command("export")
 @_name
-@click.option("--unit", required=True, help="Whose rows: what the application called its unit.")
+@click.option("--unit", required=True, help="Unit, as the application named it.")
 @home_option
 def export_command(name: str, unit: str, home: Path) -> None:
-    """Print everything the store holds about a unit of the tenant NAME, one JSON object a line."""
+    """Print all rows of one unit of the tenant NAME, one JSON object per line."""
 
     async def work(database: Database, tenant: Tenant) -> int:
         lines = 0
@@ -118,18 +118,26 @@ def export_command(name: str, unit: str, home: Path) -> None:
         return lines
 
     if for_tenant(home, name, work) == 0:
-        message = f"PostgreSQL has nothing of unit {unit!r}; look for other spellings, and for "
-        click.echo(message + "older days in the cold store (`steersman data query`)", err=True)
+        message = f"no rows of unit {unit!r} in PostgreSQL; check the spelling, and search older "
+        click.echo(message + "days in the cold store with `steersman data query`", err=True)
 
 
 @command.command("erase")
 @_name
-@click.option("--unit", help="All decisions of this unit ...")
-@click.option("--decision", "decisions", multiple=True, type=click.UUID, help="... or this one.")
-@click.option("--document", "documents", multiple=True, help="Or this document, in every ...")
-@click.option("--corpus", help="... revision and snapshot of this corpus.")
-@click.option("--reason", required=True, help="Kept beside the ids of what was erased.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--unit", help="Erase all decisions of this unit.")
+@click.option(
+    "--decision",
+    "decisions",
+    multiple=True,
+    type=click.UUID,
+    help="Erase this decision; repeatable.",
+)
+@click.option(
+    "--document", "documents", multiple=True, help="Erase this document of --corpus; repeatable."
+)
+@click.option("--corpus", help="Corpus of --document.")
+@click.option("--reason", required=True, help="Reason; stored with the erased ids.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @administers
 def erase_command(
     name: str,
@@ -143,21 +151,23 @@ def erase_command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Erase decisions of the tenant NAME with their events, rewards and keys; for good.
+    """Erase decisions of the tenant NAME permanently, with their events, rewards and keys.
 
-    What was learned from them is taken back by the learner; the cold store drops them with its next
-    compaction. Documents of a corpus are erased from each of its revisions and snapshots.
+    The learner removes what it learned from them. The next compaction removes them from the cold
+    store. Documents of a corpus are erased from all of its revisions and snapshots.
     """
     if (corpus is None) != (not documents):
-        raise click.UsageError("--corpus and --document go together")
+        raise click.UsageError("--corpus and --document must be given together")
     if (unit is not None) + bool(decisions) + bool(documents) != 1:
-        raise click.UsageError("give either --unit or one --decision or --document or more")
+        raise click.UsageError("expected exactly one of --unit, --decision and --document")
     if corpus is not None:
         _erase_documents(name, corpus, documents, reason, home, yes=yes, as_json=as_json)
         return
     if not yes:
-        what = f"all of unit {unit!r}" if unit is not None else f"{len(decisions)} decisions"
-        click.confirm(f"Erase {what} of {name} for good?", abort=True, err=True)
+        what = (
+            f"all decisions of unit {unit!r}" if unit is not None else f"{len(decisions)} decisions"
+        )
+        click.confirm(f"Erase {what} of tenant {name} permanently?", abort=True, err=True)
 
     async def work(database: Database, tenant: Tenant) -> Erased:
         return await erase(
@@ -190,7 +200,7 @@ def _erase_documents(
 
     if not yes:
         what = f"{len(documents)} documents of corpus {corpus}"
-        click.confirm(f"Erase {what} of {name} for good?", abort=True, err=True)
+        click.confirm(f"Erase {what} of tenant {name} permanently?", abort=True, err=True)
 
     async def work(database: Database, tenant: Tenant) -> dict[str, int]:
         corpora = Corpora(database, tenant.id, actor=actor())
@@ -200,7 +210,7 @@ def _erase_documents(
 
 
 def _actions(row: PointRow) -> list[str]:
-    """Return the names of arms; of mixed actions, the values of their parts."""
+    """Return the names of the arms; for mixed actions, the values of their parts."""
     names = getattr(row.spec.actions, "names", ())
     return list(getattr(row.spec.actions, "marginals", names))
 
@@ -232,7 +242,7 @@ def _show_points(
         }
         for row in unreadable
     ]
-    none = "nothing declared yet; `steersman tenant declare NAME FILE` does"
+    none = "no decision points yet; declare one with `steersman tenant declare NAME FILE`"
     columns = ("skill", "decision", "policy", "actions", "snapshot")
     show_rows(shown, columns, as_json=as_json, none=none)
     for told in () if as_json else shown:

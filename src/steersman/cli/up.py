@@ -1,4 +1,4 @@
-"""``steersman up``: everything running, until it is stopped."""
+"""``steersman up``: all processes on one machine."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MADE_KEYS = (
-    "made signing keys of {name}; before production move root.pem from {home}/keys/{name} offline, "
-    "and the passphrase in {file} elsewhere"
+    "created signing keys for tenant {name}; before production, move root.pem from "
+    "{home}/keys/{name} offline, and the passphrase in {file} to another place"
 )
 _CONTEXT = {"intent": "weather", "language": "latin", "text_len": 42, "score_gap": 0.3}
 
@@ -42,20 +42,20 @@ _CONTEXT = {"intent": "weather", "language": "latin", "text_len": 42, "score_gap
     default=2,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="How many share the port.",
+    help="Number of service processes that share the port.",
 )
 @click.option(
     "--tenant",
     "tenant_name",
     default="sample",
     show_default=True,
-    help="Made if it is not there.",
+    help="Tenant name; created if it does not exist.",
 )
 @click.option(
     "--cold",
     envvar="STEERSMAN_COLD",
     show_envvar=True,
-    help="Where days are compacted to: a directory or s3://bucket/prefix.  [default: HOME/cold]",
+    help="Target of compaction: a directory or s3://bucket/prefix.  [default: HOME/cold]",
 )
 @json_option
 @click.option("--supervised", is_flag=True, hidden=True)
@@ -70,12 +70,12 @@ def command(
     as_json: bool,
     supervised: bool,
 ) -> None:
-    """Run everything until it is stopped by Ctrl-C or SIGTERM.
+    """Run the whole service until Ctrl-C or SIGTERM.
 
-    The store (embedded, unless DATABASE_URL names a server), service processes on one port, the
-    learner, the controller (rollouts, publishing), and the keeper (partitions, daily compaction).
-    The first time a tenant is made with the shipped assistant's decision points, signing keys, and
-    an API key, whose text is printed once.
+    It runs the store (embedded, unless DATABASE_URL names a server), the service processes on one
+    port, the learner, the controller (rollouts and publishing) and the janitor (partitions and
+    daily compaction). The first run creates a tenant with the decision points of the shipped
+    assistant, signing keys, and an API key. The API key is printed once.
     """
     if supervised:
         stop_with_parent()
@@ -144,23 +144,23 @@ def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
     at = "" if str(home) == ".steersman" else f" --home {home}"
     if prepared.key is None:
         click.echo(
-            "key         made before, not shown again; another one: "
+            "key         created earlier and not shown again; create another: "
             f"steersman key create NAME --tenant {prepared.tenant.name}{at} "
             "--scope decide --scope events --scope read"
         )
     else:
-        click.echo(f"key         {prepared.key}   (shown this once)")
+        click.echo(f"key         {prepared.key}   (shown only once)")
     for row in prepared.renewed:
         click.echo(
-            f"begins anew {row.skill}/{row.point}: this version encodes its contexts otherwise; "
-            f"steersman learn rebuild {row.skill} {row.point} --tenant {prepared.tenant.name}{at} "
-            "relearns it from the log"
+            f"reset       {row.skill}/{row.point}: this version encodes its contexts differently; "
+            "relearn it from the log: "
+            f"steersman learn rebuild {row.skill} {row.point} --tenant {prepared.tenant.name}{at}"
         )
     click.echo(f"processes   {', '.join(f'{n} {pid}' for n, pid in _pids(supervisor).items())}")
     click.echo(f"compaction  {kept}")
     click.echo(f"logs        {home / 'logs'}")
     click.echo(f"\nTry it:\n\n{_curl(url, prepared.key or '$STEERSMAN_API_KEY')}\n")
-    click.echo("Ctrl-C stops everything.")
+    click.echo("Press Ctrl-C to stop.")
 
 
 def _pids(supervisor: Supervisor) -> dict[str, int]:
