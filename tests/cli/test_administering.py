@@ -64,7 +64,7 @@ def test_a_point_that_cannot_be_served_lets_none_be_stored(command, name, tmp_pa
 
 def test_an_unknown_tenant_is_told_with_those_there_are(command):
     said = command("tenant", "points", "nobody", status=1)
-    assert "there is no tenant 'nobody'" in said
+    assert "tenant not found: 'nobody'" in said
     assert "there are" in said  # the names follow; of many, only the first
 
 
@@ -89,7 +89,7 @@ def test_a_key_of_ones_own_scopes_expires(command, name):
 
 def test_an_unknown_key_is_refused(command, name):
     said = command("key", "revoke", "sk_nothing_", "--tenant", name, status=1)
-    assert "there are none" in said
+    assert "none exist" in said
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_point_that_is_encoded_otherwise_is_told_with_what_to_do(command, othe
     told = {row["decision"]: row for row in command.json("tenant", "points", otherwise)}
     assert [row for row in sorted(told) if "problem" in told[row]] == ["tool"]
     assert "steersman learn rebuild" in told["tool"]["problem"]
-    assert "encoded otherwise" in command("tenant", "points", otherwise)
+    assert "another context encoding" in command("tenant", "points", otherwise)
     (found,) = (row for row in command.json("doctor") if row["what"] == "declarations")
     assert (found["verdict"], "assistant/tool" in found["found"]) == ("warn", True)
     command("tenant", "declare", otherwise, *CONFIGS)

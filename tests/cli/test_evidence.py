@@ -193,11 +193,11 @@ def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
     said = run(blind, tmp_path, *ask[:-2], status=1)
     assert "no question of bands has gold passages" in said
     run(data, tmp_path, *ask, "--ray", "auto")
-    assert "Ray is not installed, so nothing is spread" in caplog.text
+    assert "Ray is not installed; working on this machine only" in caplog.text
     assert file.read_bytes() == made
     for more, said in (
         (("--may-stop",), "learns what to pick, not when to stop"),
-        (("--ray", "nonsense"), "allowed is auto, or HOST:PORT"),
+        (("--ray", "nonsense"), "allowed are auto and HOST:PORT"),
     ):
         assert said in run(data, tmp_path, *ask, *more, status=1)
     assert "a clone of gold draws none" in run(data, tmp_path, *ask[:-2], "--ray", "auto", status=1)
@@ -207,7 +207,7 @@ def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
 def test_without_ray_an_evaluation_says_so_and_works_here(data, tmp_path, caplog):
     one, other = (json.loads(run(data, tmp_path, *MEASURED, "--json", *more))["figures"]
                   for more in (("--ray", "auto"), ()))  # fmt: skip
-    assert "Ray is not installed, so nothing is spread" in caplog.text
+    assert "Ray is not installed; working on this machine only" in caplog.text
     assert {name: one[name] for name in one if "latency" not in name} == {
         name: other[name] for name in other if "latency" not in name
     }

@@ -315,7 +315,7 @@ def test_a_declaration_that_cannot_be_read_is_said_and_all_others_are_shown(
 
 def test_a_tenant_that_is_not_there_is_refused(command):
     said = command("monitor", "--once", "--tenant", "nobody", status=1)
-    assert "there is no tenant 'nobody'" in said
+    assert "tenant not found: 'nobody'" in said
 
 
 def test_an_interval_of_nothing_is_bad_usage(command):

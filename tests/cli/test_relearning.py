@@ -36,7 +36,7 @@ def test_what_a_condition_cannot_see_is_told_named_or_kept(command, gone):
     rebuild = "learn", "rebuild", "search", "depth", "--tenant", NAME
     bot = "--exclude", "unit = 'bot-7'"
     said = command(*rebuild, *bot, status=1)
-    assert "cannot see 2 of the updates" in said
+    assert "cannot check 2 updates" in said
     assert "--exclude-decision" in said
     assert "Traceback" not in said
     made = command.json(*rebuild, *bot, "--exclude-decision", gone[0], "--keep-unseen")

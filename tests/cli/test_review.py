@@ -50,4 +50,4 @@ def test_another_tenant_sees_none_of_it(command, name, predictions):
     command("tenant", "create", other)
     assert command.json("review", "list", "--all", "--tenant", other) == []
     told = command("review", "show", item, "--tenant", other, status=1)
-    assert "has no item" in told
+    assert "review item not found" in told

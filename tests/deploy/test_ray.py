@@ -114,7 +114,7 @@ def test_errors_are_those_of_the_function_and_what_ends_processes_ends(two):
     refused, ended = json.loads(told(process))
     assert refused == ["InputError", "item 1 is refused"]
     assert ended[0] == "ClusterError"
-    assert "gave up item 0" in ended[1]
+    assert "failed item 0" in ended[1]
     assert "tried 6 times" in ended[1]
 
 

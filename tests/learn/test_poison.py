@@ -89,7 +89,7 @@ async def test_a_damaged_state_stops_its_own_point_only(database, tenant, caplog
     stop_after = LearnerSettings(poll_s=0.05, linger_s=0.0)
     await learn_for(database, 1.0, stop_after)
     assert len(await rows(database, tenant.id, "SELECT FROM work")) >= 1
-    assert "is not learned, and tried again every 10 s" in caplog.text
+    assert "failed, retrying every 10 s" in caplog.text
     assert await rows(database, tenant.id, REWARDS) == []
     connection = await database.connect("owner")
     async with as_tenant(connection, tenant.id):

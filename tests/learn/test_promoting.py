@@ -132,7 +132,7 @@ async def test_a_version_is_published_anew_where_what_came_since_cannot_be_told(
     await erase(database, tenant.id, decisions=ids, reason="asked to", actor="test")
     await learn_all(database)
     await promote_point(database, tenant.id, versions[1])
-    with pytest.raises(StateError, match="left out some of these"):
+    with pytest.raises(StateError, match="dropped some of those updates"):
         await promote_point(database, tenant.id, versions[2])
     await promote_point(
         database, tenant.id, (await publish_point(database, tenant.id, signer(tenant))).version
@@ -267,12 +267,12 @@ async def test_what_may_not_serve_is_refused(database, tenant, signer):
     with pytest.raises(StateError, match=r"0\.9\.9"):
         await promote_point(database, tenant.id, "0.9.9")
     await promote_point(database, tenant.id, first.version)
-    with pytest.raises(StateError, match="serves already"):
+    with pytest.raises(StateError, match="is already live"):
         await promote_point(database, tenant.id, first.version)
     await rebuild(database, await point_of(database, tenant.id), actor="test")
     await traffic(database, row, 5, seed=2)
     await learn_all(database)
-    with pytest.raises(StateError, match="publish anew"):
+    with pytest.raises(StateError, match="publish again"):
         await promote_point(database, tenant.id, first.version)
 
 
@@ -286,7 +286,7 @@ async def test_what_served_before_and_learned_further_is_not_promoted_again(
     await promote_point(database, tenant.id, made.version)
     await traffic(database, row, 5, seed=2)
     await learn_all(database)
-    with pytest.raises(StateError, match="serves already"):
+    with pytest.raises(StateError, match="is already live"):
         await promote_point(database, tenant.id, made.version)
     connection = await database.connect("worker")
     async with as_tenant(connection, tenant.id):

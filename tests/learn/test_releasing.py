@@ -91,7 +91,9 @@ async def test_a_candidate_is_loaded_when_it_was_promoted(
     row = await tried(database, tenant, point, candidate)
     assert await marked(database, point, registry) == {}
     assert version_of(reader.load(*POINT)) == "0.1.1"
-    with pytest.raises(StateError, match=r"0\.2\.1 is a candidate, and released is only what"):
+    with pytest.raises(
+        StateError, match=r"0\.2\.1 is a candidate; only versions that are or were live"
+    ):
         await release_version(database, point, candidate, registry, actor="ann")
     await promote_point(database, tenant.id, candidate)
     await ended(database, tenant, row, "promoted")

@@ -157,7 +157,7 @@ async def published_control(connection, point, candidate, control):
 async def test_what_serves_is_kept_unless_it_is_to_be_taken_back(database, tenant, point):
     (one,) = await lined(database, tenant, point, 2)
     await serve(database, tenant, point, one)
-    with pytest.raises(StateError, match=r"it serves; take it back too \(--take-back\)"):
+    with pytest.raises(StateError, match=r"it is live; add --take-back"):
         await taken_back(database, tenant, point, one, take_back=False)
     for wrong in ("0.1.0", "9.9.9"):
         with pytest.raises(StateError):

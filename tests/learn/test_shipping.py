@@ -215,7 +215,7 @@ async def test_an_audit_that_was_cut_and_went_on_is_not_signed(database, tenant,
             await record(connection, tenant.id, "cli:ann", action, "x")
     async with shipping(database, {tenant.name: publisher}) as seen:
         pass
-    assert "and is another now" in seen[0].failed[0]
+    assert "of the audit log differs now" in seen[0].failed[0]
     assert "steersman audit accept" in seen[0].failed[0]
     assert publisher.anchored() == signed
     async with acting(database, tenant) as connection:
@@ -230,7 +230,7 @@ async def test_a_registry_is_kept_fresh_though_the_audit_is_behind(database, ten
     before = publisher.refresh_timestamp().version
     async with shipping(database, {tenant.name: publisher}) as seen:
         pass
-    assert "entry 99 (000000000000) of the audit was signed, and is not there" in seen[0].failed[0]
+    assert "signed entry 99 (000000000000) of the audit log is missing" in seen[0].failed[0]
     assert seen[0].expires is not None
     assert publisher.refresh_timestamp().version == before + 2
 
@@ -356,7 +356,7 @@ async def test_a_point_that_cannot_be_read_is_told_and_the_others_are_shipped(
     async with shipping(database, registries, looks=3) as seen:
         pass
     assert seen[0].published == {"search/depth": "0.1.1"}
-    assert all("search/width cannot be read" in one.failed[0] for one in seen)
+    assert all("cannot read the declaration of search/width" in one.failed[0] for one in seen)
     assert all(one.expires is not None for one in seen)
     told = [record for record in caplog.records if "search/width" in record.message]
     assert len(told) == 1

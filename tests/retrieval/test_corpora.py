@@ -114,7 +114,7 @@ async def test_what_is_open_stays_when_the_corpus_is_dropped(database, tenant):
     rows = await corpus.drop("manuals")
     assert rows["corpus_document"] == 3
     assert opened.searcher.search("forty amperes").hits[0].passage.doc_id == "cables.txt"
-    with pytest.raises(MissingCorpusError, match="there are none"):
+    with pytest.raises(MissingCorpusError, match="none exist"):
         await corpus.open("manuals")
 
 
@@ -224,7 +224,7 @@ async def test_bad_arguments_are_told(database, tenant):
         with pytest.raises(MissingCorpusError, match="no snapshot"):
             await corpus.open("manuals", snapshot=snapshot)
     for name in ("none", "a\0", "", "x" * 500):
-        with pytest.raises(MissingCorpusError, match="there is no corpus"):
+        with pytest.raises(MissingCorpusError, match="corpus not found"):
             await corpus.show(name)
     with pytest.raises(MissingCorpusError, match="no document"):
         await corpus.document("manuals", "a\0")

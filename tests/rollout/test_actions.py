@@ -47,7 +47,7 @@ async def test_one_rollout_per_skill_unless_they_may_be_concurrent(database, ten
     row = await declare(database, tenant.id, document("width"), actor="test")
     made = await publish(database, row, NoSigner(), Reason(actor="test"))
     await w.start()
-    with pytest.raises(RolloutError, match="is under way"):
+    with pytest.raises(RolloutError, match="is active"):
         await w.start(point="width", candidate=made.version)
     begun = await w.start(point="width", candidate=made.version, concurrent=True)
     assert begun.concurrent
@@ -137,7 +137,7 @@ def point_of(w):
 async def test_a_rollout_keeps_its_point_where_it_is_and_lets_it_go_itself(database, tenant):
     w = await world(database, tenant.id)
     begun = await w.start()
-    with pytest.raises(RolloutError, match=f"{begun.id} of search/depth .* is under way"):
+    with pytest.raises(RolloutError, match=f"{begun.id} of search/depth .* is active"):
         await w.read(lambda it: unpin_point(it, point_of(w)))
     await act(database, tenant.id, begun.id, "freeze", **who(w))
     pinned = await w.point()
@@ -239,7 +239,7 @@ async def test_what_could_never_be_promoted_does_not_start(database, tenant):
     await learn_all(database)
     other = await publish(database, await w.point(), NoSigner(), Reason(actor="test"))
     await act(database, tenant.id, begun.id, "rollback", **who(w, "complaints"))
-    with pytest.raises(StateError, match="has served before"):
+    with pytest.raises(StateError, match="was live before"):
         await w.start(again="the complaints were about something else")
     with pytest.raises(StateError, match=r"comes from 0\.1\.1"):
         await w.start(candidate=other.version)
@@ -294,6 +294,6 @@ async def test_a_candidate_is_stopped_though_the_declaration_cannot_be_read(data
 
     assert (await do("pause")).status == "paused"
     assert (await do("resume")).status == "running"
-    with pytest.raises(SpecError, match=r"cannot be read.*steersman tenant declare"):
+    with pytest.raises(SpecError, match=r"cannot read the declaration.*steersman tenant declare"):
         await do("promote", force=True)
     assert (await do("rollback")).status in {"aborted", "rolled_back"}

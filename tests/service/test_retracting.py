@@ -92,7 +92,7 @@ async def told(s, ships, first, second):
         (incident,) = await incidents_of(connection, ships.tenant, open_only=True)
         entry = next(row for row in await history(connection) if "retract" in row.action)
     assert incident.kind == "retracted"
-    assert f"{second} was retracted while it served, and {first} serves" in incident.summary
+    assert f"{second} was retracted while live; {first} is now live" in incident.summary
     assert entry.action == "snapshot.retract"
     assert entry.actor.startswith("key ")
     assert entry.detail == {
@@ -234,7 +234,7 @@ async def test_what_serves_is_not_retracted_by_accident(database, tenant, servin
         await until(s, snapshot=version)
         refused = await retract(s, version)
         assert (refused.status, refused.body["code"]) == (409, "not_allowed")
-        assert "it serves" in refused.body["detail"]
+        assert "it is live" in refused.body["detail"]
         for wrong in ("0.1.0", "9.9.9"):
             assert (await retract(s, wrong, take_back=True)).status == 409
         blank = await retract(s, version, take_back=True, reason=" ")

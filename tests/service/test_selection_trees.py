@@ -39,7 +39,7 @@ async def test_trees_are_published_promoted_served_and_explained(serving, databa
         await erase(
             database, tenant.id, decisions=[gone := new_id()], reason="asked to", actor="me"
         )  # fmt: skip
-        with pytest.raises(InputError, match=r"1 of 2 selections .* were erased since"):
+        with pytest.raises(InputError, match=r"1 of its 2 training selections were erased"):
             await publish(
                 database, row, ships.publisher, why,
                 trained=declared.holding(TreeScorer.of_stumps(by_title.columns, [(0, 0, 0, 1)])),
@@ -63,9 +63,9 @@ async def test_trees_are_published_promoted_served_and_explained(serving, databa
         (one,) = await decide(s)
         assert one["snapshot"] == made.version
     row = await point_of(database, tenant)
-    with pytest.raises(StateError, match="trained from the log as a whole"):
+    with pytest.raises(StateError, match="trained in one batch from the log"):
         await reproduce(database, tenant.id, "evidence", "select", made.version)
-    with pytest.raises(InputError, match="grown from the log"):
+    with pytest.raises(InputError, match="trained from the log"):
         await rebuild(database, row, actor="test")
 
 

@@ -59,7 +59,7 @@ async def test_a_process_that_starts_serves_the_others_and_takes_no_event_unscru
         assert (made.status, made.body["degraded"]) == (200, False)
         refused = await s.ask("POST", "/v1/decide", WIDTH)
         assert refused.status == 503
-        assert "search/width cannot be read" in refused.body["detail"]
+        assert "cannot read the declaration of search/width" in refused.body["detail"]
         event = {
             "event_id": "e-1",
             "decision_id": made.body["decision_id"],

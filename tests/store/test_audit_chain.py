@@ -227,14 +227,12 @@ async def test_missing_rows_at_the_end_are_found_by_anchors_alone(server, owner)
     assert (await verified(server, owner)).holds
     report = await verified(server, owner, [anchor])
     assert [str(what) for _, what in report.broken] == [
-        "row 4 was anchored and is not there; the chain ends at 2"
+        "row 4 has an anchor but is missing; the chain ends at 2"
     ]
     # Others in their place do not help.
     await write(server, owner, 4)
     report = await verified(server, owner, [anchor])
-    assert [what for _, what in report.broken] == [
-        "row 4 is not the row that was anchored under its number"
-    ]
+    assert [what for _, what in report.broken] == ["row 4 differs from its anchor"]
     assert (report.anchors, report.holds) == (1, False)
 
 
@@ -249,7 +247,7 @@ async def test_a_chain_written_anew_is_found_by_anchors(server, owner):
 
 
 async def test_an_anchor_of_no_row_is_refused(server, owner):
-    with pytest.raises(InputError, match="names row 0"):
+    with pytest.raises(InputError, match="has row number 0"):
         await verified(server, owner, [(0, bytes(32))])
 
 

@@ -207,7 +207,7 @@ async def test_dropping_the_corpus_drops_its_index(database_alone):
         assert await has_hnsw(connection, corpus.id)
         await drop_corpus(connection, tenant.id, corpus.id)
         assert not await has_hnsw(connection, corpus.id)
-    with pytest.raises(StoreError, match="cannot be searched"):
+    with pytest.raises(StoreError, match="cannot search"):
         await nearest(database_alone, tenant, corpus, 1, vectors[0])
 
 
@@ -266,14 +266,14 @@ async def test_a_backup_holds_no_index_and_restores_without_pgvector(database_al
 async def test_vectors_that_are_too_long_are_refused(large):
     database, tenant, corpus, _, vectors = large
     async with owned(database, tenant.id) as connection:
-        with pytest.raises(InputError, match="an index takes 4,000"):
+        with pytest.raises(InputError, match="an index allows 4,000"):
             await build_hnsw(connection, tenant.id, corpus.id, dimension=4_001)
-    with pytest.raises(StoreError, match="cannot be searched"):
+    with pytest.raises(StoreError, match="cannot search"):
         await nearest(database, tenant, corpus, 1, vectors[0][:5])
 
 
 async def test_without_pgvector_it_is_said_what_to_do(database_15):
-    with pytest.raises(CorpusError, match="server has no pgvector; install it there"):
+    with pytest.raises(CorpusError, match="server lacks pgvector; install it there"):
         await ensure_pgvector(database_15)
 
 

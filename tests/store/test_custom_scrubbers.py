@@ -141,10 +141,10 @@ def test_nothing_is_kept_where_it_is_not_installed(caplog):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nmaes", "no scrubber of that name is installed; installed are .*names.*; install the "),
-        ("broken", r"cannot be loaded: ModuleNotFoundError.*; correct its package"),
-        ("absent", r"cannot be loaded: AttributeError.*; correct its package"),
-        ("constant", "is a int; allowed is something that can be called"),
+        ("nmaes", "no such scrubber is installed; installed are .*names.*; install the "),
+        ("broken", r"cannot load scrubber .*: ModuleNotFoundError.*; fix its package"),
+        ("absent", r"cannot load scrubber .*: AttributeError.*; fix its package"),
+        ("constant", "is a int; expected a callable"),
     ],
 )
 def test_a_declaration_names_what_can_be_called(name, told):

@@ -93,7 +93,7 @@ async def test_what_the_disk_told_is_what_the_server_does(home, monkeypatch, spa
 
 
 async def test_a_store_that_was_never_made_is_told_how_to_be(server):
-    with pytest.raises(StoreError, match="never made: run `steersman doctor --migrate`"):
+    with pytest.raises(StoreError, match="does not exist; run `steersman doctor --migrate`"):
         await Database(server.url).connect("worker")
 
 

@@ -66,7 +66,7 @@ async def test_one_tenant_neither_sees_nor_closes_anothers(database, tenant):
     async with connected(database, "worker", mine) as connection:
         assert await incidents_of(connection, tenant.id) == []
         for owner in (mine, tenant.id):
-            with pytest.raises(StateError, match="there is no incident"):
+            with pytest.raises(StateError, match="incident not found"):
                 await close_incident(connection, owner, theirs.id, at=NOW)
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with connected(database, "worker", mine) as connection:

@@ -77,7 +77,7 @@ async def test_a_reward_that_comes_between_looking_and_deleting_keeps_its_day(da
 
     monkeypatch.setattr(OldDays, "_why_not", meanwhile)
     kept = await days.keep()
-    assert "rows of reward that the cold store" in kept.waiting[days.names(0)[1]]
+    assert "rows of reward that are not in the cold store" in kept.waiting[days.names(0)[1]]
     assert (await counts(days.database, days.tenant.id))["reward"] == 2
     await days.compact()
     assert days.names(0)[1] in (await days.keep()).dropped

@@ -71,7 +71,7 @@ def test_a_changed_byte_is_noticed(data):
     ],
 )
 def test_bytes_of_somebody_else_are_refused(packed):
-    with pytest.raises(DataError, match="embedded again"):
+    with pytest.raises(DataError, match="embedding it again"):
         unpack_vectors(packed)
 
 

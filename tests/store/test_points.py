@@ -130,12 +130,12 @@ async def test_listeners_and_the_audit_hear_of_it(database, tenant):
     ("before", "after", "error", "message"),
     [
         ("floor: 0.02", "floor: 2", SpecError, "declaration:8: floor"),
-        (", mean: 3, sd: 2", "", InputError, "reads the numbers length"),
+        (", mean: 3, sd: 2", "", InputError, "reads number fields length"),
         (
             "{kind: choice, names: [shallow, deep]}",
             "{kind: sequence, max_steps: 3}",
             SpecError,
-            "does not choose among sequence actions",
+            "does not support sequence actions",
         ),
     ],
 )
@@ -171,7 +171,9 @@ async def test_a_point_that_cannot_be_read_is_told_and_the_others_are_there(data
             assert (row.point, broken.point, broken.snapshot) == ("width", "depth", "0.1.0")
             assert "sails" in broken.why
             assert "steersman tenant declare" in broken.why
-            with pytest.raises(SpecError, match="search/depth cannot be read: declaration:"):
+            with pytest.raises(
+                SpecError, match="cannot read the declaration of search/depth: declaration:"
+            ):
                 await points_of(connection, tenant.id)
             found = await find_declared(connection, (tenant.id, "search", "width"))
             assert found == row

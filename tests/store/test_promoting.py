@@ -97,7 +97,7 @@ async def test_declaration_and_hashes_follow_where_the_policy_is_another(databas
     await learn(database, point, 2)
     other = DOCUMENT.replace("floor: 0.02", "floor: 0.05")
     row = await published(database, point, 2, document=other)
-    with pytest.raises(StateError, match="learns from other things than the serving snapshot"):
+    with pytest.raises(StateError, match="has other features than the live snapshot"):
         await promoted(database, point, row.version)
     assert await promoted(database, point, row.version, rows=()) == 0
     serving = await point_row(database, point)
@@ -148,11 +148,11 @@ async def test_what_may_not_serve_is_refused(database, point):
         await retract(connection, point, row.version)
     with pytest.raises(StateError, match="was retracted"):
         await promoted(database, point, row.version)
-    with pytest.raises(StateError, match="serves already"):
+    with pytest.raises(StateError, match="is already live"):
         await promoted(database, point, "0.1.0", rows=())
     with pytest.raises(StateError, match=r"no snapshot '4.4.4'"):
         await promoted(database, point, "4.4.4")
-    with pytest.raises(StateError, match="there is no decision point"):
+    with pytest.raises(StateError, match="decision point not found"):
         await promoted(database, (point[0], "no", "where"), "0.1.0")
     assert (await point_row(database, point)).snapshot == "0.1.0"
 
@@ -164,7 +164,7 @@ async def test_a_state_of_another_line_is_not_continued_blindly(database, point)
         other = await published(database, point, 2)
         await hold_point(connection, point)
         await switch_snapshot(connection, point, other.version, 0)
-    with pytest.raises(StateError, match=f"not a state of the serving snapshot {other.version}"):
+    with pytest.raises(StateError, match=f"not a state of the live snapshot {other.version}"):
         await promoted(database, point, row.version)
 
 
@@ -219,7 +219,7 @@ async def test_what_the_drift_guard_pinned_is_let_go_once(database, point):
     assert await unpinned(database, point)
     assert (await point_row(database, point)).pinned_seq is None
     assert not await unpinned(database, point)
-    with pytest.raises(StateError, match="there is no decision point search/width"):
+    with pytest.raises(StateError, match="decision point not found: search/width"):
         await unpinned(database, (*point[:2], "width"))
 
 
@@ -293,7 +293,7 @@ async def test_one_tenant_moves_nothing_of_another(database, point):
     assert await log(database, own, own_row.version) == []
     async with connected(database, "worker", mine) as connection:
         assert await last_number(connection, point, "0.1.0") == 0
-        with pytest.raises(StateError, match="there is no decision point"):
+        with pytest.raises(StateError, match="decision point not found"):
             await pin_point(connection, point, 0)
     assert await point_row(database, point) == before
     async with connected(database, "worker", mine) as connection:

@@ -61,7 +61,7 @@ async def test_a_row_that_came_after_the_export_keeps_its_day(days):
         assert not await exported(connection, days.tenant.id, "decision", days.first)
         assert await exported(connection, days.tenant.id, "decision", days.first.replace(year=1990))
     kept = await days.keep()
-    assert "rows of event that the cold store does not have" in kept.waiting[days.names(0)[0]]
+    assert "rows of event that are not in the cold store" in kept.waiting[days.names(0)[0]]
     await days.compact()
     await days.keep()
     assert await days.existing() == []
@@ -86,7 +86,7 @@ async def test_an_open_reward_window_keeps_its_day(days):
     await days.compact()
     kept = await days.keep()
     assert "reward window is open" in kept.waiting[days.names(0)[1]]
-    assert "count for decisions whose reward window is open" in kept.waiting[days.names(0)[0]]
+    assert "belong to decisions whose reward window is open" in kept.waiting[days.names(0)[0]]
     assert await days.existing() == days.names(0)
     days.now += timedelta(hours=1)
     await days.keep()
@@ -113,7 +113,7 @@ async def test_what_the_learner_is_not_done_with_keeps_its_days(days, due):
     assert await days.existing() == waiting
     for name in waiting:
         assert kept.waiting[name].startswith(f"tenant {days.tenant.id} has ")
-        assert "the learner is not done with" in kept.waiting[name]
+        assert "the learner has not processed" in kept.waiting[name]
     await days.learn()
     await days.keep()
     assert await days.existing() == []
@@ -159,7 +159,7 @@ async def test_what_counts_for_a_younger_decision_of_the_episode_stays(
         return
     assert await days.existing() == [days.names(day)[0], days.names(0)[1]]
     for name in await days.existing():
-        assert "of an episode with others" in kept.waiting[name]
+        assert "of an episode with decisions" in kept.waiting[name]
 
 
 async def test_an_episode_counts_though_its_declaration_cannot_be_read(days):
@@ -210,7 +210,7 @@ async def test_a_day_in_use_waits_and_nobody_waits_for_it(days):
     async with connected(days.database, "app", days.tenant.id) as connection:
         await connection.execute("SELECT count(*) FROM decision")
         kept = await days.keep()
-        assert kept.waiting[days.names(0)[1]] == "somebody uses it"
+        assert kept.waiting[days.names(0)[1]] == "another transaction uses it"
     await days.keep()
     assert await days.existing() == []
 
@@ -322,7 +322,7 @@ async def test_days_that_a_rollout_is_judged_from_stay_until_it_ends(days):
         )
     kept = await days.keep()
     assert await days.existing() == days.names(1, 2)
-    why = f"tenant {days.tenant.id} has a rollout under way that is judged from them"
+    why = f"tenant {days.tenant.id} has an active rollout that needs them"
     assert {kept.waiting[name] for name in days.names(1, 2)} == {why}
     async with connected(days.database, "worker", days.tenant.id) as connection:
         await connection.execute("UPDATE rollout SET status = 'aborted', ended_at = now()")

@@ -96,12 +96,14 @@ async def test_another_tenants_items_are_not_there(database, tenant):
     (item,) = await listed(database, tenant.id)
     for role in ("app", "owner"):
         async with connected(database, role, other.id) as connection:
-            with pytest.raises(StateError, match="has no item"):
+            with pytest.raises(StateError, match="review item not found"):
                 await find_review(connection, other.id, item.id)
-            with pytest.raises(StateError, match="has no item"):  # even by the other's own id
+            with pytest.raises(
+                StateError, match="review item not found"
+            ):  # even by the other's own id
                 await find_review(connection, tenant.id, item.id)
     async with connected(database, "owner", other.id) as connection:
-        with pytest.raises(StateError, match="has no item"):
+        with pytest.raises(StateError, match="review item not found"):
             await resolve_review(
                 connection, other.id, item.id, verdict="confirmed", note="", actor="x", at=NOW
             )

@@ -114,8 +114,8 @@ async def test_what_cannot_serve_does_not_start(database, point):
     row = await published(database, point, 0)
     for candidate, changes, why in (
         ("7.7.7", {}, r"'7.7.7' was never published"),
-        ("0.1.0", {}, "is what serves already"),
-        (row.version, {"control": "8.8.8"}, r"no control '8.8.8'"),
+        ("0.1.0", {}, "is already live"),
+        (row.version, {"control": "8.8.8"}, r"control '8.8.8' was not found"),
         (row.version, {"share": 1.5}, "rollout_share_check"),
         (row.version, {"stage": "beta"}, "rollout_stage_check"),
     ):
@@ -228,7 +228,7 @@ async def test_what_its_arms_depend_on_stays_as_it_is(database, point):
     with pytest.raises(RolloutError, match="promote it or roll it back first"):
         await rebuild(database, declared_row, actor="me")
     async with connected(database, "worker", point[0]) as connection:
-        with pytest.raises(StateError, match="a rollout of it is under way"):
+        with pytest.raises(StateError, match="a rollout of it is active"):
             await retract(connection, point, row.candidate)
     await moved(database, row, 0, status="rolled_back")
     assert (await declare(database, point[0], changed, actor="me")).spec_hash

@@ -99,7 +99,7 @@ async def test_what_serves_is_not_retracted(database, point):
     async with connected(database, "worker") as connection, connection.transaction():
         await promote_snapshot(connection, point, row.version)
     async with connected(database, "worker", point[0]) as connection:
-        with pytest.raises(StateError, match="since it serves; take it back too"):
+        with pytest.raises(StateError, match="it is live; add --take-back"):
             await retract(connection, point, row.version)
         with pytest.raises(StateError, match=r"no published snapshot '0.1.0'"):
             await retract(connection, point, "0.1.0")  # it was never published
@@ -112,7 +112,7 @@ async def test_what_does_not_fit_is_refused(database, point):
         await hold_point(connection, point)
         with pytest.raises(StateError, match=r"has no snapshot '7.0.0'"):
             await find_snapshot(connection, point, "7.0.0")
-        with pytest.raises(StateError, match=r"no snapshot '0.1.0' that waits"):
+        with pytest.raises(StateError, match=r"no unpublished snapshot '0.1.0'"):
             await mark_published(connection, point, "0.1.0", {})
     row = await frozen(database, point, 0)
     one = await found(database, point, row.version)

@@ -73,7 +73,7 @@ async def test_published_states_that_learned_of_it_are_named_and_go(database, po
     async with connected(database, "app", point[0]) as connection:
         with pytest.raises(StateError, match="was removed"):
             await base_state(connection, point, after.version)
-    with pytest.raises(StateError, match="has no state any more"):
+    with pytest.raises(StateError, match="no longer has a state"):
         await promoted(database, point, after.version)
     with pytest.raises(RolloutError, match=f"the state of {after.version} or 0.1.0 was removed"):
         await start(database, point, after.version)

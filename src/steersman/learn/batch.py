@@ -144,7 +144,7 @@ async def _current(connection: Any, claim: Claim, held: Fence, bases: Bases) -> 
     try:
         row = await find_declared(connection, claim.point)
         if row is None:
-            raise StateError(f"there is no decision point {skill}/{point}; declare it")
+            raise StateError(f"decision point not found: {skill}/{point}; declare it first")
         claim.replica = replica = await load(connection, row, bases=bases)
     except SpecError as error:
         raise StateError(str(error)) from error  # its outcomes wait: they are not at fault

@@ -114,7 +114,7 @@ def declared_as(row: PointRow, document: str) -> PointRow:
     _check_comparable(row.spec, spec)
     features = FeatureMap(spec.context)
     if features.unfitted:
-        message = f"{row.skill}/{row.point}: the numbers {', '.join(features.unfitted)} have no "
+        message = f"{row.skill}/{row.point}: number fields {', '.join(features.unfitted)} have no "
         raise InputError(message + "statistics; declare their centre and spread")
     return replace(
         row,
@@ -164,8 +164,8 @@ def _check_comparable(old: DecisionPoint, new: DecisionPoint) -> None:
     ):
         if before != after:
             raise InputError(
-                f"the candidate has another {name} than {old.skill}/{old.decision} ({after!s:.80} "
-                f"for {before!s:.80}), so the two could not be compared; declare what changed with "
+                f"the candidate's {name} differs from {old.skill}/{old.decision} ({after!s:.80} "
+                f"instead of {before!s:.80}), so they cannot be compared; declare the change with "
                 "`steersman tenant declare`"
             )
 

@@ -142,7 +142,7 @@ class Claims:
     async def _let_go(self, held: Claim, holder: str | None) -> None:
         """Give up a point whose epoch is over: of another learner, or of the snapshot before."""
         if holder:
-            _log.warning("another learner has claimed %s/%s", *held.point[1:])
+            _log.warning("another learner holds the lock on %s/%s", *held.point[1:])
         await self.give_up(held.point, fenced=bool(holder))
 
     async def _lock(self, held: Claim) -> None:
@@ -167,10 +167,10 @@ class Claims:
                 idle_s = None if locked else self._lease_s
                 epoch = await claim(self._connection, point, self._holder, idle_s=idle_s)
         except asyncpg.LockNotAvailableError:
-            _log.info("%s/%s is being changed by somebody else", *point[1:])
+            _log.info("%s/%s is locked by another process", *point[1:])
         if epoch is not None:
             if not locked:
-                _log.warning("taking %s/%s over from a learner that is silent", *point[1:])
+                _log.warning("taking over %s/%s: its learner sends no heartbeat", *point[1:])
             return Claim(point, epoch, locked)
         if locked:
             await self._connection.fetchval(_UNLOCK, _name(point))

@@ -61,28 +61,30 @@ def check_condition(condition: str) -> str:
     "unit = 'bot-7' AND context->>'intent' <> 'it''s fine'"
     >>> check_condition("true) OR (true")
     Traceback (most recent call last):
-    steersman.errors.InputError: the condition closes at character 4 what it did not open; ...
+    steersman.errors.InputError: the condition closes at character 4 a bracket that is not open; ...
     """
     if not condition.strip() or len(condition) > _LONGEST:
-        raise InputError(f"a condition has 1 to {_LONGEST} characters; got {len(condition)}")
+        raise InputError(
+            f"the condition has {len(condition)} characters; allowed are 1 to {_LONGEST}"
+        )
     try:
         condition.encode()
     except UnicodeEncodeError as error:  # typed in a terminal of another encoding
         part = condition[error.start : error.end]
-        raise _refused("has", error.start, f"{part!r}, which is no text in UTF-8") from None
+        raise _refused("has", error.start, f"{part!r}, which is not valid UTF-8") from None
     opened, place = 0, 0
     while place < len(condition):
         token = _TOKEN.match(condition, place)
         if token is None or condition.startswith(("--", "/*"), place):
-            raise _refused("has", place, f"{condition[place : place + 10]!r}, which it must not")
+            raise _refused("has", place, f"{condition[place : place + 10]!r}, which is not allowed")
         opened += bool(token["open"]) - bool(token["close"])
         if opened < 0:
-            raise _refused("closes", place, "what it did not open")
+            raise _refused("closes", place, "a bracket that is not open")
         if token["word"]:
             _check_word(token["word"], condition[token.end() :], place)
         place = token.end()
     if opened:
-        raise InputError(f"the condition leaves {opened} brackets open; close them")
+        raise InputError(f"the condition has {opened} unclosed brackets; close them")
     return condition
 
 
@@ -178,7 +180,7 @@ async def _fetch(connection: Any, query: str, point: Point) -> list[Any]:
         found: list[Any] = await connection.fetch(query, *point)
     except (asyncpg.SyntaxOrAccessError, asyncpg.DataError, asyncpg.QueryCanceledError) as error:
         raise InputError(
-            f"the condition does not work: {error}; it is SQL over the columns of a decision, "
+            f"invalid condition: {error}; write SQL over the columns of a decision, "
             "such as unit = 'bot-7' or context->>'intent' = 'spam'"
         ) from None
     return found
@@ -186,9 +188,11 @@ async def _fetch(connection: Any, query: str, point: Point) -> list[Any]:
 
 def _check_word(word: str, rest: str, place: int) -> None:
     if word.lower() in _QUERIES:
-        raise _refused("has", place, f"{word!r}, but no query is allowed")
+        raise _refused("has", place, f"{word!r}; subqueries are not allowed")
     if rest.lstrip().startswith("(") and word.lower() not in _CALLED:
-        raise _refused("calls", place, f"{word!r}; allowed are {', '.join(sorted(_CALLED))}")
+        raise _refused(
+            "calls", place, f"{word!r}; allowed functions are {', '.join(sorted(_CALLED))}"
+        )
 
 
 def _refused(does: str, place: int, what: str) -> InputError:

@@ -97,7 +97,7 @@ def _credit(evidence: Evidence, decided: Decided, now: float, drafted: Draft) ->
         return credit_of(evidence.spec(decided), decided, evidence.about(decided), now=now)
     except SteersmanError as error:
         drafted.failed += 1
-        _log.error("the reward of decision %s cannot be computed: %s", decided.id, error)
+        _log.error("cannot compute the reward of decision %s: %s", decided.id, error)
         return _failed(decided)
 
 
@@ -134,7 +134,7 @@ def _learn(
         _append(replica, source, step, *why, drafted)
     except InputError as error:
         drafted.refused += 1
-        _log.warning("%s/%s does not learn: %s", *replica.point[1:], error)
+        _log.warning("%s/%s skips an update: %s", *replica.point[1:], error)
 
 
 def _take_back(replica: Replica, known: Learned, cause: str | None, drafted: Draft) -> None:
@@ -145,7 +145,7 @@ def _take_back(replica: Replica, known: Learned, cause: str | None, drafted: Dra
         _append(replica, known, (-known.value, -1.0), 0, cause, drafted)
     except InputError as error:
         drafted.refused += 1
-        _log.warning("%s/%s does not forget a decision: %s", *replica.point[1:], error)
+        _log.warning("%s/%s cannot unlearn a decision: %s", *replica.point[1:], error)
 
 
 def _append(

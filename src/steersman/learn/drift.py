@@ -103,8 +103,8 @@ async def _judge(connection: Any, row: PointRow, level: float) -> tuple[list[str
 
 def _worse(report: HeldOutReport) -> str:
     return (
-        f"on {report.decisions} held-out decisions it earns {report.difference:+.4f} "
-        f"({report.low:+.4f} to {report.high:+.4f}) against its base {report.against}"
+        f"over {report.decisions} held-out decisions its reward is {report.difference:+.4f} "
+        f"(95 % CI {report.low:+.4f} to {report.high:+.4f}) relative to its base {report.against}"
     )
 
 
@@ -119,7 +119,7 @@ async def _go_back(
     await pin_point(connection, point, 0)
     detail = {**detail, "reasons": reasons, "skill": row.skill, "point": row.point}
     name = f"{row.skill}/{row.point}"
-    summary = f"{name} went back to {row.snapshot}: {reasons[0]}"
+    summary = f"drift guard restored {row.snapshot} for {name}: {reasons[0]}"
     at = datetime.fromtimestamp(now, UTC)
     await open_incident(connection, row.tenant, kind="drift", summary=summary, detail=detail, at=at)
     await record(connection, row.tenant, ACTOR, "point.pin", name, detail)

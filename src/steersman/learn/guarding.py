@@ -84,12 +84,12 @@ async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
     report = await _held_out(connection, made, earlier[-1] if earlier else None, reason.level)
     if report.is_worse:
         reasons.append(
-            f"on {report.decisions} held-out decisions it earns {report.difference:+.4f} "
-            f"({report.low:+.4f} to {report.high:+.4f}) against {report.against}"
+            f"over {report.decisions} held-out decisions its reward is {report.difference:+.4f} "
+            f"(95 % CI {report.low:+.4f} to {report.high:+.4f}) relative to {report.against}"
         )
     if reasons and not (reason.force or "").strip():
-        message = f"{row.skill}/{row.point} is not published: {'; '.join(reasons)}; look at "
-        message += "`steersman snapshot diff`, or overrule it with --force REASON"
+        message = f"{row.skill}/{row.point} was not published: {'; '.join(reasons)}; run "
+        message += "`steersman snapshot diff`, or override with --force REASON"
         raise GuardError(message, reasons)
     evidence = {**(reason.evidence or {}), "held_out": report.to_json()}
     if made.origin is not None:

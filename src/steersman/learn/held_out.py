@@ -151,10 +151,10 @@ def _compare(
     against = states[1].snapshot
     report = HeldOutReport(against, decisions=len(rows), level=level)
     if len(rows) < _FEW:
-        why = "their windows are open, or there are few"
-        return _without(report, f"{len(rows)} held-out decisions have a reward that stands: {why}")
+        why = "reward windows are still open, or the point has little data"
+        return _without(report, f"{len(rows)} held-out decisions have a final reward: {why}")
     if any(state.spec.explore == "none" for state in states):
-        return _without(report, "the point declares explore: none, so its log cannot tell")
+        return _without(report, "the point declares explore: none, so its log has no exploration")
     try:
         for state, known in zip(states, learned, strict=True):
             forget(state.policy, known.values())

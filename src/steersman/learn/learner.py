@@ -103,7 +103,9 @@ async def run_learner(
         except* _AWAY as group:
             failures = 0 if learner.did_work else failures + 1
             delay = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
-            _log.warning("the store is away, trying again in %g s: %r", delay, group.exceptions)
+            _log.warning(
+                "the database is unavailable, retrying in %g s: %r", delay, group.exceptions
+            )
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await stop.wait()
@@ -172,7 +174,7 @@ class _Learner:
         while not self._stop.is_set():
             self._wake.clear()
             if any(each.is_closed() for each in all_of_them):
-                raise StoreError("a connection to PostgreSQL was lost")
+                raise StoreError("lost a connection to PostgreSQL")
             taken = await self._round(connection, claims)
             await self._let_idle_go(connection, claims)
             if taken == 0:
@@ -217,7 +219,7 @@ class _Learner:
             await claims.give_up(claim.point)
             claims.avoid(claim.point, _BROKEN_S)
         except asyncpg.LockNotAvailableError:
-            _log.info("%s/%s is being changed by somebody else", *claim.point[1:])
+            _log.info("%s/%s is locked by another process", *claim.point[1:])
             claims.avoid(claim.point, self._settings.lease_s / 20)
         else:
             self._broken.pop(claim.point, None)
@@ -228,7 +230,7 @@ class _Learner:
         """Log once why a point is not learned; it is tried again, and its lag shows meanwhile."""
         if self._broken.get(point) != str(error):
             _log.error(
-                "%s/%s is not learned, and tried again every %g s",
+                "learning of %s/%s failed, retrying every %g s",
                 *point[1:],
                 _BROKEN_S,
                 exc_info=error,
@@ -250,7 +252,7 @@ class _Learner:
                 half = len(ids) // 2
                 parts = ids[:half], ids[half:]
                 return sum([await self._batch(connection, claim, part) for part in parts])
-            _log.exception("work row %d of %s/%s cannot be done", ids[0], *claim.point[1:])
+            _log.exception("cannot process work row %d of %s/%s", ids[0], *claim.point[1:])
             done = await fail_work(connection, claim, ids[0])
         self.did_work = True
         self._watch(done)
@@ -273,7 +275,7 @@ class _Learner:
         try:
             await self._checkpoint(connection, claim, after=1)
         except (FencedError, asyncpg.LockNotAvailableError) as error:
-            _log.info("the last state of %s/%s is not stored: %s", *claim.point[1:], error)
+            _log.info("cannot store the last state of %s/%s: %s", *claim.point[1:], error)
 
     async def _let_idle_go(self, connection: Any, claims: Claims) -> None:
         """Give up points without work, so that memory and claims do not grow with their number."""

@@ -93,7 +93,7 @@ async def promote(
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
     if version == row.snapshot:
-        raise StateError(f"{point[1]}/{point[2]} {version} serves already; publish what is new")
+        raise StateError(f"{point[1]}/{point[2]} {version} is already live; publish a new version")
     await _check_new(connection, row, target)
     if await _continues(connection, row, target):
         seq = await promote_snapshot(connection, point, version)
@@ -134,8 +134,8 @@ async def _check_new(connection: Any, row: PointRow, target: SnapshotRow) -> Non
     point = row.tenant, row.skill, row.point
     if await last_number(connection, point, target.version):
         raise StateError(
-            f"{row.skill}/{row.point} {target.version} has served before and learned further; "
-            "publish what you want to go back to under a new version"
+            f"{row.skill}/{row.point} {target.version} was live before and has learned since; "
+            "publish the state you want under a new version"
         )
 
 
@@ -162,8 +162,8 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
     features = FeatureMap(spec.context)
     if bytes.fromhex(features.hash) != target.feature_hash:
         raise StateError(
-            f"the contexts of {row.skill}/{row.point} {target.version} are encoded otherwise by "
-            "this version; publish it anew"
+            f"{row.skill}/{row.point} {target.version} uses another context encoding than "
+            "this version of Steersman; publish it again"
         )
     tail = await _tail(connection, point, row.snapshot, target)
     held: dict[UUID, Learned] = {}
@@ -207,8 +207,8 @@ async def _tail(
     names = [one.snapshot for one in stretches]
     if line not in names:
         raise StateError(
-            f"{point[1]}/{point[2]} {target.version} comes from {line}, and {serving}, which "
-            "serves, does not: what was learned since cannot be carried over; publish anew"
+            f"{point[1]}/{point[2]} {target.version} comes from lineage {line}, but the live "
+            f"snapshot {serving} does not, so later updates cannot be replayed; publish again"
         )
     tail: list[tuple[Stretch, int]] = []
     after = seq or 0
@@ -221,9 +221,9 @@ async def _tail(
             )
         ):
             raise StateError(
-                f"{point[1]}/{point[2]} {target.version} was made from {line} after {seq} updates, "
-                f"and {stretch.snapshot} left out some of these when it was promoted: what was "
-                "learned since cannot be told apart; publish anew"
+                f"{point[1]}/{point[2]} {target.version} branched from {line} at update {seq}, "
+                f"and {stretch.snapshot} dropped some of those updates when promoted, so "
+                "later updates cannot be identified; publish again"
             )
         tail.append((stretch, after))
         after = max(0, after - (stretch.last or 0))

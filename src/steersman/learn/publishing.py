@@ -236,8 +236,8 @@ async def _reserve(
         await hold_point(connection, point)  # from here on, who erases waits, and finds the version
         if gone := await count_erased(connection, grown_from):
             raise InputError(
-                f"{gone} of {len(grown_from):,} selections that it was grown from were erased "
-                "since they were read; nothing was published: grow it again"
+                f"{gone} of its {len(grown_from):,} training selections were erased "
+                "after they were read; nothing was published; train again"
             )
         return await _frozen(connection, made, evidence, reason, taken)
 
@@ -251,8 +251,8 @@ def _check_declared(row: PointRow, trained: ChoicePolicy) -> None:
     same = all(declared[name] == given[name] for name in ("algorithm", "version", "config"))
     if not same or row.spec.learning.mode != "frozen":
         raise InputError(
-            f"what was trained is not what {row.skill}/{row.point} declares ({given['algorithm']}, "
-            f"{given['config']!r:.200}), or the point learns online; declare it, frozen"
+            f"the trained policy does not match {row.skill}/{row.point} ({given['algorithm']}, "
+            f"{given['config']!r:.200}), or the point learns online; declare it as frozen"
         )
 
 

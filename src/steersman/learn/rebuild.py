@@ -150,17 +150,17 @@ async def _check_until(connection: Any, point: Point, made: Rebuilt, until: date
     first = await first_update_at(connection, point)
     if first is not None:
         raise InputError(
-            f"nothing was learned up to {until.isoformat()}, the first update is of "
-            f"{first.isoformat(timespec='seconds')}; nothing was changed, since what a rebuild "
-            "leaves out no other brings back; give a later moment (one without a zone is UTC)"
+            f"no updates up to {until.isoformat()}; the first update is at "
+            f"{first.isoformat(timespec='seconds')}; nothing was changed, because a rebuild "
+            "cannot be undone; give a later time (UTC is assumed without a zone)"
         )
 
 
 def _check_relearnable(row: PointRow) -> None:
     if row.spec.policy.algorithm == "sequence_trees":
         raise InputError(
-            f"{row.skill}/{row.point} serves trees, which are grown from the log and not relearned "
-            "update by update; grow them anew with `steersman evidence grow`"
+            f"{row.skill}/{row.point} serves trees, which are trained from the log and not "
+            "by updates; train them again with `steersman evidence grow`"
         )
 
 
@@ -198,8 +198,8 @@ async def _unseen(
     point = row.tenant, row.skill, row.point
     if unknown := await unknown_among(connection, point, unwanted.named):
         raise InputError(
-            f"{len(unknown)} of the ids are not of decisions of {row.skill}/{row.point}, the first "
-            f"{unknown[0]}; nothing was changed; correct or leave them out"
+            f"{len(unknown)} ids are not decisions of {row.skill}/{row.point}, first "
+            f"{unknown[0]}; nothing was changed; correct or remove them"
         )
     if unwanted.condition is None:
         return 0
@@ -208,9 +208,9 @@ async def _unseen(
         return unseen
     at = datetime.fromtimestamp(id_time(newest), UTC)
     raise InputError(
-        f"the condition cannot see {unseen} of the updates: retention has dropped their decisions, "
+        f"the condition cannot check {unseen} updates: retention dropped their decisions, "
         f"the newest of {at:%Y-%m-%d %H:%M} UTC, from the hot tables; nothing was changed. "
-        "Find those that it means with `steersman data query`, which sees the cold store, and name "
+        "Find the matching ones with `steersman data query`, which reads the cold store, and list "
         "them with --exclude-decision (decisions=); keep the others with --keep-unseen "
         "(keep_unseen=True)"
     )

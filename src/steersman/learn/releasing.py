@@ -239,12 +239,12 @@ async def release_version(
     signed = await asyncio.to_thread(registry.standings, *point[1:])
     if one.retracted_at is not None or version not in signed:
         why = "was retracted" if one.retracted_at is not None else "is not in the registry"
-        raise StateError(f"{name} {why}, so it cannot be released; publish another version")
+        raise StateError(f"{name} {why} and cannot be released; publish another version")
     standing = known.standing(version, signed[version])
     if standing != "released":
         raise StateError(
-            f"{name} is {_TOLD[standing]}, and released is only what serves or has served; "
-            "promote it by a rollout"
+            f"{name} is {_TOLD[standing]}; only versions that are or were live can be released; "
+            "promote it with a rollout first"
         )
     return version in await mark_point(database, point, registry, actor=actor)
 

@@ -96,7 +96,7 @@ class Replica:
             if update.seq != self.seq + 1:
                 raise StateError(
                     f"{self.row.skill}/{self.row.point} {self.snapshot} is at update {self.seq} "
-                    f"and got {update.seq}; wanted is {self.seq + 1}: load the replica anew"
+                    f"and got {update.seq}; expected {self.seq + 1}; load the replica again"
                 )
             try:
                 apply_update(self.policy, update)
@@ -259,7 +259,7 @@ def _check_reached(replica: Replica, seq: int) -> None:
     if replica.seq != seq:
         raise StateError(
             f"{replica.row.skill}/{replica.row.point} {replica.snapshot} has {replica.seq} "
-            f"updates, not {seq}; name one from 0 to {replica.seq}"
+            f"updates; got {seq}; allowed are 0 to {replica.seq}"
         )
 
 

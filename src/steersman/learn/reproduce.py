@@ -88,8 +88,8 @@ async def _check_summed(connection: Any, point: Point, snapshot: str) -> None:
     found = await find_snapshot(connection, point, snapshot)
     if ((found.description or {}).get("evidence") or {}).get("trained"):
         raise StateError(
-            f"{point[1]}/{point[2]} {snapshot} was trained from the log as a whole and not update "
-            "by update, so it cannot be made again from updates; its bytes are in the registry"
+            f"{point[1]}/{point[2]} {snapshot} was trained in one batch from the log, "
+            "so updates cannot reproduce it; its bytes are in the registry"
         )
 
 
@@ -100,9 +100,9 @@ async def _apply(connection: Any, point: Point, policy: ChoicePolicy, stretch: S
         numbers = range(seq + 1, seq + 1 + len(rows))
         if not rows or [row.seq for row in rows] != list(numbers):
             raise StateError(
-                f"{point[1]}/{point[2]} {stretch.snapshot} has not all of its updates {seq + 1} to "
-                f"{last} any more, so what stands on them cannot be made again; those of erased "
-                "decisions are removed for good"
+                f"{point[1]}/{point[2]} {stretch.snapshot} lacks some of its updates {seq + 1} to "
+                f"{last}, so later states cannot be reproduced; updates of erased "
+                "decisions are deleted permanently"
             )
         seq = rows[-1].seq
         await asyncio.to_thread(_learn, policy, rows, point)

@@ -123,7 +123,7 @@ async def retract_version(
             connection,
             point[0],
             kind="retracted",
-            summary=f"{name} {version} was retracted while it served, and {serves} serves as it "
+            summary=f"{name} {version} was retracted while live; {serves} is now live as it "
             f"was signed: {reason[:400]}",
             detail={**detail, "skill": point[1], "point": point[2], "actor": actor},
             at=now,
@@ -156,8 +156,8 @@ async def _last_good(connection: Any, point: Point, bad: SnapshotRow) -> str:
         if _can_serve(begun) and begun.version not in harmed:
             return begun.version
         line, before = _line_before(begun, known)
-    message = f"{point[1]}/{point[2]} has nothing that could serve instead of {bad.version}; "
-    raise StateError(message + "declare the point anew, or publish another version and promote it")
+    message = f"{point[1]}/{point[2]} has no earlier version to replace {bad.version}; "
+    raise StateError(message + "declare the point again, or publish another version and promote it")
 
 
 def _can_serve(row: SnapshotRow) -> bool:

@@ -62,8 +62,8 @@ def seen(
             return decided.x, None if joint else decided.key
     if joint:
         raise InputError(
-            f"decision {decided.id} was made without the features {row.spec.policy.algorithm} "
-            "learns from; it is left out"
+            f"decision {decided.id} lacks the features that {row.spec.policy.algorithm} "
+            "learns from; it is skipped"
         )
     x, key = replica.encode(decided.context)
     return None if x is None else x.tolist(), key

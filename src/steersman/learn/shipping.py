@@ -172,7 +172,7 @@ async def run_shipping(
         try:
             await shipping.serve(stop)
         except _AWAY as error:
-            _log.warning("nothing is shipped while the store is away: %s", error)
+            _log.warning("shipping is paused while the database is unavailable: %s", error)
             await _wait(stop, 1.0)
 
 
@@ -183,10 +183,10 @@ async def _lost(connection: Any, signed: tuple[int, bytes]) -> str | None:
     if rows and (rows[0].seq, rows[0].hash) == (seq, digest):
         return None
     return (
-        f"entry {seq} ({digest.hex()[:12]}) of the audit was signed, and "
-        f"{'is another now' if rows and rows[0].seq == seq else 'is not there'}: the audit was "
-        "shortened or rewritten, and is not signed any more; run `steersman audit verify`. If you "
-        "restored a backup of the database, go on with `steersman audit accept --reason REASON`"
+        f"signed entry {seq} ({digest.hex()[:12]}) of the audit log "
+        f"{'differs now' if rows and rows[0].seq == seq else 'is missing'}: the log was "
+        "truncated or rewritten, and signing has stopped; run `steersman audit verify`. If you "
+        "restored a database backup, run `steersman audit accept --reason REASON`"
     )
 
 
@@ -244,7 +244,7 @@ class _Shipping:
                 raise
             except Exception as error:  # noqa: BLE001 (told in the log, whatever it is)
                 # Whatever it is: the other tenants' registries must be kept all the same.
-                _log.exception("the registry of %s is not kept", tenant.name)
+                _log.exception("cannot update the registry of %s", tenant.name)
                 done.failed.append(str(error) or repr(error))
             self._watch(done)
 
@@ -263,7 +263,7 @@ class _Shipping:
                 if await asyncio.to_thread(take_out, registry, row, "retracted"):
                     done.retracted.append(f"{row.skill}/{row.point} {row.version}")
         except RegistryError as error:  # lines are watched for drift all the same
-            _log.exception("what was retracted for %s is not taken out", tenant.name)
+            _log.exception("cannot remove retracted versions of %s from the registry", tenant.name)
             done.failed.append(str(error))
 
     async def _keep_fresh(
@@ -275,7 +275,7 @@ class _Shipping:
         except _AWAY:
             raise
         except SteersmanError as error:  # consumers must believe the registry all the same
-            _log.exception("the audit of %s is not anchored", tenant.name)
+            _log.exception("cannot anchor the audit log of %s", tenant.name)
             done.failed.append(str(error))
         at, known = self._refreshed.get(tenant.name, (0.0, None))
         if known is None or time.monotonic() >= at + self._settings.refresh_s:
@@ -334,7 +334,7 @@ class _Shipping:
                 raise
             except Exception as error:  # noqa: BLE001 (told in the log, whatever it is)
                 # Whatever it is: the other points must be shipped all the same.
-                _log.exception("%s/%s is not shipped", row.skill, row.point)
+                _log.exception("cannot ship %s/%s", row.skill, row.point)
                 done.failed.append(str(error) or repr(error))
 
     async def _mark(
@@ -355,10 +355,10 @@ class _Shipping:
         except _AWAY:
             raise
         except RaceError as busy:  # other tenants must not wait for it; the next look does it
-            _log.info("the versions of %s are marked at the next look: %s", name, busy)
+            _log.info("the versions of %s will be marked at the next check: %s", name, busy)
             return
         except SteersmanError as error:
-            _log.exception("the versions of %s are not marked", name)
+            _log.exception("cannot mark the versions of %s", name)
             done.failed.append(str(error))
             return
         done.marked |= {f"{name} {version}": standing for version, standing in changed.items()}
@@ -371,7 +371,7 @@ class _Shipping:
         known = {(tenant.name, one.skill, one.point): one.why for one in unreadable}
         for key, why in known.items():
             if self._unreadable.get(key) != why:
-                _log.error("%s of %s is not shipped: %s", "/".join(key[1:]), tenant.name, why)
+                _log.error("cannot ship %s of %s: %s", "/".join(key[1:]), tenant.name, why)
             done.failed.append(why)
         others = {key: why for key, why in self._unreadable.items() if key[0] != tenant.name}
         self._unreadable = others | known

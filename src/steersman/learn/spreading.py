@@ -93,7 +93,7 @@ def spread(
         message = f"processes is {processes!r}, seed is {seed!r}"
         raise InputError(f"{message}; allowed is 1 or more, and 0 or more")
     if address is not None and not _ADDRESS.fullmatch(address):
-        raise InputError(f"address is {address!r}; allowed is auto, or HOST:PORT of a cluster")
+        raise InputError(f"address is {address!r}; allowed are auto and HOST:PORT of a cluster")
     if address is not None and _installed():
         return _on_cluster(function, items, seed, address)
     return _here(function, items, seed, processes)
@@ -135,9 +135,11 @@ def _result(waited: Future[R], place: int) -> R:
     try:
         return waited.result()
     except BrokenProcessPool as error:
-        message = f"a process of this machine ended before item {place} was done: {error}; give "
-        message += "it memory, or fewer processes, and call this in a program under `if __name__ "
-        raise ClusterError(message + "== '__main__':`, since processes import it") from error
+        message = f"a worker process ended before item {place} was done: {error}; give "
+        message += "it more memory, or use fewer processes, and call this under `if __name__ "
+        raise ClusterError(
+            message + "== '__main__':`, because worker processes import the program"
+        ) from error
 
 
 def _keep(function: Callable[..., Any]) -> None:
@@ -157,7 +159,7 @@ def _installed() -> bool:
         import ray.exceptions  # noqa: F401, PLC0415 (an extra, and slow)
     except ImportError:
         _log.warning(
-            "Ray is not installed, so nothing is spread: working on this machine alone, with the "
+            "Ray is not installed; working on this machine only, with the "
             "same results; install it with: %s",
             how_to_install("ray"),
         )
@@ -190,8 +192,8 @@ def cluster(address: str) -> Iterator[Any]:
         _knock(address)
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
-        message = f"no Ray cluster can be used at {address!r}: {error}; start one with `ray start "
-        message += "--head`, or leave --ray out and work on this machine alone"
+        message = f"cannot use a Ray cluster at {address!r}: {error}; start one with `ray start "
+        message += "--head`, or omit --ray to work on this machine only"
         raise ClusterError(message) from error
     try:
         yield ray
@@ -226,6 +228,6 @@ def _gotten(ray: Any, reference: Any, place: int) -> Any:
         # As it would be raised here; where it was raised there is told beside it.
         raise error.cause from error
     except ray.exceptions.RayError as error:
-        message = f"the cluster gave up item {place}: {type(error).__name__}: {error}; look whether"
-        message += " its nodes have memory left and stay up (`ray status`); an item is tried "
+        message = f"the cluster failed item {place}: {type(error).__name__}: {error}; check that"
+        message += " its nodes have free memory and stay up (`ray status`); an item is tried "
         raise ClusterError(f"{message}{_RETRIES + 1} times") from error

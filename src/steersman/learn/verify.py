@@ -87,9 +87,13 @@ async def _check_state(connection: Any, row: PointRow, found: Verified) -> None:
     found.updates = replayed.seq
     found.sha256 = state_sha256(replayed.policy.state())
     if not stored.seq == replayed.seq == last:
-        found.state = f"the log ends at {replayed.seq}, and the learner gave out {last}"
+        found.state = (
+            f"the log ends at update {replayed.seq}, but the learner assigned up to {last}"
+        )
     elif _bits(stored) != _bits(replayed):
-        found.state = f"the stored state after {stored.stored} updates is not that of its log"
+        found.state = (
+            f"the stored state after {stored.stored} updates differs from the replayed log"
+        )
 
 
 def _bits(replica: Replica) -> dict[str, bytes]:

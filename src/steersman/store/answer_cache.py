@@ -164,8 +164,10 @@ class TableCache:
                 return await work
         except AWAY as error:
             await self._disconnect()
-            message = f"PostgreSQL gives no cached answers: {error!r:.300}; answers are embedded "
-            raise StoreError(message + "instead. `steersman doctor` tells what is wrong") from error
+            message = f"cannot read the cache in PostgreSQL: {error!r:.300}; answers are embedded "
+            raise StoreError(
+                message + "instead. Run `steersman doctor` to find the cause"
+            ) from error
 
     async def _get(self, key: bytes) -> bytes | None:
         connection = await self._connected()
@@ -193,7 +195,7 @@ class TableCache:
                 await self._trimmer.execute(f"SET LOCAL statement_timeout = {_TRIM_S * 1000:.0f}")
                 await trim_answers(self._trimmer, self._limits)
         except (*AWAY, StoreError) as error:
-            _log.warning("cached answers were not trimmed; tried again later: %r", error)
+            _log.warning("cannot trim the cache, will retry: %r", error)
         finally:
             if self._trimmer is not None:
                 self._trimmer.terminate()

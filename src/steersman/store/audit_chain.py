@@ -108,7 +108,9 @@ async def verify_chain(
     wanted: dict[int, set[bytes]] = {}
     for seq, known in anchors:
         if seq < 1:
-            raise InputError(f"an anchor names row {seq}; allowed are 1 and more; check its source")
+            raise InputError(
+                f"an anchor has row number {seq}; allowed are 1 and above; check its source"
+            )
         wanted.setdefault(seq, set()).add(known)
     report = ChainReport(anchors=sum(map(len, wanted.values())))
     last = Anchor(0, NO_HASH)
@@ -124,7 +126,7 @@ async def verify_chain(
         report.rows += len(rows)
     report.head = last if report.rows else None
     for seq in sorted(wanted):
-        _note(report, seq, f"was anchored and is not there; the chain ends at {last.seq}")
+        _note(report, seq, f"has an anchor but is missing; the chain ends at {last.seq}")
     return report
 
 
@@ -196,7 +198,7 @@ def canonical_json(value: object) -> str:
     if isinstance(value, int | float | Decimal):
         return _number(value)
     message = (
-        f"{value!r:.80} is no JSON value; allowed are objects, lists, texts, numbers, booleans"
+        f"{value!r:.80} is not a JSON value; allowed are objects, lists, texts, numbers, booleans"
     )
     raise InputError(message)
 
@@ -204,7 +206,7 @@ def canonical_json(value: object) -> str:
 def _number(value: float | Decimal) -> str:
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if not exact.is_finite():
-        raise InputError(f"{value!r} is no JSON number; leave it out")
+        raise InputError(f"{value!r} is not a JSON number; leave it out")
     text = format(exact, "f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
@@ -213,16 +215,20 @@ def _number(value: float | Decimal) -> str:
 def _compare(report: ChainReport, last: Anchor, row: Mapping[str, Any]) -> None:
     seq: int = row["seq"]
     if seq != last.seq + 1:
-        _note(report, seq, f"follows row {last.seq}: {seq - last.seq - 1} rows between are missing")
+        _note(
+            report,
+            seq,
+            f"follows row {last.seq}: {seq - last.seq - 1} rows are missing between them",
+        )
     elif row["prev_hash"] != last.hash:
-        _note(report, seq, f"was not written after row {last.seq} as that is now")
+        _note(report, seq, f"does not match the hash of row {last.seq} before it")
     if entry_hash(row) != row["hash"]:
-        _note(report, seq, "is not what was written: its hash differs")
+        _note(report, seq, "was changed: its hash differs")
 
 
 def _compare_anchors(report: ChainReport, found: Anchor, known: set[bytes]) -> None:
     if known - {found.hash}:
-        _note(report, found.seq, "is not the row that was anchored under its number")
+        _note(report, found.seq, "differs from its anchor")
 
 
 def _note(report: ChainReport, seq: int, what: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 _ASIDE = "steersman_before_restore"
-_WHOLE = "what is there is whole, as it was or as in the backup: run it again"
+_WHOLE = "the database holds either the old data or the backup, complete; run it again"
 _DRAFT = "[0-9a-f]" * 8
 
 
@@ -71,7 +71,9 @@ async def backup(database: Database, file: Path) -> Backup:
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         if not draft.exists():  # taken for one that was left, between its making and its lock
-            raise StoreError(f"another backup of {file} began at this moment; run this one again")
+            raise StoreError(
+                f"another backup of {file} started at the same time; run this one again"
+            )
         await run(
             "pg_dump",
             "--format=custom",
@@ -95,7 +97,7 @@ def _told(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"{file} cannot be written: {error.strerror}; name another place"
+        message = f"cannot write {file}: {error.strerror}; choose another path"
         raise StoreError(message) from error
 
 
@@ -103,7 +105,7 @@ def _begun(file: Path) -> tuple[Path, int]:
     """Make a draft beside a file, and return it and its handle."""
     with _told(file):
         if file.exists() and not file.is_file():
-            raise StoreError(f"{file} is no file that a backup could replace; name another place")
+            raise StoreError(f"{file} is not a regular file; choose another path")
         draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         _remove_left(file)
         return draft, os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -153,11 +155,11 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
     try:
         missing_after(applied)
     except StoreError as error:
-        message = f"{file} cannot be restored, and nothing was changed: {error}"
+        message = f"cannot restore {file}; nothing was changed: {error}"
         raise StoreError(message) from error
     async with _all_seeing(database, "restore", _WHOLE) as connection:
         if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", _ASIDE):
-            raise StoreError("another restore is under way in this database; wait for its end")
+            raise StoreError("another restore is running in this database; wait until it ends")
         await _settle_earlier(connection)
         await _refuse_tenants(connection, replace=replace)
         await ensure_roles(connection)
@@ -178,8 +180,8 @@ async def _all_seeing(database: Database, what: str, way_out: str) -> AsyncItera
         if row is None or not row["sees_all"]:
             name = row and row["rolname"]
             message = (
-                f"no {what} by the user {name!r}, since row-level security hides rows from it; "
-                "name a superuser or a user with BYPASSRLS in DATABASE_URL for this command"
+                f"cannot run the {what} as user {name!r}: row-level security hides rows from it; "
+                "use a superuser or a user with BYPASSRLS in DATABASE_URL for this command"
             )
             raise StoreError(message)
         yield connection
@@ -192,7 +194,7 @@ async def _refuse_tenants(connection: Any, *, replace: bool) -> None:
     if count:
         message = (
             f"the database has {count} tenants, and a restore would replace them; back it up and "
-            "say that it may be replaced (--replace), or restore into an empty database"
+            "pass --replace, or restore into an empty database"
         )
         raise StoreError(message)
 

@@ -163,7 +163,7 @@ class BatchWriter(Generic[R, V]):
     async def _write_alone(self, connection: Any, entry: Entry[R, V], error: Exception) -> None:
         """Write the rows of a request one by one; those that cannot be written say so."""
         if len(entry.rows) == 1:
-            _log.error("a row cannot be written: %r", error)
+            _log.error("cannot write a row: %r", error)
             entry.verdicts[entry.names[0]] = error
             entry.settle()
         else:

@@ -25,7 +25,7 @@ _OUTAGES = ("08", "25006", "53", "57", "58", "XX")
 
 
 def store_is_away(error: BaseException) -> bool:
-    """Return whether an error means that the store does not answer, rather than that it says no.
+    """Return whether an error means that the store does not respond, rather than that it says no.
 
     Args:
         error: from asyncpg or our own store functions.
@@ -144,7 +144,7 @@ class Breaker:
         """
         probes = self._admitted()
         if probes is None:
-            raise self._unavailable("has failed and is asked again soon")
+            raise self._unavailable("failed recently and is paused")
         try:
             async with asyncio.timeout(self._timeout_s):
                 result = await make()
@@ -157,7 +157,7 @@ class Breaker:
                 raise
             if probes == self._probes:  # what was asked before a probe says less than the probe
                 self.failed()
-            raise self._unavailable("does not answer") from error
+            raise self._unavailable("does not respond") from error
         self.succeeded()
         return result
 

@@ -87,8 +87,8 @@ def check_corpus_name(name: str, what: str = "corpus") -> None:
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"the {what} is called {name!r:.80}; allowed are 1 to 63 small letters, digits, '.', "
-            "'_' and '-', beginning with a letter or digit; choose another name"
+            f"the {what} name is {name!r:.80}; allowed are 1 to 63 lower-case letters, digits, "
+            "'.', '_' and '-', starting with a letter or digit; choose another name"
         )
 
 
@@ -131,7 +131,7 @@ async def create_corpus(
             *(tenant, new_id(), name, spec, embedder_name, dimension, dict(chunking), near),
         )
     except asyncpg.UniqueViolationError:
-        message = f"there is a corpus {name!r} already; add to it, or choose another name"
+        message = f"the corpus {name!r} already exists; add to it, or choose another name"
         raise CorpusError(message) from None
     return _corpus(row)
 
@@ -179,8 +179,8 @@ async def corpus_of(connection: Any, tenant: UUID, name: str, *, hold: bool = Fa
     if row is not None:
         return row
     there = [one.name for one in await corpora_of(connection, tenant)]
-    known = f"there are {len(there)}: {', '.join(there[:_SHOWN])}" if there else "there are none"
-    message = f"there is no corpus {name!r:.80}; {known}; `steersman corpus add` makes one"
+    known = f"{len(there)} exist: {', '.join(there[:_SHOWN])}" if there else "none exist"
+    message = f"corpus not found: {name!r:.80}; {known}; `steersman corpus add` creates one"
     raise MissingCorpusError(message)
 
 

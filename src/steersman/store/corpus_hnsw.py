@@ -55,11 +55,11 @@ async def ensure_pgvector(database: Database) -> None:
     finally:
         await connection.close()
     if row is None:
-        raise CorpusError("pgvector was removed again meanwhile; try once more")
+        raise CorpusError("pgvector was removed meanwhile; try again")
     version = tuple(int(part) for part in row["extversion"].split(".")[:2])
     if version < _OLDEST:
         message = f"this database has pgvector {row['extversion']}; 0.8 or later is needed: run "
-        raise CorpusError(message + "ALTER EXTENSION vector UPDATE, or search exactly as before")
+        raise CorpusError(message + "ALTER EXTENSION vector UPDATE, or continue with exact search")
 
 
 async def build_hnsw(
@@ -87,8 +87,8 @@ async def build_hnsw(
         CorpusError: pgvector is not installed in this database.
     """
     if dimension > _MOST_NUMBERS:
-        message = f"the vectors have {dimension:,} numbers; an index takes {_MOST_NUMBERS:,}: "
-        raise InputError(message + "search exactly, or use an embedder with fewer")
+        message = f"the vectors have {dimension:,} dimensions; an index allows {_MOST_NUMBERS:,}; "
+        raise InputError(message + "use exact search, or an embedder with fewer dimensions")
     schema = await _schema(connection)
     table, made = _table(corpus), _table(corpus) + "_new"
     await connection.execute(
@@ -297,17 +297,17 @@ async def search_hnsw(
             *(tenant, corpus, revision, vector.tolist(), k),
         )
     except (asyncpg.UndefinedTableError, asyncpg.DataError) as error:
-        message = f"the index of the corpus cannot be searched: {error}; open the corpus again, "
-        message += "which searches it as it is indexed then (a running service does so by itself)"
+        message = f"cannot search the index of the corpus: {error}; open the corpus again "
+        message += "to use its current index (a running service does this automatically)"
         raise StoreError(message) from error
     return [(row[0], row[1]) for row in rows]
 
 
 async def _install(connection: Any) -> None:
-    advice = "searches stay exact without it"
+    advice = "search stays exact without it"
     there = "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
     if await connection.fetchval(there) is None:
-        message = "the PostgreSQL server has no pgvector; install it there (the embedded server "
+        message = "the PostgreSQL server lacks pgvector; install it there (the embedded server "
         raise CorpusError(f"{message}has it); {advice}")
     try:
         await connection.execute("CREATE EXTENSION vector WITH SCHEMA public")
@@ -348,7 +348,9 @@ async def _schema(connection: Any) -> str:
     """Return the schema of pgvector, quoted."""
     row = await connection.fetchrow(f"SELECT quote_ident(nspname) FROM ({_SCHEMA}) AS e")  # noqa: S608
     if row is None:
-        message = "this database has no pgvector; `steersman corpus index NAME --hnsw` installs it"
+        message = (
+            "this database lacks pgvector; run `steersman corpus index NAME --hnsw` to install it"
+        )
         raise CorpusError(message)
     name: str = row[0]
     return name

@@ -91,8 +91,8 @@ async def read_links(
             np.frombuffer(row["kinds"], "u1"),
         )
     except ValueError as error:
-        message = f"the links of revision {revision} are damaged: {error}; add something to the "
-        raise CorpusError(message + "corpus, which makes them again") from error
+        message = f"the links of revision {revision} are damaged: {error}; add a document to the "
+        raise CorpusError(message + "corpus to rebuild them") from error
 
 
 def _digest(hashes: Iterable[bytes]) -> bytes:

@@ -96,8 +96,8 @@ async def snapshot_corpus(
     """
     check_corpus_name(name, "corpus snapshot")
     if expires_at is not None and expires_at <= now:
-        message = f"the corpus snapshot would expire at {expires_at:%Y-%m-%d %H:%M} UTC, and it is "
-        raise InputError(f"{message}{now:%Y-%m-%d %H:%M}; give an end in the future, or none")
+        message = f"the corpus snapshot would expire at {expires_at:%Y-%m-%d %H:%M} UTC, but it is "
+        raise InputError(f"{message}{now:%Y-%m-%d %H:%M}; set an expiry in the future, or none")
     size = await corpus_size(connection, tenant, corpus.id, corpus.revision)
     if not size.passages:
         message = f"the corpus {corpus.name!r} has no passages at revision {corpus.revision}; "
@@ -117,8 +117,8 @@ async def snapshot_corpus(
             *(digest, now, expires_at),
         )
     except asyncpg.UniqueViolationError:
-        message = f"the corpus {corpus.name!r} has a snapshot {name!r} already; "
-        raise CorpusError(message + "choose another name, or drop that one") from None
+        message = f"the corpus {corpus.name!r} already has a snapshot {name!r}; "
+        raise CorpusError(message + "choose another name, or drop the existing one") from None
     return CorpusSnapshotRow(*row)
 
 

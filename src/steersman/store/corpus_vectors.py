@@ -73,7 +73,7 @@ async def write_vectors(
         with np.errstate(over="ignore"):  # found below
             half = np.asarray(vectors[key]).astype("<f2")
         if not np.isfinite(half).all():
-            message = f"a vector of {embedder} is not finite in 16 bits; give vectors of length one"
+            message = f"a vector of {embedder} is not finite as float16; use vectors of length one"
             raise InputError(message)
         packed[key] = half.tobytes()
     await connection.execute(
@@ -113,13 +113,13 @@ async def read_vectors(
             if len(vector) != 2 * dimension:
                 raise CorpusError(
                     f"a stored vector of {embedder} has {len(vector) // 2} numbers and must have "
-                    f"{dimension}; embed the corpus anew under another name"
+                    f"{dimension}; embed the corpus again under another name"
                 )
             found[places.pop(key)] = np.frombuffer(vector, "<f2")
     if places:
         raise CorpusError(
             f"{len(places)} of {len(hashes)} passages have no vector of {embedder}; remove "
-            "their documents and add them again, which embeds what is missing"
+            "their documents and add them again"
         )
     # 16 bits round the length as well.
     return found / np.linalg.norm(found, axis=1, keepdims=True) if len(found) else found

@@ -144,7 +144,7 @@ async def spec_of(connection: Any, spec_hash: bytes) -> DecisionPoint:
     """
     document = await connection.fetchval("SELECT document FROM spec WHERE hash = $1", spec_hash)
     if document is None:
-        raise StoreError(f"there is no declaration {spec_hash.hex()[:12]}; declare it again")
+        raise StoreError(f"declaration not found: {spec_hash.hex()[:12]}; declare it again")
     return _parsed(document)
 
 

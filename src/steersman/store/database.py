@@ -41,7 +41,7 @@ WHERE current_setting('synchronous_commit') = 'off'
 _ROLE_MISSING = re.compile(r'role "steersman_\w+" does not exist')
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 _NO_URL = (
-    "DATABASE_URL is no URL of a server; give postgresql://user:password@host:port/database, and "
+    "invalid DATABASE_URL: expected postgresql://user:password@host:port/database; "
     "write @ : / ? # [ % in a password as %40 %3A %2F %3F %23 %5B %25"
 )
 _SCHEMES = ("postgresql:", "postgres:")
@@ -230,9 +230,9 @@ def _told(role: Role | None) -> Iterator[None]:
     except AWAY as error:
         if isinstance(error, asyncpg.ClientConfigurationError) and "invalid DSN" in str(error):
             raise StoreError(_NO_URL) from None
-        message = f"cannot connect to PostgreSQL as {role or 'its own user'}: {error!r:.300}; "
+        message = f"cannot connect to PostgreSQL as {role or 'the URL user'}: {error!r:.300}; "
         message += (
-            "its schema was never made: run `steersman doctor --migrate`"
+            "its schema does not exist; run `steersman doctor --migrate`"
             if _ROLE_MISSING.search(str(error))
             else "check DATABASE_URL and the server, or run `steersman doctor`"
         )

@@ -106,7 +106,7 @@ def _servable(spec: DecisionPoint) -> ChoicePolicy:
     unfitted = FeatureMap(spec.context).unfitted
     if unfitted and reads_numbers:
         message = (
-            f"{spec.skill}/{spec.decision}: {algorithm} reads the numbers "
+            f"{spec.skill}/{spec.decision}: {algorithm} reads number fields "
             f"{', '.join(unfitted)}, which have no statistics; declare their centre and spread"
         )
         raise InputError(message)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _APPLIED = re.compile(r"^(\S+\.sql)\t\\\\x([0-9a-f]*)\t", re.MULTILINE)
 _SEAL = b"\nsteersman: SHA-256 of what is before this line "
 _CHUNK = 1 << 20
-_WAY_OUT = "name a file that `backup` wrote"
+_WAY_OUT = "use a file written by `steersman backup`"
 
 
 def seal(file: Path) -> int:
@@ -70,10 +70,10 @@ def check_seal(file: Path) -> None:
                 digest.update(chunk)
                 left -= len(chunk)
     except OSError as error:
-        message = f"{file} cannot be read: {error.strerror}; {_WAY_OUT}"
+        message = f"cannot read {file}: {error.strerror}; {_WAY_OUT}"
         raise StoreError(message) from error
     if end != _SEAL + digest.digest():
-        message = f"{file} is damaged: its SHA-256 is not the one at its end; restore another copy"
+        message = f"{file} is damaged: its SHA-256 differs from the recorded one; use another copy"
         raise StoreError(message)
 
 
@@ -93,10 +93,10 @@ async def migrations_of(file: Path) -> dict[str, bytes]:
     try:
         script = await run("pg_restore", *rows, str(file))
     except StoreError as error:
-        message = f"{file} is no backup that can be read: {error}; {_WAY_OUT}"
+        message = f"{file} is not a readable backup: {error}; {_WAY_OUT}"
         raise StoreError(message) from error
     found = {name: bytes.fromhex(digest) for name, digest in _APPLIED.findall(script)}
     if not found:
-        message = f"{file} is no backup of Steersman: it holds no migration that was applied; "
+        message = f"{file} is not a Steersman backup: it has no applied migrations; "
         raise StoreError(message + _WAY_OUT)
     return found

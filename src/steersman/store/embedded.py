@@ -137,7 +137,7 @@ def _refuse_planted(folder: Path, user: pwd.struct_passwd | None) -> None:
     status = folder.lstat()
     owners = {os.geteuid()} if user is None else {0, user.pw_uid}
     if not S_ISDIR(status.st_mode) or status.st_uid not in owners:
-        message = f"{folder} is a link or belongs to user {status.st_uid}; remove it, or choose "
+        message = f"{folder} is a link or belongs to user id {status.st_uid}; remove it, or choose "
         raise StoreError(message + "another STEERSMAN_HOME")
 
 
@@ -244,7 +244,7 @@ def _serves(data: Path, sockets: Path) -> bool:
             _run(["pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop"])
             return False
         if now > begun + _START_S:
-            message = f"the process that {data / 'postmaster.pid'} names runs, but no server "
+            message = f"the process in {data / 'postmaster.pid'} is running, but no server "
             message += f"answers at {sockets}; if it is not PostgreSQL, remove that file; "
             raise StoreError(message + _log_end(data.parent))
         time.sleep(0.05)
@@ -303,7 +303,7 @@ def _user() -> pwd.struct_passwd | None:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    message = "PostgreSQL does not run as root, and there is no user postgres or nobody; add one"
+    message = "PostgreSQL cannot run as root, and neither user postgres nor nobody exists; add one"
     raise StoreError(message)
 
 

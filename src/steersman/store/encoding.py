@@ -128,7 +128,7 @@ def rounded(values: Any) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):
             result = np.asarray(values, dtype=np.float64).astype(np.float32).astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        message = f"features got {values!r:.80}; allowed are numbers; send a list of them"
+        message = f"features are {values!r:.80}; expected a list of numbers"
         raise InputError(message) from None
     if not np.isfinite(result).all():
         message = "a feature is not finite; allowed are numbers up to 1e38; leave unknown ones out"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 _VERSION = 7
-_WHOLE = "all of it was done or nothing: erase again, which changes nothing where it was"
+_WHOLE = "it ran in one transaction, so it is safe to erase again"
 _EXPORTED = {
     "decision": "SELECT to_jsonb(r) FROM decision AS r WHERE id = ANY($1) ORDER BY id",
     "event": (
@@ -144,7 +144,9 @@ async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterato
         StoreError: the server does not answer, or was lost on the way.
     """
     async with (
-        database.connected("owner", "the export", "it is not whole: begin it again") as connection,
+        database.connected(
+            "owner", "the export", "the file is incomplete; export again"
+        ) as connection,
         as_tenant(connection, tenant),
     ):
         ids = await _of_unit(connection, unit)
@@ -192,17 +194,17 @@ _CLEARED = {
 
 def _check(unit: str | None, decisions: Sequence[UUID] | None, reason: str) -> None:
     if (unit is None) == (decisions is None):
-        message = "give exactly one of unit and decisions, to say what is to be erased"
+        message = "pass exactly one of unit and decisions to select what to erase"
         raise InputError(message)
     if not 1 <= len(reason) <= 200:
-        message = f"the reason has {len(reason)} characters; allowed are 1 to 200; say why"
+        message = f"the reason has {len(reason)} characters; allowed are 1 to 200"
         raise InputError(message)
     # The cold store finds the day of an erased decision by its id alone.
     latest = (datetime.now(UTC) + timedelta(days=1)).timestamp()
     for identifier in decisions or ():
         if identifier.version != _VERSION or id_time(identifier) > latest:
             message = (
-                f"{identifier} is no decision's id; allowed are UUIDv7 of the past; check it; "
+                f"{identifier} is not a decision id; allowed are UUIDv7 of the past; check it; "
                 "nothing was erased"
             )
             raise InputError(message)

@@ -303,7 +303,7 @@ class GroupCommit(Generic[R, V]):
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
             # Whatever it was, rows of others wait behind it: a flusher that died would keep them
             # for ever, and nobody would hear of it.
-            _log.exception("a flush failed in a way nobody thought of")
+            _log.exception("a flush failed unexpectedly")
             await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
         self._answered, lane.failures = True, 0
@@ -318,7 +318,7 @@ class GroupCommit(Generic[R, V]):
                 lane.connection = await self._connect()
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
             lane.failures += 1
-            _log.warning("another connection to write over cannot be had: %r", error)
+            _log.warning("cannot open another write connection: %r", error)
             return False
         return True
 
@@ -330,7 +330,7 @@ class GroupCommit(Generic[R, V]):
         if wrote:  # it may have been too much at once
             lane.room = max(1, lane.room // 2)
         self._on_flush(sum(len(entry.rows) for entry in lane.batch), seconds, False)  # noqa: FBT003
-        _log.warning("%d rows wait: the store does not take them: %r", self.depth, error)
+        _log.warning("the store rejects writes; %d rows are waiting: %r", self.depth, error)
         await _close_connection(lane)
 
 

@@ -96,8 +96,8 @@ async def close_incident(
         *(tenant, identifier, at),
     )
     if row is None:
-        message = f"there is no incident {identifier}; "
-        raise StateError(message + "`steersman rollout incidents` lists those there are")
+        message = f"incident not found: {identifier}; "
+        raise StateError(message + "`steersman rollout incidents` lists all")
     return IncidentRow(*row)
 
 

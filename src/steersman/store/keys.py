@@ -147,7 +147,7 @@ async def rotate_key(
             answer.
     """
     if not 0 <= grace_s <= 30 * 86_400:
-        message = f"grace_s is {grace_s!r}; allowed is 0 to 2,592,000 (30 days); give a shorter one"
+        message = f"grace_s is {grace_s!r}; allowed is 0 to 2,592,000 (30 days)"
         raise InputError(message)
     async with _administer(database, tenant) as connection:
         # Who rotates it at the same moment waits here, and then sees that it was.
@@ -155,13 +155,13 @@ async def rotate_key(
         old = await _get(connection, identifier)
         now = await connection.fetchval("SELECT now()")
         if not old.active(now):
-            message = f"key {old.prefix}… is revoked or expired; make a new one instead"
+            message = f"key {old.prefix}… is revoked or expired; create a new one instead"
             raise StoreError(message)
         if old.revoked_at is not None:
             message = (
-                f"key {old.prefix}… was rotated already and is refused from "
-                f"{old.revoked_at.isoformat(timespec='seconds')} on; rotate the key that replaced "
-                "it (`steersman key list` shows it), or make a new one"
+                f"key {old.prefix}… was already rotated and expires at "
+                f"{old.revoked_at.isoformat(timespec='seconds')}; rotate its replacement "
+                "(see `steersman key list`), or create a new key"
             )
             raise StoreError(message)
         row, text = await _insert(
@@ -256,7 +256,7 @@ async def _administer(database: Database, tenant: UUID) -> AsyncIterator[Any]:
         async with as_tenant(connection, tenant):
             yield connection
     except asyncpg.ForeignKeyViolationError:
-        message = f"there is no tenant {tenant}; `steersman tenant list` shows those there are"
+        message = f"tenant not found: {tenant}; `steersman tenant list` lists all"
         raise StoreError(message) from None
     finally:
         await connection.close()
@@ -300,7 +300,7 @@ async def _revoke(connection: Any, key: KeyRow, at: datetime) -> None:
 async def _get(connection: Any, identifier: UUID) -> KeyRow:
     row = await connection.fetchrow("SELECT * FROM api_key WHERE id = $1", identifier)
     if row is None:
-        message = f"this tenant has no key {identifier}; `steersman key list` shows those it has"
+        message = f"key not found: {identifier}; `steersman key list` lists the keys of the tenant"
         raise StoreError(message)
     return _key(row)
 
@@ -313,25 +313,25 @@ def _key(row: Any) -> KeyRow:
 def _checked_scopes(role: str, scopes: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
     if scopes is None:
         if role not in ROLES:
-            message = f"the role is {role!r:.80}; allowed are {', '.join(ROLES)}; or give scopes"
+            message = f"the role is {role!r:.80}; allowed are {', '.join(ROLES)}; or pass scopes"
             raise InputError(message)
         return role, ROLES[role]
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown or not scopes:
         message = f"the scopes are {list(scopes)!r:.200}; allowed are one or more of "
-        raise InputError(message + f"{', '.join(SCOPES)}; name those the key needs")
+        raise InputError(message + f"{', '.join(SCOPES)}; pass those the key needs")
     return "custom", tuple(sorted(set(scopes)))
 
 
 def _check_name(name: str) -> None:
     if not (1 <= len(name) <= 100 and name.isprintable()):
-        message = f"the key's name is {name!r:.120}; allowed are 1 to 100 printable characters"
+        message = f"the key name is {name!r:.120}; allowed are 1 to 100 printable characters"
         raise InputError(message)
 
 
 def _check_time(at: datetime | None) -> None:
     if at is not None and at.utcoffset() is None:
-        message = f"expires_at is {at!r}, which has no time zone; give one, such as UTC"
+        message = f"expires_at is {at!r}, which has no time zone; add one, such as UTC"
         raise InputError(message)
 
 

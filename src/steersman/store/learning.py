@@ -127,7 +127,7 @@ async def base_state(connection: Any, point: Point, snapshot: str) -> bytes:
     )
     if found is None:
         message = f"{point[1]}/{point[2]} has no snapshot {snapshot!r}; "
-        raise StateError(message + "`steersman snapshot list` shows those there are")
+        raise StateError(message + "`steersman snapshot list` lists all")
     return _whole(found, point, snapshot)
 
 
@@ -135,8 +135,8 @@ def _whole(found: Any, point: Point, snapshot: str) -> bytes:
     state: bytes | None = found["state"]
     if state is None:
         raise StateError(
-            f"the state of {point[1]}/{point[2]} {snapshot} was removed: it had learned from what "
-            "was erased; use a later snapshot"
+            f"the state of {point[1]}/{point[2]} {snapshot} was removed, because it learned from "
+            "erased data; use a later snapshot"
         )
     if sha256(state).digest() != found["sha256"]:
         raise StateError(
@@ -169,7 +169,7 @@ async def append_updates(
     if last != rows[-1].seq:
         raise FencedError(
             f"updates {rows[0].seq} to {rows[-1].seq} of {point[1]}/{point[2]} {snapshot} do not "
-            f"follow what was given out ({last} with them); nothing was written"
+            f"follow the assigned numbers (last {last}); nothing was written"
         )
     await connection.execute(
         f"INSERT INTO update SELECT tenant, skill, point, snapshot, {UPDATE_COLUMNS}, now() "  # noqa: S608 (a constant)

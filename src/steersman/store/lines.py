@@ -60,7 +60,7 @@ async def line_of(
         missing = rows[0]["line"] if rows else snapshot
         raise StateError(
             f"{point[1]}/{point[2]} has no snapshot {missing!r}; "
-            "`steersman snapshot list` shows those there are"
+            "`steersman snapshot list` lists all"
         )
     return [Stretch(row["id"], row["last"]) for row in rows]
 

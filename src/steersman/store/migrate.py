@@ -49,7 +49,7 @@ async def migrate(database: Database) -> list[str]:
         StoreError: an applied migration differs from the file or is not known, or SQL failed; then
             nothing of that file is there.
     """
-    way_out = "files that were applied count, run it again for the rest"
+    way_out = "applied migrations stay valid; run it again for the rest"
     async with database.connected(None, "the migration", way_out) as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         missing = missing_after(await _applied(connection))
@@ -58,7 +58,7 @@ async def migrate(database: Database) -> list[str]:
     try:
         await make_partitions(database)
     except StoreError as error:
-        _log.warning("partitions are made later: %s", error)
+        _log.warning("cannot create partitions now, will retry: %s", error)
     return [name for name, _ in missing]
 
 
@@ -107,8 +107,8 @@ async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int
             decision and event behind us; what comes meanwhile for a day without a partition is kept
             in the default one.
     """
-    way_out = "those that are there count, run it again for the rest"
-    async with database.connected("owner", "making partitions", way_out) as connection:
+    way_out = "existing partitions stay valid; run it again for the rest"
+    async with database.connected("owner", "creating partitions", way_out) as connection:
         first = datetime.now(UTC).date() - timedelta(days=1)
         made = 0
         for day in await connection.fetch(_DAYS_WITHOUT, first, days + 1):
@@ -122,8 +122,8 @@ async def _make_partition(connection: Connection[Any], day: date) -> int:
             await connection.execute("SET LOCAL lock_timeout = '250ms'")
             made: int = await connection.fetchval("SELECT make_partitions($1, 1)", day)
     except asyncpg.LockNotAvailableError as error:
-        message = "a long transaction reads decisions or events, such as a backup; days without "
-        raise StoreError(message + "a partition get theirs when it has ended") from error
+        message = "a long transaction, such as a backup, locks decisions or events; days without "
+        raise StoreError(message + "a partition get one when it ends") from error
     return made
 
 
@@ -141,15 +141,19 @@ def _files() -> list[tuple[str, str]]:
 
 def _is_done(name: str, sql: str, done: Mapping[str, bytes]) -> bool:
     if name in done and done[name] != sha256(sql.encode()).digest():
-        message = f"migration {name} was applied in another form; this version does not fit this "
-        raise StoreError(message + "database: use the version that made it, or a newer one")
+        message = (
+            f"migration {name} was applied with other content; this version does not match this "
+        )
+        raise StoreError(message + "database; use the version that created it, or a newer one")
     return name in done
 
 
 def _refuse_newer(names: AbstractSet[str]) -> None:
     if names:
-        message = f"the database has the migrations {', '.join(sorted(names))}, which this version "
-        raise StoreError(message + "does not know: use the version that made them, or a newer one")
+        message = f"the database has migrations {', '.join(sorted(names))}, which this version "
+        raise StoreError(
+            message + "does not know; use the version that applied them, or a newer one"
+        )
 
 
 async def _apply(connection: Connection[Any], name: str, sql: str) -> None:
@@ -169,5 +173,5 @@ async def _apply(connection: Connection[Any], name: str, sql: str) -> None:
                 sha256(sql.encode()).digest(),
             )
     except asyncpg.PostgresError as error:
-        message = f"migration {name} failed: {error}; nothing of it was applied"
+        message = f"migration {name} failed and was rolled back: {error}"
         raise StoreError(message) from error

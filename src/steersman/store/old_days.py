@@ -58,7 +58,7 @@ async def _lacking(
         return None
     export = (await ledger.exports(connection, tenant, kind)).get(day)
     if export is None or export.source != str(source):
-        return f"tenant {tenant} has rows of {dataset} that the cold store does not have"
+        return f"tenant {tenant} has rows of {dataset} that are not in the cold store"
     return looked.problem(export) or None
 
 
@@ -128,7 +128,7 @@ class OldDays:
                 await self._connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
                 return await leave()
         except asyncpg.LockNotAvailableError:
-            return _Left("somebody uses it")
+            return _Left("another transaction uses it")
         except _CameMeanwhileError as error:
             return _Left(str(error))
 
@@ -141,7 +141,7 @@ class OldDays:
             if why:
                 return _Left(why)
         if self._looked.is_wanted:
-            return _Left("its files are to be looked at first")
+            return _Left("its files must be checked first")
         if table == "decision":
             for tenant in tenants:
                 await self._delete_rewards(tenant, day)
@@ -153,7 +153,7 @@ class OldDays:
         await self._connection.execute(f"LOCK TABLE {table}_default IN SHARE MODE")
         why = await self._why_not(tenant, table, day)
         if why or self._looked.is_wanted:
-            return _Left(why or "its files are to be looked at first")
+            return _Left(why or "its files must be checked first")
         if table == "decision":
             await self._delete_rewards(tenant, day)
         status = await self._connection.execute(
@@ -175,7 +175,7 @@ class OldDays:
         """Return why a tenant's rows of a day have to stay, if they have; the tenant is set."""
         await set_tenant(self._connection, tenant)
         if await _is_judged(self._connection, day):
-            return f"tenant {tenant} has a rollout under way that is judged from them"
+            return f"tenant {tenant} has an active rollout that needs them"
         for dataset in _DATASETS[table]:
             why = await _lacking(self._connection, tenant, dataset, day, self._looked)
             if why:
@@ -192,7 +192,7 @@ class OldDays:
         known = ledger.NOTHING if export is None else export.source.partition("/")[0]
         count, mark = await self._connection.fetchrow(datasets.REWARD.delete_sql(day))
         if count and f"{count}:{mark}" != known:
-            message = f"tenant {tenant} has rows of reward that the cold store does not have"
+            message = f"tenant {tenant} has rows of reward that are not in the cold store"
             raise _CameMeanwhileError(message)
 
 
@@ -234,13 +234,13 @@ async def _pending(
 ) -> str | None:
     own, of_episode = await _ties(connection, tenant, table, day)
     hashes, oldest = await _episodic(connection, tenant, now)
-    rows = "decisions" if table == "decision" else "events that count for decisions"
+    rows = "decisions" if table == "decision" else "events that belong to decisions"
     for pending, bound, why in (
         (_closing(now), f"d.id >= '{oldest}'", "whose reward window is open"),
         (
             await _unlearned(connection),
             "true",
-            "that the learner is not done with; see that it runs",
+            "that the learner has not processed; check that it runs",
         ),
     ):
         if pending and own and await _any(connection, f"{pending} AND {own}"):
@@ -249,7 +249,7 @@ async def _pending(
         for tie in of_episode if pending and hashes else ():
             episodic = f"{pending} AND {bound} AND d.spec_hash = ANY($1) AND {tie}"
             if await _any(connection, episodic, hashes):
-                return f"tenant {tenant} has {rows} of an episode with others {why}"
+                return f"tenant {tenant} has {rows} of an episode with decisions {why}"
     return None
 
 

@@ -44,10 +44,10 @@ def pack_vectors(vectors: NDArray[np.float16]) -> bytes:
     if _HEAD.size + vectors.nbytes > MAX_PACKED_BYTES:
         raise InputError(
             f"vectors of shape {vectors.shape} take {vectors.nbytes:,} bytes; "
-            f"at most {MAX_PACKED_BYTES:,} are kept: ask with fewer options"
+            f"the maximum is {MAX_PACKED_BYTES:,}; use fewer options"
         )
     if not np.isfinite(vectors).all():
-        raise InputError("vectors hold a number that is not finite; nothing was kept")
+        raise InputError("vectors have a number that is not finite; nothing was cached")
     numbers = vectors.astype("<f2").tobytes()
     return _HEAD.pack(_FORMAT, *vectors.shape, zlib.crc32(numbers)) + numbers
 
@@ -93,12 +93,12 @@ def cache_key_bytes(key: str) -> bytes:
     b'\x00\xff'
     """
     if not _KEY.fullmatch(key):
-        raise InputError(f"key is {key[:140]!r}; it must be 2 to 128 hex digits, as a hash has")
+        raise InputError(f"key is {key[:140]!r}; it must have 2 to 128 hex digits")
     return bytes.fromhex(key)
 
 
 def _damaged(why: str) -> DataError:
     return DataError(
-        f"a cached answer is damaged: {why}; it is embedded again. If this is said often, somebody "
-        "else writes into this cache"
+        f"a cached answer is damaged: {why}; embedding it again. If this repeats, check whether "
+        "another program writes to this cache"
     )

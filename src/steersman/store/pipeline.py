@@ -167,7 +167,9 @@ class Pipeline(asyncio.Protocol):
                 at = end
         except Exception as error:  # noqa: BLE001 (told to whoever waits)
             # From here on nobody knows what answers what.
-            self._error = asyncpg.InternalClientError(f"the server said what cannot be: {error!r}")
+            self._error = asyncpg.InternalClientError(
+                f"unexpected reply from the server: {error!r}"
+            )
             self.terminate()
         del self._came[:at]
 
@@ -179,7 +181,7 @@ class Pipeline(asyncio.Protocol):
         elif kind == ord("Z"):
             self._settle()
         elif kind not in _NOTHING_TO_US:
-            raise ValueError(f"a message of kind {chr(kind)!r}")
+            raise ValueError(f"message type {chr(kind)!r}")
 
     def _settle(self) -> None:
         future = self._asked.popleft()
@@ -187,7 +189,7 @@ class Pipeline(asyncio.Protocol):
         self._rows, self._error = [], None
         if isinstance(error, asyncpg.InvalidCachedStatementError):
             # A migration made the function anew: whoever asks again connects and prepares anew.
-            error = ConnectionResetError(f"what was prepared is no longer valid: {error}")
+            error = ConnectionResetError(f"the prepared statement is no longer valid: {error}")
             self.terminate()
         if future.done():  # nobody waits any longer
             return
@@ -202,10 +204,10 @@ class Pipeline(asyncio.Protocol):
         Args:
             exc: why, if not in order.
         """
-        error = self._error or ConnectionResetError(f"the server has gone: {exc!r}")
+        error = self._error or ConnectionResetError(f"lost the server connection: {exc!r}")
         if isinstance(error, asyncpg.PostgresError):
             # Why the server ended the connection says nothing of the row that just waited.
-            ended = f"the server ended the connection: {error} ({error.sqlstate})"
+            ended = f"the server closed the connection: {error} ({error.sqlstate})"
             error = asyncpg.ConnectionDoesNotExistError(ended)
         for future in self._asked:
             if not future.done():

@@ -60,8 +60,8 @@ class PointRow:
         if bytes.fromhex(FeatureMap(self.spec.context).hash) == self.feature_hash:
             return None
         return (
-            f"the contexts of {self.skill}/{self.point} are encoded otherwise by this version than "
-            "when it was declared; declare it again with `steersman tenant declare`, then run "
+            f"{self.skill}/{self.point} was declared with another context encoding than this "
+            "version of Steersman uses; declare it again with `steersman tenant declare`, then run "
             "`steersman learn rebuild`"
         )
 
@@ -212,8 +212,8 @@ async def check_settled(connection: Any, point: Point) -> None:
     )
     if found is not None:
         raise RolloutError(
-            f"the rollout {found['id']} of {point[1]}/{point[2]} {found['candidate']} is under "
-            "way, and its arms must stay as they are; promote it or roll it back first"
+            f"rollout {found['id']} of {point[1]}/{point[2]} {found['candidate']} is "
+            "active, so its arms must not change; promote it or roll it back first"
         )
 
 
@@ -269,7 +269,7 @@ def _row(row: Any) -> PointRow:
         spec = _parsed(row["document"])
     except SpecError as error:
         name = f"{row['skill']}/{row['point']}"
-        message = f"what was declared of {name} cannot be read: {str(error).splitlines()[0]:.300}; "
+        message = f"cannot read the declaration of {name}: {str(error).splitlines()[0]:.300}; "
         hint = "declare it again with `steersman tenant declare`, or use the version that stored it"
         raise SpecError(message + hint) from error
     return PointRow(

@@ -23,8 +23,8 @@ _PREAMBLE = 32
 _LONGEST = 1500
 _ENCRYPTED = {"require", "verify-ca", "verify-full"}
 _OPEN_KEY = (
-    "the URL of the database has an sslpassword: the programs of PostgreSQL would show it to every "
-    "user of this machine; name a key without a pass phrase by sslkey=, readable by its owner alone"
+    "DATABASE_URL has an sslpassword, which the PostgreSQL programs would show to every "
+    "user of this machine; set sslkey= to a key without a pass phrase that only its owner can read"
 )
 # pg_restore sets it on every server, and those before version 17 do not know it.
 _UNKNOWN = b"SET transaction_timeout = 0;\n"
@@ -131,8 +131,8 @@ def _folder(url: str | None) -> Path:
     found = shutil.which("pg_dump")
     if found is None or shutil.which("psql", path=str(Path(found).parent)) is None:
         message = (
-            f"sslmode={mode} needs pg_dump and psql with TLS, and none are on the PATH; install "
-            "the client programs of the server's version or a newer one (Debian: postgresql-client)"
+            f"sslmode={mode} needs pg_dump and psql with TLS, but PATH has none; install "
+            "client programs of the server's version or newer (Debian: postgresql-client)"
         )
         raise StoreError(message)
     return Path(found).parent

@@ -77,7 +77,7 @@ async def promote_snapshot(
         if numbers != list(range(last + 1, last + 1 + len(rows))):
             raise StateError(
                 f"updates {numbers[0]} to {numbers[-1]} of {point[1]}/{point[2]} {version} do not "
-                f"follow its last, {last}; number them on from there"
+                f"follow its last update {last}; continue the numbers from there"
             )
         await copy_updates(connection, point, version, rows)
         last += len(rows)
@@ -143,7 +143,7 @@ async def pin_point(
     """
     last = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
     if last is None:
-        raise StateError(f"there is no decision point {point[1]}/{point[2]}; declare it first")
+        raise StateError(f"decision point not found: {point[1]}/{point[2]}; declare it first")
     if seq is not None and not 0 <= seq <= last:
         raise InputError(
             f"{point[1]}/{point[2]} cannot be pinned to update {seq!r}; allowed are 0 to {last}"
@@ -175,8 +175,8 @@ async def unpin_point(connection: Any, point: Point) -> bool:
     name = f"{point[1]}/{point[2]}"
     if row.pinned_by is not None:
         raise RolloutError(
-            f"{name} was frozen by the rollout {row.pinned_by}, and only that lets it go; "
-            f"`steersman rollout resume {row.pinned_by}` does it, with a reason"
+            f"{name} is pinned by rollout {row.pinned_by}, and only that rollout can unpin it; "
+            f"run `steersman rollout resume {row.pinned_by}` with a reason"
         )
     under_way = await connection.fetchrow(
         f"SELECT id, candidate FROM rollout WHERE {_THIS} AND status IN ('running', 'paused')",  # noqa: S608 (a constant)
@@ -184,8 +184,8 @@ async def unpin_point(connection: Any, point: Point) -> bool:
     )
     if under_way is not None:
         raise RolloutError(
-            f"the rollout {under_way['id']} of {name} {under_way['candidate']} is under way, and "
-            "its control stays where it is; promote it, or roll it back first with "
+            f"rollout {under_way['id']} of {name} {under_way['candidate']} is active, so "
+            "its control must not change; promote it, or roll it back first with "
             f"`steersman rollout rollback {under_way['id']}`"
         )
     if row.pinned_seq is None:
@@ -197,27 +197,27 @@ async def unpin_point(connection: Any, point: Point) -> bool:
 def _check_servable(row: PointRow, target: SnapshotRow) -> None:
     name = f"{row.skill}/{row.point} {target.version}"
     if target.version == row.snapshot:
-        raise StateError(f"{name} serves already; there is nothing to promote")
+        raise StateError(f"{name} is already live; nothing to promote")
     if target.is_available or (target.reason != "published" and target.is_stored):
         return
-    why = "has no state any more"
+    why = "no longer has a state"
     if target.reason == "published" and target.is_stored:
         why = "was never published" if target.published_at is None else "was retracted"
-    raise StateError(f"{name} {why}, so it must not serve; publish another version")
+    raise StateError(f"{name} {why} and cannot go live; publish another version")
 
 
 def _check_continues(row: PointRow, target: SnapshotRow, last: int, *, same: bool) -> None:
     why = None
     if target.line != row.snapshot:
-        why = f"is not a state of the serving snapshot {row.snapshot}"
+        why = f"is not a state of the live snapshot {row.snapshot}"
     elif not same:
-        why = "learns from other things than the serving snapshot does"
+        why = "has other features than the live snapshot"
     elif last:
         why = f"has {last} updates of its own"
     if why is not None:
         raise StateError(
             f"{row.skill}/{row.point} {target.version} {why}; its updates cannot be copied as they "
-            "are: relearn them and hand over the rows"
+            "are; relearn them and pass the rows"
         )
 
 

@@ -47,7 +47,7 @@ class RedisCache:
         if not 1 <= ttl_s <= _MOST_S:
             raise InputError(f"ttl_s is {ttl_s!r}; allowed is 1 to {_MOST_S:,}")
         if not 0 < timeout_s <= 60:
-            raise InputError(f"timeout_s is {timeout_s!r}; allowed is above 0, to 60")
+            raise InputError(f"timeout_s is {timeout_s!r}; allowed is above 0 and up to 60")
         self._prefix = f"steersman:answer:{tenant}:".encode()
         self._ttl_s = ttl_s
         self._redis = _client(url, timeout_s)
@@ -111,11 +111,11 @@ class RedisCache:
         try:
             return getattr(self._redis, command)(*arguments, **options)
         except ResponseError as error:
-            message = f"Redis refuses {command.upper()}: {error}"[:300]
-            message += "; give Steersman a database of its own, with room (maxmemory-policy)"
+            message = f"Redis rejects {command.upper()}: {error}"[:300]
+            message += "; use a separate Redis database with free memory (maxmemory-policy)"
             raise RefusedByStoreError(message) from error
         except (RedisError, OSError) as error:
-            message = f"Redis gives no cached answers: {type(error).__name__}: {error}"[:300]
+            message = f"cannot read the cache in Redis: {type(error).__name__}: {error}"[:300]
             message += "; check REDIS_URL and the "
             raise StoreError(message + "server, or run `steersman doctor`") from error
 
@@ -123,14 +123,14 @@ class RedisCache:
 def _client(url: str, timeout_s: float) -> Any:
     if not url.startswith(_SCHEMES):
         # Not shown: what is wrong with it may be where its password stands.
-        message = f"REDIS_URL must begin with one of {', '.join(_SCHEMES)}; it begins otherwise"
+        message = f"REDIS_URL must begin with one of {', '.join(_SCHEMES)}"
         raise InputError(message)
     try:
         import redis  # noqa: PLC0415 - an extra: the core must import without it
         from redis.backoff import NoBackoff  # noqa: PLC0415
         from redis.retry import Retry  # noqa: PLC0415
     except ImportError as missing:
-        message = "REDIS_URL is set, but the package redis is not there; install it with: "
+        message = "REDIS_URL is set, but the package redis is missing; install it with: "
         raise StoreError(message + how_to_install("redis")) from missing
     try:
         return redis.Redis.from_url(
@@ -141,6 +141,6 @@ def _client(url: str, timeout_s: float) -> Any:
             retry=Retry(NoBackoff(), 1),
         )
     except ValueError:
-        message = "REDIS_URL is no address of a Redis: its host, port or options cannot be read; "
+        message = "invalid REDIS_URL: cannot parse its host, port or options; "
         message += "in a password write @ : / as %40 %3A %2F"
         raise InputError(message) from None

@@ -122,7 +122,7 @@ async def _lock(connection: Any, point: Point) -> None:
 
 
 def _absent(point: Point) -> StateError:
-    return StateError(f"there is no decision point {point[1]}/{point[2]}; declare it first")
+    return StateError(f"decision point not found: {point[1]}/{point[2]}; declare it first")
 
 
 async def hold_view(connection: Any, point: Point) -> PointRow:

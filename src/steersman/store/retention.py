@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000
 _MOST_DAYS = 36_500
-_GOES_ON = "what has left by then counts, run it again for the rest"
+_GOES_ON = "rows already dropped stay dropped; run it again for the rest"
 _CLOCKS_DIFFER = timedelta(days=1)  # of whoever makes ids, and of the server, at most
 
 

@@ -186,5 +186,5 @@ def _row(row: Any) -> ReviewRow:
 
 
 def _unknown(identifier: UUID) -> StateError:
-    message = f"the review list has no item {identifier}; "
-    return StateError(message + "`steersman review list --all` shows those there are")
+    message = f"review item not found: {identifier}; "
+    return StateError(message + "`steersman review list --all` lists all")

@@ -77,7 +77,7 @@ async def start_rollout(
     except asyncpg.UniqueViolationError:
         raise RolloutError(await _under_way(connection, point)) from None
     except asyncpg.CheckViolationError as error:
-        message = f"the rollout of {point[1]}/{point[2]} cannot start: {error}; change the plan"
+        message = f"cannot start a rollout of {point[1]}/{point[2]}: {error}; change the plan"
         raise RolloutError(message) from None
     await connection.execute(
         "INSERT INTO rollout_task (tenant, rollout, due_at) VALUES ($1, $2, $3)",
@@ -159,8 +159,8 @@ async def fence_rollout(
     )
     if held is None:
         raise FencedError(
-            f"somebody else has claimed the rollout {row.id} of {row.skill}/{row.point} since "
-            f"epoch {epoch}; nothing was written, and this one gives it up"
+            f"another process has locked rollout {row.id} of {row.skill}/{row.point} since "
+            f"epoch {epoch}; nothing was written, and this process stops"
         )
     if due_at is not None:
         await connection.execute(
@@ -219,7 +219,7 @@ async def move_rollout(
                 *(row.tenant, row.id, status, stage, step, share, step_started_at, reason, now),
             )
     except (asyncpg.CheckViolationError, asyncpg.UniqueViolationError) as error:
-        message = f"the rollout {row.id} of {row.skill}/{row.point} cannot move: {error}; "
+        message = f"cannot move rollout {row.id} of {row.skill}/{row.point}: {error}; "
         raise RolloutError(message + "nothing was changed") from None
     found = RolloutRow(*moved)
     if not found.is_under_way:
@@ -250,9 +250,9 @@ async def _check_arms(connection: Any, point: Point, candidate: str, control: st
     known = {row["id"]: row for row in rows}
     why = None
     if candidate == control:
-        why = f"its candidate {candidate} is what serves already"
+        why = f"its candidate {candidate} is already live"
     elif control not in known:
-        why = f"there is no control {control!r}"
+        why = f"control {control!r} was not found"
     elif candidate not in known or known[candidate]["published_at"] is None:
         why = f"its candidate {candidate!r} was never published"
     elif known[candidate]["retracted_at"] is not None:
@@ -261,8 +261,8 @@ async def _check_arms(connection: Any, point: Point, candidate: str, control: st
         why = f"the state of {candidate} or {control} was removed"
     if why is not None:
         raise RolloutError(
-            f"no rollout of {point[1]}/{point[2]} starts, since {why}; publish a snapshot and "
-            "name its version"
+            f"cannot start a rollout of {point[1]}/{point[2]}: {why}; publish a snapshot and "
+            "use its version"
         )
 
 
@@ -273,7 +273,7 @@ async def _under_way(connection: Any, point: Point) -> str:
         *point,
     )
     return (
-        f"no rollout of {point[1]}/{point[2]} starts, since {other['id']} of "
-        f"{other['skill']}/{other['point']} {other['candidate']} is under way; end it first, or "
-        "let the plan of another decision point say concurrent: true"
+        f"cannot start a rollout of {point[1]}/{point[2]}: rollout {other['id']} of "
+        f"{other['skill']}/{other['point']} {other['candidate']} is active; end it first, or "
+        "set concurrent: true in the plan of another decision point"
     )

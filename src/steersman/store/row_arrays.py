@@ -176,7 +176,7 @@ class Column:
         try:
             data = self._encode(value)
         except AttributeError as error:
-            message = f"{value!r:.80} is no value for column {self._name}: {error}"
+            message = f"{value!r:.80} is not valid for column {self._name}: {error}"
             raise TypeError(message) from None
         return COLUMN.pack(self._oid, len(data)) + data
 
@@ -231,7 +231,7 @@ def _jsonb(value: Any) -> bytes:
 
 
 def _never(_data: bytes) -> Any:
-    message = "whole rows are sent to the server and never read from it"
+    message = "row arrays are write-only"
     raise NotImplementedError(message)
 
 

@@ -72,8 +72,8 @@ def hash_key(secret: bytes, text: str) -> bytes:
 def _from_hex(text: str, source: str) -> bytes:
     if not _HEX.fullmatch(text):
         message = (
-            f"the secret in {source} has {len(text)} characters or is not hexadecimal; it must be "
-            "64 hex digits, such as `openssl rand -hex 32` prints"
+            f"the secret in {source} has {len(text)} characters or is not hexadecimal; expected "
+            "64 hex digits, as `openssl rand -hex 32` prints"
         )
         raise StoreError(message)
     return bytes.fromhex(text)

@@ -38,11 +38,11 @@ def offered_of(
     from steersman.policies import Offered, offered_names  # noqa: PLC0415 (slow)
 
     if not eligible:
-        raise InputError("this row holds no candidates; it is none of a selection that was drawn")
+        raise InputError("this row has no candidates; it is not from a sampled selection")
     count = len(offered_names(eligible, links))
     rows = np.asarray(() if features is None else features, np.float64)
     if len(rows) % count:
-        raise InputError(f"{len(rows)} numbers do not go round among {count} candidates")
+        raise InputError(f"{len(rows)} numbers cannot be split among {count} candidates")
     return Offered.of(eligible, links, rows.reshape(count, -1))
 
 

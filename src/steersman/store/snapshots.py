@@ -200,7 +200,7 @@ async def reserve_snapshot(
     version = choose(taken)
     if version in taken:
         raise StateError(
-            f"{point[1]}/{point[2]} has a snapshot {version} already; choose another version"
+            f"{point[1]}/{point[2]} already has a snapshot {version}; choose another version"
         )
     row = await connection.fetchrow(
         "INSERT INTO snapshot (tenant, skill, point, id, parent, spec_hash, feature_hash, reason, "  # noqa: S608 (constants)
@@ -266,8 +266,7 @@ async def mark_published(
     )
     if row is None:
         raise StateError(
-            f"{point[1]}/{point[2]} has no snapshot {version!r} that waits to be published; "
-            "publish it anew"
+            f"{point[1]}/{point[2]} has no unpublished snapshot {version!r}; publish it again"
         )
     return SnapshotRow(*row)
 
@@ -294,16 +293,16 @@ async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
     )
     if rollout is not None:
         raise StateError(
-            f"{name} is not retracted, since a rollout of it is under way; "
-            f"`steersman rollout rollback {rollout}` ends that, then retract again"
+            f"cannot retract {name}: a rollout of it is active; "
+            f"run `steersman rollout rollback {rollout}`, then retract again"
         )
     if await connection.fetchval(
         f"SELECT EXISTS (SELECT FROM decision_point WHERE {_THIS} AND snapshot = $4)",  # noqa: S608 (a constant)
         *(*point, version),
     ):
         raise StateError(
-            f"{name} is not retracted, since it serves; take it back too (--take-back), and the "
-            "point goes to what was signed before it"
+            f"cannot retract {name}: it is live; add --take-back to return the "
+            "point to the version before it"
         )
     row = await connection.fetchrow(
         "UPDATE snapshot SET retracted_at = coalesce(retracted_at, now()) "  # noqa: S608 (constants)
@@ -313,7 +312,7 @@ async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
     if row is None:
         raise StateError(
             f"{point[1]}/{point[2]} has no published snapshot {version!r}; "
-            "`steersman snapshot list` shows those there are"
+            "`steersman snapshot list` lists all"
         )
     return SnapshotRow(*row)
 
@@ -336,4 +335,4 @@ async def store_spec(connection: Any, point: Point, spec_hash: bytes, document: 
 
 def _unknown(point: Point, version: str) -> StateError:
     message = f"{point[1]}/{point[2]} has no snapshot {version!r}; "
-    return StateError(message + "`steersman snapshot list` shows those there are")
+    return StateError(message + "`steersman snapshot list` lists all")

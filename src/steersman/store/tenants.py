@@ -52,8 +52,8 @@ def check_tenant_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         message = (
-            f"the tenant's name is {name!r:.80}; allowed are 1 to 63 small letters, digits and "
-            "'-', not beginning with '-'; choose another"
+            f"the tenant name is {name!r:.80}; allowed are 1 to 63 lower-case letters, digits and "
+            "'-', not starting with '-'; choose another name"
         )
         raise InputError(message)
 
@@ -85,7 +85,7 @@ async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
             )
             await record(connection, identifier, actor, "tenant.create", name)
     except asyncpg.UniqueViolationError:
-        message = f"there is a tenant {name!r} already; use it, or choose another name"
+        message = f"the tenant {name!r} already exists; use it, or choose another name"
         raise StoreError(message) from None
     finally:
         await connection.close()
@@ -130,8 +130,8 @@ async def find_tenant(database: Database, name: str) -> Tenant:
         if tenant.name == name:
             return tenant
     names = ", ".join(tenant.name for tenant in tenants[:20])
-    known = f"there are {len(tenants)}: {names}" if tenants else "there are none yet"
-    message = f"there is no tenant {name!r:.80}; {known}; make it with `steersman tenant create`"
+    known = f"{len(tenants)} exist: {names}" if tenants else "none exist yet"
+    message = f"tenant not found: {name!r:.80}; {known}; create it with `steersman tenant create`"
     raise StoreError(message)
 
 
@@ -150,7 +150,7 @@ async def tenant_name(connection: Any, tenant: UUID) -> str:
     """
     name: str | None = await connection.fetchval("SELECT name FROM tenant WHERE id = $1", tenant)
     if name is None:
-        raise StoreError(f"there is no tenant {tenant}; it was removed meanwhile")
+        raise StoreError(f"tenant not found: {tenant}; it was removed meanwhile")
     return name
 
 

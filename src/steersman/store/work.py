@@ -254,7 +254,7 @@ async def fence(connection: Any, point: Point, epoch: int) -> Fence:
     )
     if row is None:
         raise FencedError(
-            f"another learner has claimed {point[1]}/{point[2]} since epoch {epoch}; nothing was "
-            "written, and this one gives it up"
+            f"another learner has locked {point[1]}/{point[2]} since epoch {epoch}; nothing was "
+            "written, and this learner stops"
         )
     return Fence(*row)

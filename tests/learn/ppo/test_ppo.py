@@ -205,7 +205,7 @@ def test_the_worlds_best_actions_are_the_best():
         ({"rewards": np.full(64, np.nan)}, "rewards"),
         ({"rewards": np.zeros(3)}, "states"),
         ({"propensities": np.zeros(64)}, "propensity"),
-        ({"actions": np.full((64, 3), 5)}, "value that its part has not"),
+        ({"actions": np.full((64, 3), 5)}, "out of range for its part"),
         ({"states": np.zeros((64, 3))}, "states"),
         ({"beyond": np.full(64, np.inf)}, "beyond"),
     ],
@@ -237,7 +237,7 @@ def test_it_starts_from_a_guess_and_unlearns_it():
     for seed in range(60):
         acting.learn(steps(acting, count=256, seed=seed))
     assert acting.distributions(STATE)[0][1] > 0.8
-    with pytest.raises(InputError, match="guesses have shapes"):
+    with pytest.raises(InputError, match="priors have shapes"):
         acting.start_from(guess[:2])
 
 
@@ -285,7 +285,7 @@ def test_what_is_not_finite_is_neither_restored_nor_started_from():
         ({"adam.0.exp_avg": None}, "allowed are step, exp_avg"),
         ({"adam.x.step": np.array(1.0)}, "allowed are step, exp_avg"),
         ({"adam.0": np.array(1.0)}, "allowed are step, exp_avg"),
-        ({"adam.0.exp_avg": np.zeros(3)}, "not the shapes"),
+        ({"adam.0.exp_avg": np.zeros(3)}, "do not have the shapes"),
         ({"adam.0.step": np.array("1")}, "not finite numbers"),
         ({"learning_rate": np.array(-1.0)}, "learning_rate is -1"),
         ({"updates": np.array(0.5)}, "updates 0.5"),

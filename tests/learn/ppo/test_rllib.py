@@ -99,10 +99,10 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
-        ({"seed": 1}, "begun with another seed;"),
-        ({"about": {"scaling": np.array([1.0, 2.1])}}, "begun with another scaling;"),
-        ({"about": {"scaling": np.array([1.0, 2.0, 3.0])}}, "begun with another scaling;"),
-        ({"about": None}, "begun with another scaling;"),
+        ({"seed": 1}, "it has different seed;"),
+        ({"about": {"scaling": np.array([1.0, 2.1])}}, "it has different scaling;"),
+        ({"about": {"scaling": np.array([1.0, 2.0, 3.0])}}, "it has different scaling;"),
+        ({"about": None}, "it has different scaling;"),
         ({"stage": STAGE._replace(parts=(*PARTS[:2], Part("other", 3)))}, "another parts;"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_checkpoint_that_was_begun_with_something_else_is_refused(tmp_path, ch
 
 
 def test_a_first_guess_must_fit_the_parts():
-    with pytest.raises(InputError, match="guesses have shapes"):
+    with pytest.raises(InputError, match="priors have shapes"):
         train_rllib(STAGE, guess=[], **ASKED)
 
 

@@ -59,10 +59,10 @@ def test_what_tells_nothing_is_refused():
     log = logged(120, DECLARED, seed=1)
     with pytest.raises(InputError, match="100 or more"):
         grown(DECLARED, log[:50])
-    with pytest.raises(InputError, match="came out differently"):
+    with pytest.raises(InputError, match="with different rewards"):
         grown(DECLARED, [one._replace(reward=0.5) for one in log])
     cold = SequenceTrees(features=["score", "names"], max_steps=2, stop=False, temperature=0.5)
-    with pytest.raises(InputError, match="softmax of 1"):
+    with pytest.raises(InputError, match="softmax temperature of 1"):
         grown(cold, log)
     with pytest.raises(InputError, match="log more units"):
         apart(log[:1])

@@ -101,7 +101,7 @@ def test_logs_of_other_questions_or_limits_are_refused():
     with pytest.raises(DataError, match="limits"):
         sequences_of(short, log, TARGET, RULE)
     long = [replace(one, picks=9) for one in TASKS]
-    with pytest.raises(DataError, match="goes on"):
+    with pytest.raises(DataError, match="continues"):
         sequences_of(long, log, TARGET, RULE)
     taken = log[0].taken[0]
     renamed = replace(taken, step=replace(taken.step, eligible=("x",), action="x"))

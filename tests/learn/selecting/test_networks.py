@@ -185,7 +185,7 @@ def test_defaults_are_those_asked_for():
 
 def test_steps_without_a_right_action_are_refused():
     nothing = Examples(np.ones((2, 4)), np.zeros(2), np.ones(2), np.array([2]))
-    with pytest.raises(InputError, match="right action"):
+    with pytest.raises(InputError, match="correct action"):
         train(nothing, QUICK)
     for wrong in ({"hidden": 0}, {"updates": 0}, {"warm_up": 1.0}, {"learning_rate": 0.0}):
         with pytest.raises(InputError):

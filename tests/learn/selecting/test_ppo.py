@@ -161,7 +161,7 @@ def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path):
     resumed = ppo(tasks, START, FREE, seed=4, folder=tmp_path)
     assert _bytes(resumed) == _bytes(whole)
     assert resumed.rounds == whole.rounds
-    with pytest.raises(DataError, match="told otherwise"):
+    with pytest.raises(DataError, match="with other settings"):
         ppo(tasks, START, FREE, seed=5, folder=tmp_path)
 
 
@@ -227,5 +227,5 @@ class _Bare:
 
 
 def test_questions_without_a_step_are_refused():
-    with pytest.raises(InputError, match="has a step to take; give questions with candidates"):
+    with pytest.raises(InputError, match="has a step; pass questions with candidates"):
         ppo([_Bare(f"q{number}") for number in range(8)], START, FREE)

@@ -89,11 +89,11 @@ def test_a_log_that_cannot_tell_is_refused():
 def test_other_rules_than_the_logs_are_refused():
     log = logged(10)
     shorter = SequenceLinear(**{**FORM, "max_steps": 1})
-    with pytest.raises(DataError, match="under these rules"):
+    with pytest.raises(DataError, match="by these rules"):
         judge_selections(shorter, log)
     never = SequenceLinear(**FORM, stop=False)
     stopped = [one for one in logged(60) if one.steps[-1]["action"] == "stop"]
-    with pytest.raises(DataError, match="under these rules"):
+    with pytest.raises(DataError, match="by these rules"):
         walk_of(stopped[0], never.form)
     task = StoredTask("1", log[0].offered, LOGGED.form)
     with pytest.raises(DataError, match="does not tell"):

@@ -118,7 +118,7 @@ def test_examples_too_few_or_too_alike_to_split_tell_no_action_from_another(loss
 def test_examples_that_say_nothing_are_refused():
     alike = Examples(np.ones((4, 2)), np.ones(4), np.ones(4), np.array([4]))
     for loss in ("binary", "softmax"):
-        with pytest.raises(InputError, match="all say the same"):
+        with pytest.raises(InputError, match="have the same target"):
             grow(alike, loss=loss)
     with pytest.raises(InputError, match="outside"):
         Examples(np.ones((1, 2)), np.array([np.nan]), np.ones(1), np.array([1]))
@@ -147,5 +147,5 @@ def test_settings_out_of_their_range_are_refused(wrong):
 
 @pytest.mark.parametrize("sizes", [[3, 0], [4, -1]])
 def test_a_step_without_actions_is_refused(sizes):
-    with pytest.raises(InputError, match="leave out those without any"):
+    with pytest.raises(InputError, match="leave out steps without actions"):
         Examples(np.ones((3, 2)), np.ones(3), np.ones(3), np.array(sizes))

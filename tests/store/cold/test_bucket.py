@@ -59,7 +59,7 @@ def test_a_bucket_that_is_not_there_is_told(endpoint, tmp_path):
 
 @pytest.mark.parametrize("url", ["s3://", "s3:///prefix", "s3://no name/x"])
 def test_what_names_no_bucket_is_refused(url):
-    with pytest.raises(InputError, match="is no bucket"):
+    with pytest.raises(InputError, match="invalid bucket"):
         open_destination(url)
 
 

@@ -200,7 +200,7 @@ async def test_a_lost_file_is_told_and_hinders_nobody_else(past, cold, days):
     (cold.root / done.written[0].path).unlink()
     await past.add(days[0], 1)
     await past.add(days[1], 1)
-    with pytest.raises(StoreError, match="1 days were not written") as caught:
+    with pytest.raises(StoreError, match="1 days not written") as caught:
         await run(past, cold, days[-1])
     assert done.written[0].path in str(caught.value)
     with pytest.raises(StoreError) as caught:
@@ -229,9 +229,9 @@ async def test_a_lost_file_that_alone_had_the_rows_is_told_every_time(past, cold
     assert (await run(past, cold, days[-1])).unchanged == len(done.written)
     (cold.root / done.written[0].path).unlink()
     for _ in range(2):
-        with pytest.raises(StoreError, match="1 days were not written") as caught:
+        with pytest.raises(StoreError, match="1 days not written") as caught:
             await run(past, cold, days[-1])
-        assert f"{done.written[0].path} is gone from the cold store" in str(caught.value)
+        assert f"{done.written[0].path} is missing from the cold store" in str(caught.value)
 
 
 @pytest.mark.parametrize("hot", [False, True])
@@ -249,7 +249,7 @@ async def test_what_a_changed_file_says_is_not_taken_over(past, cold, days, hot)
     for _ in range(2):
         with pytest.raises(StoreError, match=r"part-1\.parquet is damaged; restore it") as caught:
             await run(past, cold, days[-1])
-        assert "1 days were not written" in str(caught.value)
+        assert "1 days not written" in str(caught.value)
     file.write_bytes(whole)
     (written,) = (await run(past, cold, days[-1])).written
     stored = pq.read_table(cold.root / written.path, partitioning=None)
@@ -275,10 +275,10 @@ async def test_a_file_that_cannot_be_removed_hinders_nobody_else(past, past_of, 
     await theirs.add(days[0], 2)
     both = sorted([past.tenant, other.id])
     for _ in range(2):
-        with pytest.raises(StoreError, match="files that count no more were not removed") as caught:
+        with pytest.raises(StoreError, match="obsolete files not removed") as caught:
             await compact(past.database, keeps, tenants=both, until=days[-1])
         assert "access denied" in str(caught.value)
-        assert "days were not written" not in str(caught.value)
+        assert "days not written" not in str(caught.value)
         assert await stored_keys(past, cold) == past.keys()
         assert await stored_keys(theirs, cold) == theirs.keys()
     done = await compact(past.database, cold, tenants=both, until=days[-1])

@@ -234,7 +234,7 @@ async def test_what_the_views_are_made_of_cannot_be_named(past, cold, days):
 @pytest.mark.parametrize(
     ("sql", "advice"),
     [
-        ("SELECT id FROM decision WHERE unit = 'u' AND at < '2026-11-01'", '"at" needs its quotes'),
+        ("SELECT id FROM decision WHERE unit = 'u' AND at < '2026-11-01'", 'quote the column "at"'),
         ("SELECT * FROM decisions", "the tables are decision, event, reward and outcome"),
     ],
 )

@@ -160,7 +160,7 @@ async def test_a_file_that_cannot_be_taken_in_is_kept_and_told(past, place, days
     place.publish(draft, left)
     await past.add(days[0], 1)
     for _ in range(2):
-        with pytest.raises(StoreError, match="1 days were not written") as caught:
+        with pytest.raises(StoreError, match="1 days not written") as caught:
             await run(past, place, days)
         assert left in str(caught.value)
         assert "move it out of the cold store" in str(caught.value)

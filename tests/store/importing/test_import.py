@@ -161,7 +161,7 @@ async def test_the_same_id_with_other_content_is_refused(logs):
     )
     assert (report.stored, report.refused) == (1, 2)
     assert [refusal.number for refusal in report.refusals] == [1, 3]
-    assert "says something else" in report.refusals[0].reason
+    assert "has other content" in report.refusals[0].reason
     report = await logs.load(logs.lines(logs.row(clicked=0)))
     assert "has other outcomes" in report.refusals[0].reason
 
@@ -370,13 +370,13 @@ async def test_files_that_cannot_be_read_are_told(logs, tmp_path):
     (tmp_path / "head.csv").write_text('"id" x,at\n1,2\n')
     (tmp_path / "log.txt").write_text("")
     for name, match in (
-        ("log.parquet", "no Parquet file"),
-        ("twice.csv", "names a column twice"),
-        ("twice.parquet", "'id' names two columns"),
+        ("log.parquet", "not a readable Parquet file"),
+        ("twice.csv", "has a duplicate or empty column name"),
+        ("twice.parquet", "duplicate column name 'id'"),
         ("latin.csv", "not UTF-8"),
-        ("head.csv", "head.csv:1: the header is no row of CSV"),
-        ("log.txt", "no known kind of file"),
-        ("absent.jsonl", "cannot be read"),
+        ("head.csv", "head.csv:1: the header is not valid CSV"),
+        ("log.txt", "unknown file type"),
+        ("absent.jsonl", "cannot read"),
     ):
         with pytest.raises(DataError, match=match):
             await logs.load(tmp_path / name)
@@ -404,7 +404,7 @@ def test_rows_of_csv_take_no_more_memory_than_one_may(tmp_path):
         (3, {}),
         (4, {"id": "3", "text": "c"}),
     ]
-    assert rows[1].problem == "no row of CSV: longer than 1,048,576 characters; allowed is less"
+    assert rows[1].problem == "not a valid CSV row: longer than the maximum of 1,048,576 characters"
     assert all(row.problem for row in rows[3:])
 
 
@@ -431,7 +431,7 @@ def test_what_is_no_row_of_csv_is_told_where_it_begins(tmp_path):
     ]
     assert found[0].row["id"] == fair
     assert "longer than 1,048,576 characters" in found[1].problem
-    assert "up to line 6; is a quote not closed?" in found[3].problem
+    assert "up to line 6; check for an unclosed quote" in found[3].problem
 
 
 async def test_a_row_that_is_not_utf8_is_told_by_its_line_and_the_others_are_stored(logs, tmp_path):
@@ -481,7 +481,7 @@ async def test_a_time_that_no_calendar_has_is_told_by_its_row(logs, tmp_path):
         tmp_path / "far.parquet", logs.mapping(time="{field: at, format: iso}")
     )
     assert (report.stored, report.refused) == (4, 1)
-    assert "cannot be read" in report.refusals[0].reason
+    assert "cannot read a value" in report.refusals[0].reason
 
 
 async def test_two_imports_at_once_tell_what_became_of_each_row(logs):

@@ -8,19 +8,19 @@ from steersman.errors import SpecError
 
 WRONG = {
     "unknown field": ({"contxt": "{}"}, "contxt: unknown field"),
-    "no action": ({"action": None}, "action: required and absent"),
+    "no action": ({"action": None}, "action: required field is missing"),
     "trust of zero": ({"trust": "0"}, "trust: too small"),
     "trust above one": ({"trust": "1.5"}, "trust: too large"),
     "two propensities": ({"propensity": "{field: p, constant: 0.5}"}, "no more"),
     "no propensity in it": ({"propensity": "{}"}, "no more"),
     "constant of zero": ({"propensity": "{constant: 0}"}, "propensity.constant: too small"),
-    "unknown time format": ({"time": "{field: at, format: julian}"}, "unknown format of times"),
+    "unknown time format": ({"time": "{field: at, format: julian}"}, "unknown time format"),
     "unknown zone": ({"time": "{field: at, timezone: Mars/Base}"}, "unknown time zone"),
     "unknown kind": ({"rows": "xml"}, "rows: unknown choice"),
     "unknown part": ({"action": "{feild: chosen}"}, "action.feild: unknown field"),
-    "unknown point": ({"decision": "width"}, "no such decision point is declared"),
+    "unknown point": ({"decision": "width"}, "decision point not declared"),
     "unknown context": ({"context": "{wrods: words}"}, "did you mean words?"),
-    "features without any": ({"features": "f"}, "no action has any"),
+    "features without any": ({"features": "f"}, "the policy uses no action features"),
     "not YAML": ({"where": "[}"}, "not valid YAML"),
 }
 
@@ -58,7 +58,7 @@ reward: {terms: {clicked: {weight: 1}}}
 """)
     with pytest.raises(SpecError) as caught:
         await logs.load(logs.lines(), logs.mapping())
-    assert "candidates come with each row" in str(caught.value)
+    assert "an open choice needs the candidates of each row" in str(caught.value)
     assert "learns from features" in str(caught.value)
 
 

@@ -27,7 +27,7 @@ WRONG = {
     "context that is nested": ({"words": [1]}, "context field 'words' is [1]"),
     "context too long": ({"lang": "x" * 501}, "at most 500"),
     "outcome with digits set apart": ({"clicked": "1_0"}, "outcome 'clicked' is '1_0'"),
-    "action that is a list": ({"chosen": ["deep"]}, "is no name"),
+    "action that is a list": ({"chosen": ["deep"]}, "is not a name"),
     "outcome that is a word": ({"clicked": "maybe"}, "outcome 'clicked' is 'maybe'"),
     "outcome out of range": ({"seconds": 1e999}, "not a"),
 }

@@ -96,7 +96,7 @@ def test_one_that_refuses_some_calls_is_not_left_alone(caplog):
             assert cache.hits == {"memory": 20}
     said = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(said) == 2  # the first and the tenth
-    assert "refused 1 calls: Redis refuses SET" in said[0]
+    assert "refused 1 calls: Redis rejects SET" in said[0]
 
 
 def test_when_none_works_nothing_is_kept_and_nothing_fails():

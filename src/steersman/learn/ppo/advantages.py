@@ -50,11 +50,15 @@ def advantages(
     """
     after = np.zeros(len(rewards)) if beyond is None else beyond
     if not len(rewards) == len(values) == len(last) == len(after):
-        message = f"{len(rewards)} rewards, {len(values)} values, {len(last)} ends, {len(after)} "
-        message += "values beyond them"
-        raise InputError(f"{message}; give one of each for every step")
+        message = (
+            f"got {len(rewards)} rewards, {len(values)} values, {len(last)} ends, {len(after)} "
+        )
+        message += "values of next states"
+        raise InputError(f"{message}; pass one of each per step")
     if not 0 <= gamma <= 1 or not 0 <= smoothing <= 1:
-        raise InputError(f"gamma {gamma!r} and smoothing {smoothing!r}; allowed is 0 to 1 each")
+        raise InputError(
+            f"gamma is {gamma!r} and smoothing is {smoothing!r}; each must be from 0 to 1"
+        )
     found = np.zeros(len(rewards))
     ends = np.array(last, np.bool_)  # ~1 of a whole number is not false
     ends[-1:] = True

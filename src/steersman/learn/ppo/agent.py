@@ -123,9 +123,9 @@ class PPO:
         shapes = [(np.shape(weights), np.shape(biases)) for weights, biases in guess]
         wanted = [((part.outputs, self.features), (part.outputs,)) for part in self.parts]
         if shapes != wanted:
-            raise InputError(f"guesses have shapes {shapes}; allowed are {wanted}")
+            raise InputError(f"priors have shapes {shapes}; allowed are {wanted}")
         if not all(np.isfinite(array).all() for pair in guess for array in pair):
-            raise InputError("a guess has a number that is not finite; leave that part at 0")
+            raise InputError("a prior has a number that is not finite; use 0 there")
         for number, (weights, biases) in enumerate(guess):
             self._network.set_direct(number, torch.from_numpy(weights), torch.from_numpy(biases))
 
@@ -156,13 +156,15 @@ class PPO:
 
     def _masses(self, states: Floats) -> list[Floats]:
         if states.ndim != 2 or states.shape[1] != self.features or not np.isfinite(states).all():
-            message = f"states are {states.shape}, {np.isfinite(states).sum()} numbers finite"
+            message = (
+                f"states have shape {states.shape} with {np.isfinite(states).sum()} finite numbers"
+            )
             raise InputError(f"{message}; allowed is (n, {self.features}), all finite")
         with torch.no_grad():
             logs, _ = self._network(torch.from_numpy(states.copy()))
         found = [np.exp(log.numpy()) for log in logs]
         if not all(np.isfinite(masses).all() for masses in found):
-            raise StateError("the network is no policy: restore a state of finite numbers")
+            raise StateError("the network outputs are not finite; restore an earlier state")
         return [masses / masses.sum(axis=1, keepdims=True) for masses in found]
 
     def act(self, state: Floats, rng: np.random.Generator) -> Drawn:
@@ -218,7 +220,7 @@ class PPO:
         epochs = self._epochs(told)
         if not all(value.isfinite().all() for value in self._network.state_dict().values()):
             self.restore(kept)
-            message = "the network left the finite numbers; nothing was learned. "
+            message = "the weights became non-finite, so the update was discarded. "
             raise InputError(message + "Scale rewards to about 1, or lower learning_rate")
         return self._done(told, epochs, _explained(expected, ahead + expected))
 
@@ -305,16 +307,20 @@ class PPO:
         }
         for name, (array, shape) in shapes.items():
             if not count or np.shape(array) != shape or not np.isfinite(array).all():
-                message = f"{name} is {np.shape(array)}; allowed is {shape} of finite numbers"
+                message = (
+                    f"{name} has shape {np.shape(array)}; allowed is {shape} of finite numbers"
+                )
                 raise InputError(f"{message}, for one or more steps")
         for name, numbers in (("reward", steps.rewards), ("worth beyond", steps.beyond)):
             if numbers is not None and (largest := float(np.abs(numbers).max())) > _LARGEST:
-                message = f"a {name} is {largest:g} from 0, allowed is {_LARGEST:g}; "
-                raise InputError(message + "nothing was learned. Scale rewards to about 1")
+                message = f"a {name} has magnitude {largest:g}; the maximum is {_LARGEST:g}; "
+                raise InputError(message + "the update was discarded. Scale rewards to about 1")
         if not ((steps.propensities > 0) & (steps.propensities <= 1 + 1e-12)).all():
-            raise InputError("a propensity is not in (0, 1]; give what `act` said")
+            raise InputError("a propensity is not in (0, 1]; pass those that `act` returned")
         if (steps.actions < 0).any() or (steps.actions >= [p.size for p in self.parts]).any():
-            raise InputError("an action has a value that its part has not; give what `act` said")
+            raise InputError(
+                "an action is out of range for its part; pass those that `act` returned"
+            )
 
     # -- keeping ----------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def _check_moments(kept: Arrays, weights: Sequence[tuple[int, ...]]) -> None:
         message = f"{_few(odd)}: allowed are {', '.join(_MOMENTS)} of each of {len(weights)} "
         raise StateError(message + "weights, or none; restore an older state")
     if odd := {name for name, array in kept.items() if np.shape(array) != fitting[name]}:
-        message = f"{_few(odd)} have not the shapes of the weights they are of"
+        message = f"{_few(odd)} do not have the shapes of their weights"
         raise StateError(message + "; restore an older state")
 
 

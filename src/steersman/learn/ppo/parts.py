@@ -43,8 +43,8 @@ class Part:
     def __post_init__(self) -> None:
         if not self.name or not 2 <= self.size <= _MAX_VALUES:
             raise InputError(
-                f"part {self.name!r} has {self.size!r} values; allowed is a name, and 2 to "
-                f"{_MAX_VALUES:,}: leave a part out that has one value"
+                f"part {self.name!r} has {self.size!r} values; a part needs a name and 2 to "
+                f"{_MAX_VALUES:,} values; leave out a part with one value"
             )
 
     @property

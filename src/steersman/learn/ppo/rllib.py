@@ -146,7 +146,9 @@ def _algorithm(
     try:
         import ray.rllib  # noqa: PLC0415 (an extra, and slow)
     except ImportError as missing:
-        message = "RLlib is not installed; train with our own PPO on this machine, or install it: "
+        message = (
+            "RLlib is not installed; use the built-in PPO on this machine, or install RLlib with: "
+        )
         raise DataError(message + how_to_install("ray", "rl")) from missing
     # RLlib asks for it once it is connected. It looks for the working directory, which of a job is
     # gone by then where several nodes share a machine.
@@ -219,13 +221,15 @@ def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, Updated
         if told is not None:
             break
     else:
-        message = f"no runner played anything in {_IN_VAIN} rounds; look for nodes that are up "
-        raise ClusterError(message + "with a free processor (`ray status`), and start it again")
+        message = f"no runner returned any step in {_IN_VAIN} rounds; check that nodes are up "
+        raise ClusterError(message + "with a free CPU (`ray status`), then start again")
     number = int(before["updates"]) + 1
     state = _state(algorithm, number, float(told["curr_kl_coeff"]))
     if not all(np.isfinite(of).all() for of in state.values()):
-        message = f"update {number} made weights that are not finite; the state before it is kept: "
-        raise StateError(message + "go on from there with a lower learning rate")
+        message = (
+            f"update {number} produced weights that are not finite; the earlier state was kept; "
+        )
+        raise StateError(message + "resume from it with a lower learning rate")
     return state, Updated(
         number=number,
         reward=float(result["env_runners"]["episode_return_mean"]) / horizon,
@@ -284,19 +288,19 @@ def _about(agent: PPO, seed: int, more: Mapping[str, NDArray[np.float64]]) -> Ar
 
 
 def _read(file: Path, agent: PPO, kept: Arrays) -> Arrays:
-    advice = "; name another file to begin anew, or give what it was begun with"
+    advice = "; choose another file, or use the settings of that run"
     try:
         found = dict(unpack_state(file.read_bytes()))
         penalty = found.pop(_PENALTY)
         before = {name: found.pop(name) for name in list(found) if name.startswith(_ABOUT)}
         agent.restore(found)
     except (OSError, KeyError, ValueError) as error:
-        message = f"{file}: no checkpoint of this training: {error}{advice}"
+        message = f"{file}: not a checkpoint of this training: {error}{advice}"
         raise DataError(message) from None
     odd = [name for name in sorted({*before, *kept}) if not _same(before, kept, name)]
     if odd:
         names = ", ".join(name.removeprefix(_ABOUT) for name in odd)
-        message = f"{file}: no checkpoint of this training: it was begun with another {names}"
+        message = f"{file}: not a checkpoint of this training: it has different {names}"
         raise DataError(message + advice)
     return {**agent.state(), _PENALTY: penalty}
 

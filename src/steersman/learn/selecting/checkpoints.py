@@ -51,11 +51,13 @@ class Checkpoints:
                 _write(file, told.encode())
             before = file.read_text(encoding="utf-8")
         except OSError as wrong:
-            raise DataError(f"{folder} cannot hold checkpoints: {wrong}; name another") from wrong
+            raise DataError(
+                f"cannot write checkpoints to {folder}: {wrong}; choose another folder"
+            ) from wrong
         if before != told:
             raise DataError(
-                f"{folder} holds checkpoints of a run that was told otherwise: "
-                f"{_differences(before, told)}; name another folder, or take these away"
+                f"{folder} holds checkpoints of a run with other settings: "
+                f"{_differences(before, told)}; choose another folder, or delete these"
             )
 
     def save(self, number: int, arrays: Arrays) -> None:
@@ -71,10 +73,10 @@ class Checkpoints:
         try:
             _write(self.folder / f"round-{number:06}.safetensors", save(dict(arrays)))
         except OSError as wrong:
-            way_out = "make room there" if wrong.errno in {ENOSPC, EDQUOT} else "mend that"
+            way_out = "free space there" if wrong.errno in {ENOSPC, EDQUOT} else "fix that"
             raise DataError(
-                f"round {number} cannot be kept in {self.folder}: {wrong}; {way_out} and run this "
-                "again: it goes on after the last round that was kept"
+                f"cannot save round {number} in {self.folder}: {wrong}; {way_out} and run this "
+                "again; it resumes after the last saved round"
             ) from wrong
         for old in self.numbers()[: -self._kept]:
             file = self.folder / f"round-{old:06}.safetensors"
@@ -82,8 +84,8 @@ class Checkpoints:
                 file.unlink(missing_ok=True)
             except OSError as wrong:
                 raise DataError(
-                    f"{file} cannot be taken away: {wrong}; do so and run this again: round "
-                    f"{number} was kept"
+                    f"cannot delete {file}: {wrong}; delete it and run this again; round "
+                    f"{number} was saved"
                 ) from wrong
 
     def numbers(self) -> list[int]:
@@ -105,7 +107,7 @@ class Checkpoints:
             return numbers[-1], load_file(file)
         except (SafetensorError, OSError) as wrong:
             raise DataError(
-                f"{file} cannot be read: {wrong}; take it away to go on from the one before"
+                f"cannot read {file}: {wrong}; delete it to resume from the round before"
             ) from wrong
 
 
@@ -115,7 +117,7 @@ def _differences(before: str, told: str) -> str:
     except json.JSONDecodeError:
         old = None
     if not isinstance(old, dict):
-        return f"its run.json is {before:.60}, which says nothing"
+        return f"its run.json is {before:.60}, which is not an object"
     new = json.loads(told)
     return ", ".join(
         f"{name} was {json.dumps(old.get(name)):.80} and is {json.dumps(new.get(name)):.80}"

@@ -84,10 +84,12 @@ def clone(
         for task in tasks:
             seen += visit(task, expert, scorer, how.others, rng=turn_stream(seed, turn, task.id))
         if not seen:
-            raise InputError(f"{len(tasks)} questions have no step to learn from; give others")
+            raise InputError(
+                f"none of the {len(tasks)} questions has a step to learn from; pass others"
+            )
         scorer = grow(Examples.joined(seen), how.trees, seed=seed)
     if scorer is None:
-        raise InputError("no round was trained; give rounds of 1 or more")
+        raise InputError("no round was trained; set rounds to 1 or more")
     return scorer
 
 

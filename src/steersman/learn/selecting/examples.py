@@ -39,12 +39,12 @@ class Examples:
     def __post_init__(self) -> None:
         count = len(self.rows)
         if (self.sizes < 1).any():
-            message = f"a step has {int(self.sizes.min())} actions; leave out those without any"
+            message = f"a step has {int(self.sizes.min())} actions; leave out steps without actions"
             raise InputError(message)
         if not len(self.targets) == len(self.weights) == count == int(self.sizes.sum()):
             raise InputError(
                 f"{count} rows, {len(self.targets)} targets, {len(self.weights)} weights, "
-                f"{int(self.sizes.sum())} in steps; they must be as many"
+                f"{int(self.sizes.sum())} in steps; the counts must be equal"
             )
         if count and not (0.0 <= self.targets.min() <= self.targets.max() <= 1.0):
             raise InputError("a target is outside [0, 1] or not a number")

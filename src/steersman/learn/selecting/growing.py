@@ -60,14 +60,14 @@ def grown(
     """
     if declared.rule.temperature != 1.0:
         raise InputError(
-            f"temperature is {declared.rule.temperature:g}; trees are grown for a softmax of 1: "
-            "declare that, and give start weights in units of its scores"
+            f"temperature is {declared.rule.temperature:g}; trees need a softmax temperature of 1; "
+            "declare 1, and scale the start weights to match"
         )
     rewards = np.array([one.reward for one in log])
     if len(log) < FEWEST or np.ptp(rewards) == 0.0:
         raise InputError(
             f"{len(log)} selections, rewards from {rewards.min(initial=1.0):g} to "
-            f"{rewards.max(initial=0.0):g}; needed are {FEWEST} or more that came out differently"
+            f"{rewards.max(initial=0.0):g}; at least {FEWEST} with different rewards are needed"
         )
     beyond = np.maximum(rewards - rewards.mean(), 0.0)
     weights = beyond / beyond[beyond > 0.0].mean()
@@ -114,14 +114,14 @@ def apart(
         InputError: no unit to learn from or none to judge by, or a share out of its range.
     """
     if not SHARE <= share < 1.0:
-        raise InputError(f"the share of units that judge is {share!r}; allowed is [{SHARE}, 1)")
+        raise InputError(f"the share of test units is {share!r}; allowed is [{SHARE}, 1)")
     parts: tuple[list[StoredSelection], list[StoredSelection]] = ([], [])
     for one in log:
         parts[is_held_out(one.unit, share)].append(one)
     if not all(parts):
         units = len({one.unit for one in log})
         raise InputError(
-            f"{units} units give {len(parts[0])} selections to learn from and {len(parts[1])} to "
-            "judge by; log more units"
+            f"{units} units give {len(parts[0])} training selections and {len(parts[1])} test "
+            "selections; log more units"
         )
     return parts

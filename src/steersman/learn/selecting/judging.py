@@ -71,7 +71,9 @@ def sequences_of(
     machine learning.
     """
     if units is not None and len(units) != len(log):
-        raise InputError(f"{len(units)} units of {len(log)} selections; name one for each")
+        raise InputError(
+            f"{len(units)} units for {len(log)} selections; pass one unit per selection"
+        )
     named = [one.task for one in log] if units is None else list(units)
     names, which = np.unique(named, return_inverse=True)
     lengths = _lengths(log, len(names), folds, ridge)
@@ -119,8 +121,8 @@ def _lengths(
     lengths = np.array([len(one.taken) for one in log], np.int64)
     if not lengths.all():
         raise DataError(
-            f"a selection for {log[int(lengths.argmin())].task!r} has no step, so no policy could "
-            "do otherwise; leave its question out"
+            f"a selection for {log[int(lengths.argmin())].task!r} has no step, so no policy can "
+            "differ on it; leave its question out"
         )
     return lengths
 
@@ -134,8 +136,8 @@ def _along(
         places.setdefault(one.task, []).append(place)
     if missing := sorted(places.keys() - of_task.keys()):
         raise DataError(
-            f"the log has selections for {missing[0]!r}, which is none of {len(tasks)} questions; "
-            "give every question of the log"
+            f"the log has selections for {missing[0]!r}, not among the {len(tasks)} questions; "
+            "pass every question of the log"
         )
     found: dict[int, Along] = {}
     for name, own in places.items():

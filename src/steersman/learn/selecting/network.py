@@ -20,7 +20,7 @@ try:
     import torch
     from torch import nn
 except ImportError as missing:
-    _MESSAGE = "networks need the package torch to train; install it with: "
+    _MESSAGE = "training networks needs the package torch; install it with: "
     raise DataError(_MESSAGE + how_to_install("rl")) from missing
 
 from steersman.learn.optimizer import Adam
@@ -287,7 +287,7 @@ def _steps(examples: Examples) -> tuple[list[Floats], list[Floats]]:
             steps.append(examples.rows[first:last])
             wanted.append(right)
     if not steps:
-        raise InputError(f"none of {len(examples)} steps has a right action to learn")
+        raise InputError(f"none of the {len(examples)} steps has a correct action to learn")
     return steps, wanted
 
 
@@ -380,5 +380,7 @@ def clone_network(
         for step in visit(task, expert, scorer, others, rng=stream(seed, task.id))
     ]
     if not seen:
-        raise InputError(f"{len(tasks)} questions have no step to learn from; give others")
+        raise InputError(
+            f"none of the {len(tasks)} questions has a step to learn from; pass others"
+        )
     return train(Examples.joined(seen), settings, seed=seed)

@@ -184,8 +184,8 @@ class _Run:
         log = self.sample(self.learned, self.start, self.how.rule, each=1, seed=self.seed)
         seen = [taken.rows for one in log for taken in one.taken]
         if not seen:
-            message = f"none of the {len(self.learned)} questions to learn from has a step to take"
-            raise InputError(message + "; give questions with candidates")
+            message = f"none of the {len(self.learned)} training questions has a step"
+            raise InputError(message + "; pass questions with candidates")
         rows = np.concatenate(seen)
         mean, scale = scale_of(rows)
         generator = torch.Generator().manual_seed(self.seed)
@@ -264,7 +264,7 @@ class _Run:
             far = self._improve(told, np.random.default_rng([self.seed, number]))
             held_out = self._held_out(self.scorer())
         except FloatingPointError as wrong:
-            _log.warning("PPO stopped in round %d: %s; the last good is kept", number, wrong)
+            _log.warning("PPO stopped in round %d: %s; keeping the last good round", number, wrong)
             self._load(kept)
             self.stopped = "not finite"
             return

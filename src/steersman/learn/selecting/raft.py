@@ -185,7 +185,7 @@ def _told(log: Sequence[Walk], learned: Sequence[Task]) -> list[Walk]:
     if not told:
         raise InputError(
             f"the log has {len(log)} selections of {len({one.task for one in log})} questions, of "
-            f"which none is among the {len(known)} that are learned from; give a log of theirs"
+            f"which none is among the {len(known)} training questions; pass their log"
         )
     return told
 
@@ -281,7 +281,9 @@ class _Run:
             rewards_of = self._crossed(learned) if self.parts else self._greedy(now, self.judged)
             reward = mean_reward(self.judged, rewards_of)
         except FloatingPointError as wrong:
-            _log.warning("training stopped in round %d: %s; the last good is kept", number, wrong)
+            _log.warning(
+                "training stopped in round %d: %s; keeping the last good round", number, wrong
+            )
             return self._ended(state, "not finite")
         done = Round(float(rewards.mean()), keep(log)[0], kept, reward)
         return self._after(state, now, done, logged)

@@ -107,8 +107,8 @@ class StoredTask:
             DataError: always.
         """
         raise DataError(
-            f"the log does not tell what selection {state} of {self.id} would have earned; "
-            "evaluate another policy off-policy, or draw where rewards can be had"
+            f"the log has no reward for selection {state} of {self.id}; "
+            "evaluate the policy off-policy, or sample where rewards are available"
         )
 
     def potential(self, state: tuple[int, ...]) -> float:
@@ -165,8 +165,8 @@ def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
         known = {name: place for place, name in enumerate(names)}
         if progress.ended or not known.keys() >= {*step["eligible"], step["action"]}:
             raise DataError(
-                f"step {len(taken) + 1} of selection {stored.id} cannot be done under these rules; "
-                "give the declaration that it was logged under"
+                f"step {len(taken) + 1} of selection {stored.id} is not allowed by these rules; "
+                "pass the declaration that it was logged under"
             )
         places = [known[name] for name in step["eligible"]]
         logged = Step(tuple(step["eligible"]), step["action"], float(step["p"]))
@@ -247,7 +247,7 @@ def judge_selections(
         DataError: selections of other rules.
     """
     if not log:
-        raise InputError("no selection with a reward; let windows close, or send outcomes")
+        raise InputError("no selection has a reward; wait until windows close, or send outcomes")
     form = policy.form
     units = [one.unit for one in log]
     data = sequences_of(

@@ -241,7 +241,7 @@ class _Ways:
         for number, one in enumerate(logged.taken):
             names = () if now.options is None else now.options.names
             if now.options is None or now.eligible is None or one.place not in range(len(names)):
-                raise _unlike(logged, number, "nothing of the kind can be done")
+                raise _unlike(logged, number, "this action is not allowed")
             if names[one.place] != one.step.action:
                 raise _unlike(logged, number, f"{names[one.place]!r} stands")
             known = frozenset(one.step.eligible)
@@ -253,7 +253,7 @@ class _Ways:
             way = (*way, one.place)
             now = self._next(way, now)
         if now.options is not None:
-            raise _unlike(logged, len(logged.taken), "the selection goes on")
+            raise _unlike(logged, len(logged.taken), "the selection continues")
         return Along(np.array(chances), np.array(taken), np.array(meant), np.array(missing))
 
     def _next(self, way: tuple[int, ...], before: _Reached) -> _Reached:
@@ -271,8 +271,8 @@ class _Ways:
 
 def _unlike(logged: Walk, number: int, what: str) -> DataError:
     return DataError(
-        f"step {number + 1} of a logged selection for {logged.task!r} is not of this question: "
-        f"{what} there; give the questions and limits that it was logged under"
+        f"step {number + 1} of a logged selection for {logged.task!r} does not fit this question: "
+        f"{what} there; pass the questions and limits that it was logged under"
     )
 
 

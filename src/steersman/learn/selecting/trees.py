@@ -110,7 +110,7 @@ def grow(
     try:
         import lightgbm  # noqa: PLC0415 - an extra: what was grown runs without it
     except ImportError as missing:
-        message = "growing trees needs the package lightgbm; install it with: "
+        message = "training trees needs the package lightgbm; install it with: "
         raise DataError(message + how_to_install("evidence")) from missing
     how = settings or TreeSettings()
     if loss == "binary":
@@ -159,8 +159,8 @@ def _softmax(examples: Examples) -> Callable[[Floats, object], tuple[Floats, Flo
 def _check_differ(targets: Floats) -> None:
     if len(np.unique(targets)) < 2:
         raise InputError(
-            f"{len(targets)} examples all say the same; trees need actions that are right and "
-            "actions that are not"
+            f"all {len(targets)} examples have the same target; trees need correct actions and "
+            "wrong actions"
         )
 
 
@@ -199,7 +199,7 @@ def _read(node: dict[str, Any], nodes: list[tuple[int, float, int]], leaves: lis
         leaves.append(float(node["leaf_value"]))
         return 1 << (len(leaves) - 1)
     if node["decision_type"] != "<=":
-        raise InputError(f"a node decides by {node['decision_type']!r}; only <= can be kept")
+        raise InputError(f"a node splits by {node['decision_type']!r}; only <= is supported")
     slot = len(nodes)
     nodes.append((0, 0.0, 0))
     left = _read(node["left_child"], nodes, leaves)

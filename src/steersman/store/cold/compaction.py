@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _LOCK = 7_365_366
 _PREFETCH = 1_000
-_GOES_ON = "what was written counts, run it again for the rest"
+_GOES_ON = "files already written stay valid; run it again for the rest"
 _log = logging.getLogger(__name__)
 
 
@@ -135,13 +135,13 @@ class _Run:
         told = [
             f"{len(failed)} {what}:\n" + "\n".join(failed[:20])
             for what, failed in (
-                ("days were not written to the cold store", self._failed),
-                ("files that count no more were not removed", self._left),
+                ("days not written to the cold store", self._failed),
+                ("obsolete files not removed", self._left),
             )
             if failed
         ]
         if told:
-            told.append("correct this and run again; all other days are done")
+            told.append("fix this and run again; all other days are done")
             raise StoreError("\n".join(told))
         return Compacted(tuple(self._written), self._unchanged, self._removed)
 
@@ -171,7 +171,7 @@ class _Run:
             await asyncio.to_thread(self._destination.remove, path)
         except (DataError, OSError) as error:
             # It counts for nothing any more; other tenants' rows are still to be written.
-            _log.exception("%s was not removed", path)
+            _log.exception("cannot remove %s", path)
             self._left.append(f"{path}: {error}")
             return
         finally:
@@ -190,7 +190,7 @@ class _Run:
             new = await self._day(tenant, dataset, day, old, unnamed)
         except (DataError, OSError, ValueError, TypeError) as error:
             # One tenant's damaged file or odd row must not keep the others from being written.
-            _log.exception("%s of %s on %s was not written", dataset.name, tenant, day)
+            _log.exception("cannot write %s of %s on %s", dataset.name, tenant, day)
             self._failed.append(f"{dataset.name} of tenant {tenant} on {day}: {error}")
             return
         replaced = [file.path for file in unnamed]
@@ -220,8 +220,10 @@ class _Run:
             erased = await ledger.erasures(self._connection)
             there = old is not None and old.path in files
             if old is not None and not there and not unnamed and not old.is_in(found[day]):
-                message = f"{old.path} is gone from the cold store; restore it from a backup, or "
-                raise DataError(message + "give the destination that it was written to")
+                message = (
+                    f"{old.path} is missing from the cold store; restore it from a backup, or "
+                )
+                raise DataError(message + "use the destination that it was written to")
             if old is not None and there and not unnamed:
                 no_news = found[day].hot in (ledger.NOTHING, old.source.partition("/")[0])
                 path = files[old.path]
@@ -279,14 +281,14 @@ class _Run:
             except FileNotFoundError as error:
                 if old is not None and place == old.path:
                     continue  # a later generation has replaced it, or PostgreSQL has its rows
-                message = f"{place} went while it was to be taken in; run again"
+                message = f"{place} was removed while it was being registered; run again"
                 raise DataError(message) from error
         if old is not None and old.path in fetched and digest_of(fetched[old.path]) != old.sha256:
             # Most changed bits can be read, and the next file would vouch for them.
             raise DataError(f"{old.path} is damaged; restore it from a backup of the cold store")
         for file in unnamed:
             check_whole(fetched[file.path], dataset, file.path)
-            _log.warning("%s is not named in cold_export; its rows are taken in", file.path)
+            _log.warning("%s is not registered in cold_export; importing its rows", file.path)
         return fetched
 
 

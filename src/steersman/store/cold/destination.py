@@ -158,7 +158,7 @@ class Directory:
 
     def _at(self, path: str) -> Path:
         if path.startswith("/") or ".." in path.split("/"):
-            message = f"the path {path!r} leads out of the cold store; table cold_export is damaged"
+            message = f"the path {path!r} is outside the cold store; table cold_export is damaged"
             raise DataError(message)
         return self.root / path
 
@@ -182,7 +182,7 @@ class Bucket:
             self._store = extra("obstore.store", "s3").S3Store.from_url(url, **options)
         except (self._obstore.exceptions.BaseError, ValueError) as error:
             why = str(error).partition("\n")[0]
-            message = f"{url!r} is no bucket: {why}; give s3://bucket/prefix"
+            message = f"invalid bucket {url!r}: {why}; expected s3://bucket/prefix"
             raise InputError(message) from error
         self._scratch: Path | None = None
 
@@ -299,7 +299,7 @@ def open_destination(where: str | Path, **options: Any) -> Directory | Bucket:
     if text.startswith("s3://"):
         return Bucket(text, **options)
     if "://" in text:
-        message = f"cold store {text!r}; allowed are a directory and s3://bucket/prefix; use one"
+        message = f"invalid cold store {text!r}; allowed are a directory and s3://bucket/prefix"
         raise InputError(message)
     return Directory(text)
 

@@ -193,7 +193,7 @@ def _rows(path: Path, names: list[str]) -> Iterator[dict[str, Any]]:
                 for row in zip(*columns, strict=True) if columns else [()] * len(batch):
                     yield dict(zip(batch.schema.names, row, strict=True))
     except (pa.ArrowException, OSError) as error:
-        message = f"{path}: cannot be read: {error}; restore it from a backup of the cold store"
+        message = f"cannot read {path}: {error}; restore it from a backup of the cold store"
         raise DataError(message) from error
 
 

@@ -59,9 +59,9 @@ class Looked:
         try:
             digest = digest_of(self._destination.fetch(export.path, scratch))
         except FileNotFoundError:
-            return f"{export.path} is gone from the cold store; compact again, or restore it"
+            return f"{export.path} is missing from the cold store; compact again, or restore it"
         except (DataError, OSError) as error:
-            return f"{export.path} cannot be read: {error}"
+            return f"cannot read {export.path}: {error}"
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         if digest != export.sha256:

@@ -92,10 +92,14 @@ async def query(
             loaded = await _load(connection, destination, tenant, _named(sql), Path(folder))
             return await asyncio.to_thread(_run, loaded, sql, memory_mb, timeout_s, folder)
     except FileNotFoundError as error:
-        message = f"a file of the cold store is gone: {error.filename or error}; restore it from a "
-        raise DataError(message + "backup, or name the destination it was written to") from error
+        message = (
+            f"a file of the cold store is missing: {error.filename or error}; restore it from a "
+        )
+        raise DataError(
+            message + "backup, or use the destination that it was written to"
+        ) from error
     except OF_SERVER as error:
-        message = f"the rows could not be read: {error}; check the server and try again"
+        message = f"cannot read the rows: {error}; check the server and try again"
         raise StoreError(message) from error
     finally:
         await connection.close()
@@ -107,13 +111,13 @@ def _check(sql: str) -> None:
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
-        message = f"the query is no SQL that DuckDB reads: {error}"
+        message = f"invalid DuckDB SQL: {error}"
         if 'near "' in message and " at" in f" {sql}":
-            message += '; the column "at" needs its quotes'
+            message += '; quote the column "at"'
         raise InputError(message) from None
     kinds = [statement.type.name for statement in statements]
     if kinds != ["SELECT"]:
-        message = f"the query is {', '.join(kinds) or 'empty'}; allowed is one SELECT; send one"
+        message = f"the query is {', '.join(kinds) or 'empty'}; allowed is one SELECT statement"
         raise InputError(message)
 
 
@@ -169,7 +173,7 @@ def _fetched(destination: Destination, export: Export, folder: Path) -> Path:
     path = destination.fetch(export.path, folder)
     if digest_of(path) != export.sha256:
         raise DataError(
-            f"{export.path} is damaged: it is not what was written; restore it from a backup, or, "
+            f"{export.path} is damaged: its hash differs; restore it from a backup, or, "
             "while its rows are in the database, remove it and compact again"
         )
     return path
@@ -205,7 +209,7 @@ def _run(loaded: Sequence[_Loaded], sql: str, memory_mb: int, timeout_s: float, 
         try:
             return connection.sql(sql).to_arrow_table()
         except duckdb.InterruptException:
-            message = f"the query took more than {timeout_s:g} s; ask for less, or allow more"
+            message = f"the query exceeded the timeout of {timeout_s:g} s; narrow it or allow more"
             raise InputError(message) from None
         except duckdb.Error as error:
             message = f"the query failed: {error}"

@@ -66,7 +66,7 @@ async def run_daily(
             outcome = await compact(database, destination, tenants=tenants, until=yesterday)
             due = next_run(clock(), when)
         except SteersmanError as error:
-            _log.exception("the cold store was not brought up to date; the next try is in 10 min")
+            _log.exception("compaction failed; retrying in 10 min")
             outcome, due = error, clock() + _RETRY_S
         if report is not None:
             report(outcome)
@@ -104,5 +104,5 @@ async def _reached(due: float, clock: Callable[[], float], stopped: asyncio.Even
 def _time_of_day(text: str) -> time_of_day:
     if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
         return time_of_day.fromisoformat(text)
-    message = f"the time of compaction is {text!r}; allowed is HH:MM from 00:00 to 23:59, in UTC"
+    message = f"invalid compaction time {text!r}; allowed is HH:MM from 00:00 to 23:59, in UTC"
     raise InputError(message)

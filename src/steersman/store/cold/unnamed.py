@@ -93,13 +93,13 @@ def check_whole(path: Path, dataset: Dataset, place: str) -> None:
         for row in read_rows(path, dataset, _NOBODY):
             key = dataset.key_of(row)
             if None in key or (last is not None and key <= last):
-                raise ValueError(f"the row {key} follows {last}")  # noqa: TRY301 (told below)
+                raise ValueError(f"row {key} comes after {last}")  # noqa: TRY301 (told below)
             last = key
     except (DataError, KeyError, TypeError, ValueError) as error:
         message = (
-            f"{place} is not named in table cold_export, as after a restore of an older backup, "
-            f"and cannot be taken in: {error}; its rows may be nowhere else: put a whole copy in "
-            "its place, or move it out of the cold store to do without them"
+            f"{place} is not registered in table cold_export, as after restoring an old backup, "
+            f"and cannot be read: {error}; it may be the only copy of its rows: put an intact copy "
+            "in its place, or move it out of the cold store to continue without it"
         )
         raise DataError(message) from error
 

@@ -113,7 +113,7 @@ class Drawing:
         odd = [name for name, p in by_name.items() if p < 0 or (name not in known and p > 0)]
         if odd:
             message = f"the probability of {odd[0]!r:.60} is {by_name[odd[0]]}; allowed is 0 to 1, "
-            raise InputError(message + "and 0 for what is not eligible")
+            raise InputError(message + "and 0 for ineligible actions")
         total = sum(by_name.values())
         if abs(total - 1.0) > _TOLERANCE:
             raise InputError(f"the probabilities sum to {total:.9g}; allowed is 1 within 1e-6")
@@ -150,5 +150,5 @@ class Drawing:
 def _probability(what: str, p: float | None) -> float:
     if p is not None and 0.0 < p <= 1.0:
         return p
-    message = f"{what} is {p!r}; allowed is above 0 and up to 1; an action that was taken had one"
+    message = f"{what} is {p!r}; allowed is above 0 and up to 1, because the action was taken"
     raise InputError(message)

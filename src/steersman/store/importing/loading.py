@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _CHUNK = 500
 _TOLD = 100
 _OTHER = (
-    "a row with the same id and time {}; ids name one thing for ever: correct the row, or give the "
+    "a row with the same id and time {}; ids must be unique: correct the row, or give the "
     "log another source in the mapping"
 )
 
@@ -140,7 +140,7 @@ async def import_log(
             if progress is not None:
                 progress(report)
     except (*OF_SERVER, ConnectionError) as error:
-        message = f"the import stopped after {report.rows} rows: {error}; run it again, it goes on"
+        message = f"the import stopped after {report.rows} rows: {error}; run it again to resume"
         raise StoreError(message) from error
     finally:
         await connection.close()
@@ -186,12 +186,14 @@ async def _store(
     report.stored += len(chunk.decisions) - len(taken)
     for row in rows if taken else ():
         if row.decision.id in taken:  # a client sent it meanwhile, as a decision of its own
-            report.refuse(row.number, _OTHER.format("says something else"))
+            report.refuse(row.number, _OTHER.format("has other content"))
     report.settled += settled
     report.events += len(events) - len(refused)
     for (_, event), verdict in refused.items():
         number = next(r.number for r in rows if r.event is not None and r.event.id == event)
-        report.refuse(number, f"its outcomes were not stored: {verdict}; an event has the same id")
+        report.refuse(
+            number, f"its outcomes were not stored: {verdict}; another event has the same id"
+        )
 
 
 async def _settle(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> int:
@@ -260,7 +262,7 @@ class _Chunk:
             report.already += 1
             self.again.append(decision.id)
         else:
-            report.refuse(row.number, _OTHER.format("says something else"))
+            report.refuse(row.number, _OTHER.format("has other content"))
             return
         if event is not None and event.id not in self._told:
             self._told[event.id] = event.body_hash
@@ -278,7 +280,7 @@ async def _point(connection: Any, tenant: UUID, loaded: LoadedMapping) -> PointR
     if point is None:
         known = ", ".join(f"{row.skill}/{row.point}" for row in points) or "none"
         got = f"{mapping.skill}/{mapping.decision}"
-        what = "no such decision point is declared for this tenant"
+        what = "decision point not declared for this tenant"
         problem = Problem(("decision",), what, got, known, "declare it first, or correct the name")
         loaded.refuse([problem])
         raise AssertionError
@@ -295,14 +297,21 @@ def _misfits(mapping: LogMapping, point: PointRow) -> Iterator[Problem]:
             yield Problem(("context", name), what, name, allowed, nearest(name, fields))
     actions = point.spec.actions
     if not isinstance(actions, Choice):
-        what, advice = "its actions are no choice", "import rows of another decision point"
+        what, advice = "its action kind is not choice", "import rows of another decision point"
         yield Problem(("decision",), what, actions.kind, "points with kind: choice", advice)
         return
     if actions.open and mapping.eligible is None:
-        what, advice = "candidates come with each row", "name the field that lists them"
+        what, advice = (
+            "an open choice needs the candidates of each row",
+            "set the field that lists them",
+        )
         yield Problem(("eligible",), what, None, "a field", advice)
     joint = point.spec.policy.algorithm.startswith("joint_")
     if joint != (mapping.features is not None):
-        what = "the policy learns from features of the actions" if joint else "no action has any"
-        advice = "name their field" if joint else "remove it"
+        what = (
+            "the policy learns from features of the actions"
+            if joint
+            else "the policy uses no action features"
+        )
+        advice = "set their field" if joint else "remove it"
         yield Problem(("features",), what, mapping.features, "a field" if joint else "null", advice)

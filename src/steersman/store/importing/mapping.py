@@ -67,7 +67,7 @@ class Time(Declared):
         if "%" not in self.format and self.format not in ("iso", "unix_s", "unix_ms", "unix_us"):
             yield Problem(
                 ("format",),
-                "unknown format of times",
+                "unknown time format",
                 self.format,
                 "iso, unix_s, unix_ms, unix_us or a pattern with %",
                 "correct it",
@@ -90,10 +90,10 @@ class Propensity(Declared):
         if len(given) != 1:
             yield Problem(
                 (given[1],) if given else (),
-                "one source of propensities is needed, and no more",
+                "expected exactly one source of propensities",
                 given,
                 "exactly one of field, constant and distribution",
-                "keep the one that is right, or leave propensity out",
+                "keep one, or leave propensity out",
             )
 
 

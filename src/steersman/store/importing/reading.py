@@ -50,12 +50,12 @@ def read_rows(path: Path, kind: Kind | None) -> Iterator[Raw]:
     kind = kind or _KINDS.get(path.suffix.lower())
     if kind is None:
         ends = ", ".join(_KINDS)
-        message = f"{path}: no known kind of file; known are {ends}; say rows: in the mapping"
+        message = f"{path}: unknown file type; known are {ends}; set rows: in the mapping"
         raise DataError(message)
     try:
         yield from {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[kind](path)
     except OSError as error:
-        message = f"{path}: cannot be read: {error}; check the path and its permissions"
+        message = f"cannot read {path}: {error}; check the path and its permissions"
         raise DataError(message) from error
 
 
@@ -67,7 +67,7 @@ def _json_lines(path: Path) -> Iterator[Raw]:
             if len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
                 while (rest := file.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
                     continue
-                yield Raw(number, {}, f"longer than {_LONGEST_LINE:,} bytes; allowed is less")
+                yield Raw(number, {}, f"longer than the maximum of {_LONGEST_LINE:,} bytes")
             elif line.strip():
                 yield _json_line(number, line)
 
@@ -95,11 +95,11 @@ def _csv(path: Path) -> Iterator[Raw]:
                 message = f"{path}:1: the header is not UTF-8; save the file as UTF-8"
                 raise DataError(message)
             if len(set(names)) < len(names) or not all(names):
-                message = f"{path}:1: the header names a column twice or not at all; correct it"
+                message = f"{path}:1: the header has a duplicate or empty column name; correct it"
                 raise DataError(message)
             yield from _csv_rows(lines, source)
         except csv.Error as error:
-            message = f"{path}:1: the header is no row of CSV: {error}; correct it"
+            message = f"{path}:1: the header is not valid CSV: {error}; correct it"
             raise DataError(message) from error
 
 
@@ -140,7 +140,7 @@ class _Lines:
             return line
         while line and not line.endswith(("\n", "\r")):
             line = self._file.readline(_LONGEST_LINE)
-        raise csv.Error(f"longer than {_LONGEST_LINE:,} characters; allowed is less")
+        raise csv.Error(f"longer than the maximum of {_LONGEST_LINE:,} characters")
 
 
 def _csv_rows(lines: csv.DictReader[str], source: _Lines) -> Iterator[Raw]:
@@ -154,8 +154,8 @@ def _csv_rows(lines: csv.DictReader[str], source: _Lines) -> Iterator[Raw]:
         except csv.Error as error:
             # A quote that is not closed takes all with it that follows: where does it begin?
             ended = source.number
-            what = f" up to line {ended}; is a quote not closed?" if ended > before + 1 else ""
-            yield Raw(before + 1, {}, f"no row of CSV: {error}{what}")
+            what = f" up to line {ended}; check for an unclosed quote" if ended > before + 1 else ""
+            yield Raw(before + 1, {}, f"not a valid CSV row: {error}{what}")
             continue
         if "" in row or None in row.values():
             given = len([value for value in row.values() if value is not None])
@@ -183,7 +183,7 @@ def _parquet(path: Path) -> Iterator[Raw]:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             if len(set(names)) < len(names):  # a row would have one of the values, silently
-                message = f"{path}: {_twice(names)!r:.60} names two columns; rename one"
+                message = f"{path}: duplicate column name {_twice(names)!r:.60}; rename one"
                 raise DataError(message)
             number = 0
             for batch in file.iter_batches(1_000):
@@ -191,7 +191,7 @@ def _parquet(path: Path) -> Iterator[Raw]:
                     number += 1
                     yield Raw(number, row, problem)
     except pa.ArrowException as error:
-        message = f"{path}: no Parquet file that can be read: {error}; check it"
+        message = f"{path}: not a readable Parquet file: {error}"
         raise DataError(message) from error
 
 
@@ -206,7 +206,7 @@ def _plain_rows(batch: Any) -> Iterator[tuple[dict[str, Any], str | None]]:
             yield row, None
     except (ValueError, OverflowError) as error:
         if len(batch) == 1:
-            yield {}, f"a value cannot be read: {error}; correct it, or leave its column out"
+            yield {}, f"cannot read a value: {error}; correct it, or leave its column out"
             return
         for place in range(len(batch)):
             yield from _plain_rows(batch.slice(place, 1))

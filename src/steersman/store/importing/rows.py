@@ -69,8 +69,8 @@ class Converter:
         self._scrubbing, self._secret = scrubbing_of(point.spec), secret
         if self._scrubbing is not None and not secret:
             message = (
-                f"{point.skill}/{point.point} has personal data taken out of its texts, which "
-                "needs the service's secret; give import_log the one of load_secret"
+                f"{point.skill}/{point.point} removes personal data from its texts, which "
+                "needs the service's secret; pass import_log the result of load_secret"
             )
             raise InputError(message)
         self._features = FeatureMap(point.spec.context)
@@ -107,7 +107,7 @@ class Converter:
         try:
             encoded = msgspec.json.encode(row, order="sorted")
         except (TypeError, ValueError, UnicodeError, msgspec.EncodeError) as error:
-            message = f"the row cannot be written as JSON: {error}; leave such fields out"
+            message = f"cannot write the row as JSON: {error}; leave such fields out"
             raise InputError(message) from None
         if b"\\u0000" in encoded:
             raise InputError("a text contains U+0000, which cannot be stored; remove it")
@@ -117,7 +117,7 @@ class Converter:
             return blake2b(digest + before.to_bytes(8), digest_size=16).digest()
         given = values.lookup(row, self._mapping.id)
         if given is None:
-            message = f"the id field {self._mapping.id!r} is absent or empty; give every row its id"
+            message = f"the id field {self._mapping.id!r} is absent or empty; every row needs an id"
             raise InputError(message)
         # Bytes are an id whatever they say, such as those of a UUID.
         name = str(given) if isinstance(given, bytes) else values.as_text(given)

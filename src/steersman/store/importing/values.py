@@ -67,7 +67,7 @@ def as_text(value: Any) -> str:
         InputError: a list or a mapping, which is no name, or bytes that are no text.
     """
     if isinstance(value, list | tuple | dict):
-        message = f"{value!r:.60} is no name; allowed are texts, numbers and truths; "
+        message = f"{value!r:.60} is not a name; allowed are strings, numbers and booleans; "
         raise InputError(message + "correct the row or the mapping")
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -121,7 +121,7 @@ def as_mapping(what: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
         return dict(zip(names, value, strict=True))
     if isinstance(value, dict):
         return {as_text(name): entry for name, entry in value.items()}
-    message = f"{what} is {value!r:.60}; allowed are a mapping by action, and a list of "
+    message = f"{what} is {value!r:.60}; allowed are a mapping by action, or a list of "
     raise InputError(f"{message}{len(names)}; correct the row or the mapping")
 
 
@@ -158,8 +158,10 @@ def as_moment(value: Any, time: Time, latest: datetime) -> datetime:
         raise InputError(message + "mapping") from None
     if _EPOCH <= moment <= latest:
         return moment
-    message = f"the time is {moment.isoformat()}; allowed is 1970 to {latest.isoformat()}; is the "
-    raise InputError(message + f"format {time.format} right?")
+    message = (
+        f"the time is {moment.isoformat()}; allowed is 1970 to {latest.isoformat()}; check the "
+    )
+    raise InputError(message + f"format {time.format}")
 
 
 def _parsed(value: Any, time: Time) -> datetime:
@@ -188,8 +190,10 @@ def _decoded_text(value: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        message = f"{value!r:.60} is no text; allowed are bytes in UTF-8 without U+0000; leave the "
-        raise InputError(message + "column out, or write it as text")
+        message = (
+            f"{value!r:.60} is not text; allowed are bytes in UTF-8 without U+0000; leave the "
+        )
+        raise InputError(message + "column out, or convert it to text")
     return text
 
 

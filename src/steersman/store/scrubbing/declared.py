@@ -167,7 +167,7 @@ def _finder_or_failing(kind: str) -> Finder:
     try:
         return finder(kind)
     except InputError as error:
-        _log.error("texts are not kept until this is put right: %s", error)
+        _log.error("texts are not stored until this is fixed: %s", error)
         return failing(kind)
 
 

@@ -55,23 +55,23 @@ def installed_scrubber(kind: str) -> Scrubber:
     if point is None:
         names = ", ".join(sorted(set(found.names))) or "none"
         message = (
-            f"privacy.scrub names {kind!r}, and no scrubber of that name is installed; installed "
-            f"are {names}; install the package with the entry point {name!r} of the group "
-            f"{GROUP!r} here and wherever the service runs, or remove it"
+            f"privacy.scrub has {kind!r}, but no such scrubber is installed; installed "
+            f"are {names}; install the package with the entry point {name!r} in group "
+            f"{GROUP!r} here and on the service hosts, or remove it"
         )
         raise InputError(message)
     try:
         scrubber = point.load()
     except Exception as error:
         message = (
-            f"the scrubber {name!r} ({point.value}) cannot be loaded: {error!r}; correct its "
+            f"cannot load scrubber {name!r} ({point.value}): {error!r}; fix its "
             "package, or remove it from privacy.scrub"
         )
         raise InputError(message) from error
     if not callable(scrubber):
         message = (
-            f"the scrubber {name!r} ({point.value}) is a {type(scrubber).__name__}; allowed is "
-            "something that can be called with a text; correct its package"
+            f"the scrubber {name!r} ({point.value}) is a {type(scrubber).__name__}; expected "
+            "a callable that takes a text; fix its package"
         )
         raise InputError(message)
     return cast("Scrubber", scrubber)

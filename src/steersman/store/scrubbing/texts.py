@@ -111,7 +111,7 @@ def scrub(
     '[email:gthymjjnkqmkjjrx], [email:gthymjjnkqmkjjrx]'
     """
     if how == "hash" and not key:
-        message = "there is no key to hash with; give the tenant's (scrub_key), or use mask"
+        message = "hashing needs a key; pass the tenant's (scrub_key), or use mask"
         raise InputError(message)
     return apply(text, Way([(kind, finder(kind)) for kind in kinds], how), key)
 
@@ -137,7 +137,7 @@ def find(text: str, kinds: Sequence[str]) -> list[Finding]:
     try:
         found = [(*one, kind) for kind, places in looked_for for one in places(text)]
     except Failed as error:
-        raise DataError(f"the scrubber {error} failed; its log says how: correct it") from None
+        raise DataError(f"scrubber {error} failed; see the log and fix it") from None
     return [Finding(start, end, kind) for start, end, _, kind in _apart(text, found)]
 
 
@@ -257,10 +257,10 @@ def _checked(kind: str, scrubber: Scrubber) -> Finder:
             places = [(index(start), index(end)) for start, end in scrubber(text)]
         except Exception as error:  # noqa: BLE001 (whatever it is, nothing may pass)
             # Neither the error's text nor its traceback: they may quote what must not be kept.
-            _log.error("%s failed with %s; the text is not kept", kind, type(error).__name__)
+            _log.error("%s failed with %s; the text is not stored", kind, type(error).__name__)
             raise Failed(kind) from None
         if not all(0 <= start <= end <= len(text) for start, end in places):
-            _log.error("%s names places outside the text; the text is not kept", kind)
+            _log.error("%s returned positions outside the text; the text is not stored", kind)
             raise Failed(kind)
         return [Found(start, end, text[start:end]) for start, end in places if start < end]
 

@@ -57,5 +57,5 @@ def test_another_seed_or_simulator_of_the_same_shape_is_no_going_on(tmp_path, go
     about = about_training(agent, 0, _about(environment, scaling_of(environment)))
     _write(file, {**agent.state(), "penalty": np.array(0.2), **about})
     other, seed = going_on
-    with pytest.raises(DataError, match=rf"begun with another .*{match}"):
+    with pytest.raises(DataError, match=rf"it has different .*{match}"):
         train_on_ray(other, address="auto", seed=seed, checkpoint=file)
