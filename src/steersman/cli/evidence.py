@@ -1,4 +1,4 @@
-"""``steersman evidence``: which passages, picked one after the other; measured, trained, used."""
+"""``steersman evidence``: evidence selection, which picks passages one after the other."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ home_option = click.option(
     help="Directory of the caches.  [default: ~/.steersman]",
 )
 seed_option = click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
 )
 words_option = click.option(
-    "--words", "words_alone", is_flag=True, help="Search by words alone: no vectors."
+    "--words", "words_alone", is_flag=True, help="Search by words only, without vectors."
 )
 tokens_option = click.option(
     "--tokens",
     type=click.IntRange(1),
     default=4_000,
     show_default=True,
-    help="Of a selection, at most.",
+    help="Maximum number of tokens per selection.",
 )
 form_option = click.option(
     "--form",
     default="",
-    help="Of the query: last, last_two, history, keywords, rewrite.  [default: keywords in "
+    help="Form of the query: last, last_two, history, keywords, rewrite.  [default: keywords in "
     "conversations, else last]",
 )
 
 
 @click.group()
 def command() -> None:
-    """Select passages one after the other; measure, train and use who selects."""
+    """Evaluate, train and use evidence selection, which picks passages one by one."""
 
 
 command.add_command(grow_command)
@@ -64,50 +64,53 @@ command.add_command(weigh_command)
 @command.command("evaluate")
 @data_option
 @click.option("--sets", "names", default="hotpotqa,musique,mtrag", show_default=True,
-              help="Folders of --data, comma-separated.")  # fmt: skip
+              help="Sets: folders of --data, comma-separated.")  # fmt: skip
 @click.option("--policies", default="all", show_default=True,
-              help="Names as the report has them, separated by semicolons; or all.")  # fmt: skip
-@click.option("--report", "page", type=_file, default=None, help="Write the page (HTML) here.")
-@click.option("--log", "log", type=_file, default=None, help="Write every selection (JSONL) here.")
+              help="Policy names of the report, separated by semicolons; or all.")  # fmt: skip
+@click.option(
+    "--report", "page", type=_file, default=None, help="Write the HTML report to this file."
+)
+@click.option(
+    "--log", "log", type=_file, default=None, help="Write every selection to this JSONL file."
+)
 @click.option("--questions", type=click.IntRange(10), default=None,
-              help="The first so many of each set; all without it.")  # fmt: skip
+              help="Number of questions per set, from its beginning.  [default: all]")  # fmt: skip
 @click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
-              help="Passages of a selection, at most.")  # fmt: skip
+              help="Maximum number of passages per selection.")  # fmt: skip
 @tokens_option
 @click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True,
-              help="Each is measured on what the others trained.")  # fmt: skip
+              help="Folds of the cross-validation.")  # fmt: skip
 @click.option("--ablations/--no-ablations", default=False, show_default=True,
-              help="Change one part at a time: K, λ, reranker, expanding, stopping, shaping, steps "
-              "of learning.")  # fmt: skip
+              help="Change one part at a time: K, λ, reranker, expansion, stopping, shaping, "
+              "learning steps.")  # fmt: skip
 @form_option
 @words_option
 @click.option("--answers", default="none", show_default=True,
-              help="Who answers from what was picked: none, local (extra `local`), or the URL of a "
-              "server of chat completions, its key in STEERSMAN_LLM_KEY.")  # fmt: skip
+              help="Model that answers from the selected passages: none, local (extra `local`), or "
+              "the URL of a chat completions server, its key in STEERSMAN_LLM_KEY.")  # fmt: skip
 @click.option("--model", default="",
-              help="Name of the server's model, or of a local one: smollm2, which is taken without "
-              "this, or gemma3-270m, which comes under the Gemma Terms of Use and judges "
-              "nothing.")  # fmt: skip
-@click.option("--judge", is_flag=True, help="Judge faithfulness by the same server.")
+              help="Model name on the server, or a local model: smollm2 (default), or gemma3-270m "
+              "(Gemma Terms of Use; cannot judge).")  # fmt: skip
+@click.option("--judge", is_flag=True, help="Judge faithfulness with the same model.")
 @click.option("--until-sure", is_flag=True,
-              help="Let a clone take part that stops when who answers is sure: the same answer "
-              "twice, and it stands in a passage.")  # fmt: skip
+              help="Add a clone that stops when the answering model is sure: it gives the same "
+              "answer twice, and a passage contains it.")  # fmt: skip
 @click.option("--max-calls", type=click.IntRange(0), default=None,
-              help="Calls of the model, at most; what was answered before costs none.")  # fmt: skip
+              help="Maximum number of model calls; cached answers need none.")  # fmt: skip
 @click.option("--passages", "at_most", type=click.IntRange(0), default=1_000_000,
-              show_default=True, help="Read of each collection, beside the gold ones.")  # fmt: skip
+              show_default=True, help="Passages read per collection, plus gold ones.")  # fmt: skip
 @ray_option
 @click.option("--mlflow", "uri", metavar="URI", default=None,
-              help="Tell this tracking server as well (extra `mlflow`); local: a store under "
+              help="Export to this MLflow tracking server (extra `mlflow`); local: a store in "
               "--home.")  # fmt: skip
 @home_option
 @seed_option
 @json_option
 def evaluate_command(*, as_json: bool, **asked: Any) -> None:
-    """Measure policies on sets of questions, each on questions it did not learn from.
+    """Evaluate policies on sets of questions, with cross-validation.
 
-    A set that is absent, or a policy that cannot take part, is told; it is never left out silently.
-    Exit status 1 when a set was missing.
+    The output names every missing set and every policy that cannot take part. The exit status is 1
+    if a set is missing.
     """
     from steersman.cli.evidence_running import evaluated  # noqa: PLC0415 (slow)
 
@@ -116,7 +119,7 @@ def evaluate_command(*, as_json: bool, **asked: Any) -> None:
         show(done.facts, as_json=True)
     else:
         for rows, columns in done.tables:
-            show_rows(rows, columns, as_json=False, none="nothing was measured")
+            show_rows(rows, columns, as_json=False, none="no results")
         for line in done.told:
             click.echo(line)
     if done.missing:
@@ -125,15 +128,17 @@ def evaluate_command(*, as_json: bool, **asked: Any) -> None:
 
 @command.command("train")
 @data_option
-@click.option("--set", "name", default="hotpotqa", show_default=True, help="Folder of --data.")
+@click.option(
+    "--set", "name", default="hotpotqa", show_default=True, help="Set: a folder of --data."
+)
 @click.option("--out", type=_file, default=Path("selector.state"), show_default=True,
-              help="The scorer to write.")  # fmt: skip
+              help="File to write the scorer to.")  # fmt: skip
 @click.option("--from", "source", type=click.Choice(["gold", "feedback"]), default="gold",
-              show_default=True, help="Clone who knows the gold passages; or learn, without them, "
-              "from whether an answer stands in what was picked.")  # fmt: skip
-@click.option("--may-stop", is_flag=True, help="Let it learn when to stop.")
+              show_default=True, help="Teacher: an expert that knows the gold passages, or "
+              "feedback on whether the selected passages contain an answer.")  # fmt: skip
+@click.option("--may-stop", is_flag=True, help="Also learn when to stop.")
 @click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
-              help="Passages of a selection, at most.")  # fmt: skip
+              help="Maximum number of passages per selection.")  # fmt: skip
 @tokens_option
 @form_option
 @words_option
@@ -144,8 +149,8 @@ def evaluate_command(*, as_json: bool, **asked: Any) -> None:
 def train_command(*, as_json: bool, **asked: Any) -> None:
     """Train a selector on all questions of a set (extra `evidence`).
 
-    From feedback, short selections that explore are drawn for each question, and what made a
-    difference to whether an answer was there is learned on top of a search along links.
+    With --from feedback, the command draws short exploratory selections for each question. The
+    selector learns which picks changed whether an answer was found, on top of a search along links.
     """
     from steersman.cli.evidence_training import trained  # noqa: PLC0415 (slow)
 
@@ -156,44 +161,45 @@ def train_command(*, as_json: bool, **asked: Any) -> None:
 @click.argument("question")
 @data_option
 @click.option("--set", "name", default="hotpotqa", show_default=True,
-              help="Folder of --data whose passages are searched.")  # fmt: skip
+              help="Set to search: a folder of --data.")  # fmt: skip
 @click.option("--selector", type=_file, default=None,
-              help="Of `evidence train`; the best by rank without it.")  # fmt: skip
+              help="File of `evidence train`.  [default: the best passages by rank]")  # fmt: skip
 @click.option("--picks", type=click.IntRange(1, 8), default=None,
-              help="Passages at most.  [default: as the selector was trained, or 5]")  # fmt: skip
+              help="Maximum number of passages.  [default: as in training, or 5]")  # fmt: skip
 @click.option("--may-stop/--no-stop", default=None,
-              help="Let the selector stop before.  [default: if it learned to]")  # fmt: skip
+              help="Let the selector stop early.  [default: if it learned to]")  # fmt: skip
 @words_option
 @home_option
 @json_option
 def select_command(*, as_json: bool, **asked: Any) -> None:
-    """Pick passages for a question, step by step, with what spoke for each."""
+    """Select passages for a question, step by step, with the reasons for each."""
     from steersman.cli.evidence_training import selected  # noqa: PLC0415 (slow)
 
     columns = ("step", "id", "title", "why", "text")
-    show_rows(selected(**asked), columns, as_json=as_json, none="nothing was found")
+    show_rows(selected(**asked), columns, as_json=as_json, none="no passages found")
 
 
 @command.command("judge")
 @data_option
 @click.option("--set", "name", default="judge_human", show_default=True,
-              help="Folder of --data with human verdicts: LLMBar's, PandaLM's.")  # fmt: skip
+              help="Folder of --data with human verdicts, such as LLMBar or PandaLM.")  # fmt: skip
 @click.option("--answers", default="local", show_default=True,
-              help="Who judges: local (extra `local`), or the URL of a server of chat completions, "
+              help="Judging model: local (extra `local`), or the URL of a chat completions server, "
               "its key in STEERSMAN_LLM_KEY.")  # fmt: skip
-@click.option("--model", default="", help="Name of the server's model.")
+@click.option("--model", default="", help="Model name on the server.")
 @click.option("--pairs", type=click.IntRange(2), default=100, show_default=True,
-              help="Drawn at random; each is asked in both orders.")  # fmt: skip
+              help="Number of random pairs; each is judged in both orders.")  # fmt: skip
 @click.option("--max-calls", type=click.IntRange(0), default=None,
-              help="Calls of the model, at most; what was judged before costs none.")  # fmt: skip
+              help="Maximum number of model calls; cached verdicts need none.")  # fmt: skip
 @home_option
 @seed_option
 @json_option
 def judge_command(*, as_json: bool, **asked: Any) -> None:
-    """Hold a model that judges pairs of answers against people, and distil it if it can be.
+    """Compare a model that judges pairs of answers with human verdicts, and distil it.
 
-    Told are agreement, abstentions with their reasons, and the biases of position and length beside
-    people's. Exit status 1 when it could not judge a single pair.
+    The output shows agreement, abstentions with their reasons, and the position and length biases
+    beside those of people. Distillation needs enough verdicts. The exit status is 1 if the model
+    judged no pair.
     """
     from steersman.cli.evidence_judging import judged  # noqa: PLC0415 (slow)
 

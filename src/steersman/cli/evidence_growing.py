@@ -1,4 +1,4 @@
-"""``steersman evidence grow``: trees for a point that selects, from its own log."""
+"""``steersman evidence grow``: selection trees trained on the log of a decision point."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.store import Database, PointRow, Tenant
 
 _LOOK = "evidence.grow"
-_ERROR = 0.05  # that trees which are no better are ever signed as better than one line
+_ERROR = 0.05  # chance that trees which are not better are ever signed, per live version
 
 
 @click.command("grow")
@@ -37,11 +37,17 @@ _ERROR = 0.05  # that trees which are no better are ever signed as better than o
     "--publish",
     "publishes",
     is_flag=True,
-    help="Sign the trees as a candidate, if the log shows them to be better.",
+    help="Sign the trees as a candidate if the log shows a gain.",
 )
-@click.option("--force", metavar="REASON", help="Publish them whatever the log shows; audited.")
+@click.option(
+    "--force",
+    metavar="REASON",
+    help="Publish the trees without a gain, with this reason; stored in the audit log.",
+)
 @newest_option
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the trees.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed of the trees."
+)
 @tenant_option
 @administers
 def grow_command(
@@ -56,17 +62,17 @@ def grow_command(
     publishes: bool,
     as_json: bool,
 ) -> None:
-    """Grow trees for POINT of SKILL, which declares sequence_trees, from its log.
+    """Train trees for POINT of SKILL, which declares sequence_trees, on its log.
 
-    They are grown from four of five units and weighed on the others, which are always the same.
-    With --publish they are signed as a candidate where the whole interval of the gain (wpdis less
-    what was earned there) is above 0, and the gates of POINT let it pass; a rollout tries them
-    then. What they were grown from, seed and all, is signed with them. Exit status 1 when the log
-    does not show it.
+    The trees learn from four of five units; the fixed fifth is held out to evaluate them. With
+    --publish, they become a signed candidate if the whole interval of the gain is above 0 and the
+    gates of POINT pass; a rollout then tests them. The gain is the wpdis estimate minus the mean
+    reward of the held-out units. The snapshot records the training data and the seed. The exit
+    status is 1 if the log does not show a gain.
 
-    Each look at what serves is audited and counted, and the k-th has intervals of level
-    1 - 0.1 / (k (k + 1)), the first one of 95 %: however often one looks, with any seed, the chance
-    to sign trees that are no better stays below 5 %. Another version that serves begins anew.
+    Repeated evaluations are corrected: each one is audited and counted, and the k-th uses intervals
+    of level 1 - 0.1 / (k (k + 1)), the first 95 %. So the chance to sign trees that are not better
+    stays below 5 %, with any number of tries and seeds. A new live version resets the count.
     """
     publisher = need_publisher(home, tenant_name) if publishes else None
     overruled = None if force is None else checked_reason(force, name="force")
@@ -80,7 +86,7 @@ def grow_command(
         report = judge_selections(policy, judged, level=level)
         told = {"grown_from": len(learned), "earned": _earned(judged), "look": look}
         told |= told_of(report, len(judged), row.spec)
-        low = report["gain"].low  # exactly 0 of trees that choose as what served did
+        low = report["gain"].low  # exactly 0 for trees that choose like the live policy
         better = low is not None and low > 0.0 and not told["refused"]
         version = None
         if publisher is not None and (better or overruled):
@@ -105,7 +111,8 @@ async def _own(
     declared = initial_policy(row.spec)
     if not isinstance(declared, SequenceTrees):
         raise InputError(
-            f"{row.skill}/{row.point} declares {declared.algorithm}; trees are for sequence_trees"
+            f"{row.skill}/{row.point} declares {declared.algorithm}; expected sequence_trees: "
+            "declare it first"
         )
     check_explores(row)
     connection = await database.connect("worker")
@@ -118,11 +125,11 @@ async def _own(
 
 
 async def _looked(database: Database, row: PointRow, seed: int, newest: int) -> tuple[int, float]:
-    """Write down that the held-out units are looked at, before anything is seen of them.
+    """Record an evaluation on the held-out units, before it is made.
 
     Returns:
-        Which look at what serves this is, from 1, and the level of its intervals. Their lower ends
-        err with 0.05 / (k (k + 1)), which sums to 5 % however many looks there are.
+        The number of this evaluation for the live version, from 1, and the level of its intervals.
+        The lower ends err with probability 0.05 / (k (k + 1)), which sums to at most 5 %.
     """
     subject, line = f"{row.skill}/{row.point}", row.snapshot
     connection = await database.connect("worker")
@@ -144,7 +151,7 @@ def _earned(judged: Sequence[StoredSelection]) -> float:
 def _grown(
     row: PointRow, learned: Sequence[StoredSelection], seed: int, newest: int
 ) -> dict[str, Any]:
-    """Return what is signed of where trees come from; `erase` reads it."""
+    """Return the signed provenance of the trees; `erase` reads it."""
     return {
         "oldest": learned[0].id,
         "newest": learned[-1].id,

@@ -1,4 +1,4 @@
-"""What `steersman evidence judge` does: a model judges pairs that people judged before."""
+"""Comparison of a judging model with human verdicts, for `steersman evidence judge`."""
 
 from __future__ import annotations
 
@@ -23,26 +23,20 @@ if TYPE_CHECKING:
     from steersman.systems.leadr.judged_pairs import HumanPair
 
 _FEWEST = 40
-"""Verdicts from which on a reward model is distilled."""
+"""Minimum number of verdicts to distil a reward model."""
 _NUMBER = {"first": 1, "second": 2}
 
 
 def judged(
     *, quiet: bool, data: Path, name: str, pairs: int, seed: int, **asked: Any
 ) -> dict[str, Any]:
-    """Return how a model's verdicts stand beside people's.
+    """Return the agreement of a model with human verdicts on `pairs` random pairs.
 
-    Args:
-        quiet: show no progress.
-        data: directory of the sets.
-        name: of the folder with human verdicts.
-        pairs: that are drawn.
-        seed: of the draw.
-        asked: which model, see `asked_model`.
+    `asked` holds the options of the model, see `asked_model`.
 
     Raises:
-        DataError: the verdicts are absent or broken, or an extra is missing.
-        InputError: no model was named.
+        DataError: the verdicts are absent or invalid, or an extra is missing.
+        InputError: no model is named.
     """
     every = load_human_pairs(data / name)
     order = np.random.default_rng([seed, 22]).permutation(len(every))[:pairs]
@@ -50,7 +44,9 @@ def judged(
     with ExitStack() as stack, progress_bar(quiet=quiet) as bar:
         model = asked_model(stack, asked, told=True)
         if model is None:
-            raise InputError("--answers none names nobody who judges; give local, or a server")
+            raise InputError(
+                "--answers none names no judging model; use local or the URL of a server"
+            )
         judge = PairwiseJudge(model)
         task = bar.add_task("judging in both orders", total=len(chosen))
         said = []

@@ -1,4 +1,4 @@
-"""``steersman evidence weigh``: what a point's own log says of another selector."""
+"""``steersman evidence weigh``: off-policy evaluation of a selector on a point's log."""
 
 from __future__ import annotations
 
@@ -41,18 +41,20 @@ newest_option = click.option(
     type=click.IntRange(1, 1_000_000),
     default=10_000,
     show_default=True,
-    help="How many selections, at most.",
+    help="Maximum number of selections.",
 )
 
 
 @click.command("weigh")
 @click.argument("skill")
 @click.argument("point")
-@click.option("--version", metavar="VERSION", help="Of a snapshot: weighed on what came after it.")
+@click.option(
+    "--version", metavar="VERSION", help="Snapshot to evaluate, on later selections only."
+)
 @click.option(
     "--spec",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A declaration: what it would earn with nothing learned, by its start weights.",
+    help="Declaration to evaluate, with its start weights and nothing learned.",
 )
 @newest_option
 @tenant_option
@@ -68,18 +70,19 @@ def weigh_command(
     *,
     as_json: bool,
 ) -> None:
-    """Weigh what the log of POINT of SKILL says of another selector, off-policy.
+    """Evaluate another selector on the log of POINT of SKILL, off-policy.
 
-    Per-decision importance sampling (pdis), weighted (wpdis), doubly robust (dr), and what wpdis
-    has beyond what the log earned (gain), each with an interval. A version is weighed on selections
-    that were made after it alone, since it may have learned from those before. Exit status 1 when
-    the log cannot tell, or tells less than the gates of POINT demand: then it says why.
+    The estimators are per-decision importance sampling (pdis), its weighted form (wpdis), doubly
+    robust (dr), and the gain: wpdis minus the mean logged reward. Each has an interval. A version
+    is evaluated only on selections made after it, because it may have learned from earlier ones.
+    The exit status is 1 if the log does not support an estimate, or the gates of POINT fail; the
+    output says why.
     """
     if (version is None) == (spec is None):
-        raise click.UsageError("name --version or --spec, one of them")
+        raise click.UsageError("expected exactly one of --version and --spec")
     document = None
     if spec is not None:
-        load(spec)  # what is wrong is told with the name of the file
+        load(spec)  # an error names the file
         document = spec.read_text(encoding="utf-8-sig")
 
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
@@ -96,7 +99,7 @@ def weigh_command(
 async def _read(
     database: Database, row: PointRow, version: str | None, document: str | None, newest: int
 ) -> tuple[SequencePolicy, list[StoredSelection]]:
-    """Return the selector in question, and the selections that it never learned from."""
+    """Return the selector, and the selections that it did not learn from."""
     check_explores(row)
     point = row.tenant, row.skill, row.point
     connection = await database.connect("worker")
@@ -120,8 +123,8 @@ async def _read(
     if not log:
         after = "" if version is None else f" made after {version}"
         raise InputError(
-            f"{row.skill}/{row.point} has no selection{after} with a reward whose window is "
-            "closed; wait, or send outcomes"
+            f"{row.skill}/{row.point} has no selection{after} with a reward and a closed window; "
+            "send outcomes, or wait until the window closes"
         )
     return cast("SequencePolicy", policy), log
 
@@ -135,39 +138,27 @@ def _declared(row: PointRow, document: str) -> DecisionPoint:
 
 def _other_actions(row: PointRow, whose: str | None) -> InputError:
     return InputError(
-        f"the actions of {whose} differ from those of {row.skill}/{row.point}, whose log tells "
-        "nothing of them; declare the same"
+        f"the actions of {whose} differ from those of {row.skill}/{row.point}, so its log cannot "
+        "evaluate them; declare the same actions"
     )
 
 
 def check_explores(row: PointRow) -> None:
-    """Refuse a point whose log says nothing of other selectors.
-
-    Args:
-        row: the point.
+    """Refuse a point whose log cannot evaluate other selectors.
 
     Raises:
-        InputError: it does not select, or never explores.
+        InputError: the point does not select sequences, or never explores.
     """
-    form_in(row.spec)  # or refuses what is no sequence
+    form_in(row.spec)  # refuses a point without sequences
     if row.spec.explore == "none":
         raise InputError(
-            f"{row.skill}/{row.point} declares explore: none, so its log cannot tell about other "
+            f"{row.skill}/{row.point} declares explore: none, so its log cannot evaluate other "
             "selectors; declare a floor"
         )
 
 
 def told_of(report: Report, count: int, spec: DecisionPoint) -> dict[str, Any]:
-    """Return what a log says of a selector, for programs and people.
-
-    Args:
-        report: of `judge_selections`.
-        count: selections that it is about.
-        spec: of the point, whose gates it must pass.
-
-    Returns:
-        Estimates, what they stand on, and whether it is refused, with reasons.
-    """
+    """Return the estimates, their diagnostics, and the failed gates of the point's `spec`."""
     wpdis = report["wpdis"]
     found = OffPolicyEvidence(
         value=wpdis.value,

@@ -1,4 +1,4 @@
-"""How far a long evaluation is: bars at a terminal, lines where nobody sees bars."""
+"""Progress of a long evaluation: bars at a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,24 +19,16 @@ if TYPE_CHECKING:
     from steersman.retrieval import Embedder
 
 _MANY = 100
-"""Texts that take seconds to embed, and are told of."""
+"""Number of texts that take seconds to embed; fewer are not reported."""
 
 
 def progress_bar(*, quiet: bool) -> Progress:
-    """Return a bar that people at a terminal see.
-
-    Args:
-        quiet: show nothing.
-    """
+    """Return a progress bar for people at a terminal."""
     return Progress(console=Console(stderr=True), disable=quiet or not sys.stderr.isatty())
 
 
 class Telling:
-    """Says on standard error which part of the work is being done, and how much of it is.
-
-    Args:
-        quiet: say nothing.
-    """
+    """Progress reports on standard error: the current part of the work, and its share done."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._bar = progress_bar(quiet=quiet)
@@ -52,14 +44,9 @@ class Telling:
         self._bar.stop()
 
     def part(self, text: str, total: int | None = None) -> Callable[[int], None]:
-        """Begin a part; those before it are done, however many of them were left out.
+        """Begin a part of the work, and finish the earlier parts.
 
-        Args:
-            text: what is done.
-            total: of what there is to do; None: nobody knows.
-
-        Returns:
-            To be called with how many were just done.
+        `total` is the number of items; None: unknown. Call the result with the number of new items.
         """
         self._finish()
         task, done = self._bar.add_task(text, total=total), 0
@@ -75,21 +62,13 @@ class Telling:
         return advance
 
     def embedded(self, embedder: Embedder) -> Embedder:
-        """Return an embedder that tells how many texts it has embedded, some hundreds at a time.
-
-        Args:
-            embedder: that does it.
-        """
+        """Return an embedder that reports the number of embedded texts."""
         return _Counted(embedder, self)
 
     def count(self, texts: int) -> None:
-        """Tell that texts were embedded; of a few nothing is said.
-
-        Args:
-            texts: how many.
-        """
+        """Report embedded texts, if there are many."""
         if texts >= _MANY:
-            self._line(f"{texts} texts embedded, and kept")
+            self._line(f"{texts} texts embedded and cached")
             for task in self._bar.tasks[-1:]:
                 self._bar.advance(task.id, texts)
 
@@ -104,18 +83,14 @@ class Telling:
 
 
 class _Counted:
-    """An embedder that tells how many texts it embedded."""
+    """Embedder that reports the number of embedded texts."""
 
     def __init__(self, embedder: Embedder, telling: Telling) -> None:
         self.name, self.size = embedder.name, embedder.size
         self._embedder, self._telling = embedder, telling
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See `Embedder`.
-
-        Args:
-            texts: any.
-        """
+        """See `Embedder`."""
         found = self._embedder.encode(texts)
         self._telling.count(len(texts))
         return found

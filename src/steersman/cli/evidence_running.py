@@ -1,4 +1,4 @@
-"""What `steersman evidence` does: sets made ready, policies measured, reports written."""
+"""Execution of `steersman evidence evaluate`: sets, policies and reports."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _SHOWN = ("all_gold", "recall", "ndcg", "holds_answer", "f1", "attributed", "una
           "redundancy", "tokens", "latency_ms")  # fmt: skip
 _KEY = "STEERSMAN_LLM_KEY"
 _OPTIONS = {"at_most": "passages", "words_alone": "words", "ray_address": "ray", "uri": "mlflow"}
-"""Argument -> its option, where they differ."""
+"""Argument -> name of its option, where they differ."""
 
 
 @dataclass
 class Evaluated:
-    """What an evaluation has to tell.
+    """Results of an evaluation.
 
     Attributes:
         facts: for programs.
         tables: (rows, columns) for people.
         told: lines for people.
-        missing: sets that were absent.
+        missing: absent sets, with the reason.
     """
 
     facts: dict[str, Any] = field(default_factory=dict)
@@ -72,17 +72,10 @@ class Evaluated:
 def evaluated(
     *, quiet: bool, names: str, page: Path | None, log: Path | None, **asked: Any
 ) -> Evaluated:
-    """Measure policies on sets.
-
-    Args:
-        quiet: show no progress.
-        names: of the sets.
-        page: to write.
-        log: to write.
-        asked: the command's other options.
+    """Evaluate policies on the sets in `names`, comma-separated.
 
     Raises:
-        DataError: no set is there, an extra is missing, or a file cannot be written.
+        DataError: no set exists, an extra is missing, or a file cannot be written.
     """
     for file in filter(None, (page, log)):
         _check_writable(file)
@@ -90,7 +83,7 @@ def evaluated(
     reports: list[SetReport] = []
     with ExitStack() as stack:
         judge = asked_model(stack, asked, told=_told(asked))
-        # Refuses who is unknown before anything is worked out.
+        # Refuses unknown policies before the work starts.
         _taking_part(asked, judge, SharedTraining())
         telling = stack.enter_context(Telling(quiet=quiet))
         embedder = opened_embedder(
@@ -99,10 +92,10 @@ def evaluated(
         for name in dict.fromkeys(filter(None, map(str.strip, names.split(",")))):
             try:
                 reports.append(_measured(name, embedder, judge, asked, telling))
-            except (DataError, InputError) as absent:  # too few questions lose no other set
+            except (DataError, InputError) as absent:  # the other sets are still evaluated
                 done.missing.append(f"{name}: {absent}")
     if not reports:
-        raise DataError("; ".join(done.missing) or "no set was named; name one with --sets")
+        raise DataError("; ".join(done.missing) or "no set given; name one with --sets")
     about = {"sets": names} | {
         _OPTIONS.get(one, one.replace("_", "-")): str(value)
         for one, value in asked.items() if value or one == "seed"
@@ -116,7 +109,7 @@ def evaluated(
     if asked["uri"]:
         files = [one for one in (page, log) if one is not None]
         written = export_evaluation(_destination(asked), about, figures(reports), files)
-        told = "" if written.new else ", where it was before"
+        told = "" if written.new else " (exported before)"
         done.told.append(f"MLflow: run {written.run} at {written.tracking_uri}{told}")
     done.facts = facts(reports) | {"missing": done.missing}
     for report in reports:
@@ -127,10 +120,10 @@ def evaluated(
 
 
 def _left_out(report: SetReport) -> Iterator[str]:
-    """Yield what figures do not show: what was not searched, not judged, or did not take part."""
+    """Yield limits of the figures: unread passages, notes, and policies without results."""
     if report.left_out:
-        left = f"{report.left_out:,} passages of its collection were not searched"
-        yield f"{left}, which makes finding easier"
+        left = f"{report.left_out:,} passages of the collection were not searched"
+        yield f"{left}, which makes the search easier"
     if report.note:
         yield report.note
     for policy, why in report.evaluation.absent.items():
@@ -138,19 +131,19 @@ def _left_out(report: SetReport) -> Iterator[str]:
 
 
 def _check_writable(file: Path) -> None:
-    """Refuse before the work what would fail after it."""
+    """Refuse an unwritable file before the work starts."""
     there = next(one for one in (file, *file.absolute().parents) if one.exists())
     if (there != file and not there.is_dir()) or not os.access(there, os.W_OK):
-        raise DataError(f"{file} cannot be written, because of {there}; name another file")
+        raise DataError(f"cannot write {file}: {there} is not writable; choose another file")
 
 
 def _told(asked: dict[str, Any]) -> bool:
-    """Return whether the model is told what to do, beside answering."""
+    """Return whether the model must follow instructions, besides answering."""
     return bool(asked["judge"]) or asked["form"] == "rewrite"
 
 
 def _rewriting(asked: dict[str, Any], judge: Judge | None) -> Judge | None:
-    """Return who may be told to rewrite a turn: not who only goes on with texts."""
+    """Return the model that rewrites turns; None if it cannot follow instructions."""
     return None if (asked["answers"], asked["model"]) == ("local", READING) else judge
 
 
@@ -198,8 +191,8 @@ def _measured(
 
 
 def _rerankers(embedder: Embedder | None, home: Path | None) -> dict[str, Reranker | str]:
-    """Return who reads what leads again, or why not."""
-    by_meaning = "words alone were asked for; it compares vectors"
+    """Return the rerankers, or the reason why one is missing."""
+    by_meaning = "needs vectors; leave out --words"
     found: dict[str, Reranker | str] = {
         "cosine": by_meaning if embedder is None else CosineReranker(embedder)
     }
@@ -228,9 +221,9 @@ def _taking_part(
     found = contenders(chosen, limits=limits, seed=seed, shared=shared)
     if asked["until_sure"]:
         if answerer is None:
-            raise InputError("--until-sure asks who answers; name one with --answers")
+            raise InputError("--until-sure needs an answering model; name one with --answers")
         if asked["ray_address"] is not None:
-            raise InputError("--until-sure asks who answers, from here; leave --ray out")
+            raise InputError("--until-sure calls the model from this process; leave out --ray")
         clone = contenders([CLONE], limits=limits, seed=seed, shared=shared)[-1]
         found.append(UntilSure(clone, Sureness(answerer)))
     return found
@@ -250,13 +243,7 @@ def _forms(
 def opened_embedder(
     stack: ExitStack, home: Path | None, *, words_alone: bool, telling: Telling | None = None
 ) -> Embedder | None:
-    """Return the embedder over the machine's cache; None for words alone.
-
-    Args:
-        stack: closes it.
-        home: of the caches.
-        words_alone: whether there shall be none.
-        telling: says how many texts were embedded.
+    """Return the embedder with its cache; None with `words_alone`.
 
     Raises:
         DataError: the extra ``rag`` is missing.
@@ -270,16 +257,13 @@ def opened_embedder(
 
 
 def asked_model(stack: ExitStack, asked: dict[str, Any], *, told: bool) -> Judge | None:
-    """Return the model that the options name; None for none.
+    """Return the model of the options ``answers`` and ``model``; None for none.
 
-    Args:
-        stack: ends it.
-        asked: the options ``answers``, ``model``, ``home`` and ``max_calls``.
-        told: whether it must do what it is told: judge, or rewrite a question.
+    `told` means that the model must follow instructions: judge, or rewrite a question.
 
     Raises:
-        InputError: a server without its model's name, no such local model, or one that cannot do
-            what it is told.
+        InputError: a server without a model name, an unknown local model, or a local model that
+            cannot follow instructions.
         DataError: an extra is missing.
     """
     where, home = asked["answers"], asked["home"]
@@ -288,15 +272,21 @@ def asked_model(stack: ExitStack, asked: dict[str, Any], *, told: bool) -> Judge
     if where == "local":
         name = asked["model"] or CHATTING
         if name not in {CHATTING, READING}:
-            raise InputError(f"--model {name} is no local model; there are {CHATTING}, {READING}")
+            raise InputError(
+                f"unknown local model {name!r} in --model: expected {CHATTING} or {READING}"
+            )
         if told and name == READING:
-            raise InputError(f"{READING} goes on with texts and judges nothing; take {CHATTING}")
+            raise InputError(
+                f"local model {READING} cannot follow instructions; use --model {CHATTING}"
+            )
         backend: Any = stack.enter_context(
             (reading_model if name == READING else local_model)(home)
         )
     else:
         if not asked["model"]:
-            raise InputError("--answers names a server; name its model with --model")
+            raise InputError(
+                "--answers names a server, and no model is given; name it with --model"
+            )
         backend = ChatBackend(where, asked["model"], api_key=os.environ.get(_KEY))
     cache = JudgeCache(state_directory(home) / "answers.sqlite")
     return Judge(backend, cache=cache, budget=Budget(max_calls=asked["max_calls"]), timeout_s=300.0)
@@ -315,7 +305,7 @@ def _tables(report: SetReport) -> Iterator[tuple[list[dict[str, Any]], tuple[str
     if report.ablated:
         rows = [
             {"set": name, "changed": one.part, "to": one.variant,
-             "all gold": "not tried: " + one.why if one.figure is None else str(one.figure),
+             "all gold": "skipped: " + one.why if one.figure is None else str(one.figure),
              "less": one.over if one.ahead else "", "by": _signed(one.ahead)}
             for one in report.ablated
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What `steersman evidence train` and `select` do: a selector is made, kept, and asked."""
+"""Training and use of a selector, for `steersman evidence train` and `select`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _START_SHARE = 0.6
-"""Of a passage's score that what it names has on top of its own: search's own default."""
+"""Share of a passage's score that passes to the passages it links to, as in the search."""
 _START = CloneSettings(rounds=2, trees=TreeSettings(trees=60, learning_rate=0.1))
 
 
@@ -38,33 +38,21 @@ def trained(
     tokens: int, form: str, words_alone: bool, ray_address: str | None, home: Path | None,
     seed: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train a selector on a set and write it.
+    """Train a selector on a set, and write it to `out`.
 
-    Args:
-        quiet: show no progress.
-        data: directory of the sets.
-        name: of the set.
-        out: file to write.
-        source: ``gold``, or ``feedback``.
-        may_stop: whether it learns to stop.
-        picks: passages at most.
-        tokens: of a selection, at most.
-        form: of the query.
-        words_alone: no vectors.
-        ray_address: of a cluster that draws selections to learn from; None: here.
-        home: of the caches.
-        seed: of the training.
+    `source` is ``gold`` or ``feedback``. `ray_address` is a Ray cluster that draws selections;
+    None: this process.
 
     Raises:
-        DataError: the set is absent, an extra is missing, feedback says too little, or the file
+        DataError: the set is absent, an extra is missing, the feedback is too sparse, or the file
             cannot be written.
-        InputError: a stop shall be learned from feedback, or Ray spread what is not drawn.
+        InputError: `may_stop` with feedback, or `ray_address` without it.
     """
     if source == "gold" and ray_address is not None:
-        raise InputError("--ray spreads the selections that --from feedback draws; a clone of "
-                         "gold draws none")  # fmt: skip
+        raise InputError("--ray needs --from feedback, which draws selections; leave out "
+                         "--ray with --from gold")  # fmt: skip
     if source == "feedback" and may_stop:
-        raise InputError("--from feedback learns what to pick, not when to stop; leave one out")
+        raise InputError("--from feedback cannot learn when to stop; leave out --may-stop")
     limits = Limits(picks=picks, tokens=tokens, expanding="always", may_stop=may_stop)
     with ExitStack() as stack, progress_bar(quiet=quiet) as bar:
         embedder = opened_embedder(stack, home, words_alone=words_alone)
@@ -86,11 +74,11 @@ def trained(
     )  # fmt: skip
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        partial = out.with_name(f".{out.name}.part")  # whoever is killed here leaves no half a file
+        partial = out.with_name(f".{out.name}.part")  # a killed process leaves no partial result
         partial.write_bytes(kept(scorer, made_for))
         partial.replace(out)
     except OSError as error:
-        raise DataError(f"{out} cannot be written: {error}; name another file") from error
+        raise DataError(f"cannot write {out}: {error}; choose another file with --out") from error
     return {
         "selector": str(out),
         "set": name,
@@ -102,7 +90,7 @@ def trained(
 
 
 def _from_feedback(tasks: Sequence[EvidenceTask], seed: int, address: str | None) -> Scorer:
-    """Return what RAFT makes of a search along links; no gold passage is looked at."""
+    """Return a scorer trained with RAFT from a search along links, without gold passages."""
     begun = clone(tasks, RankExpert(_START_SHARE), _START, seed=seed)
     return from_feedback(tasks, begun, seed, sample=walks_over(address))
 
@@ -111,24 +99,15 @@ def selected(
     *, question: str, data: Path, name: str, selector: Path | None, picks: int | None,
     may_stop: bool | None, words_alone: bool, home: Path | None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Pick passages for a question.
+    """Select passages for a stand-alone question.
 
-    The question stands alone, so every form of query is the question itself.
-
-    Args:
-        question: that stands alone.
-        data: directory of the sets.
-        name: of the set whose passages are searched.
-        selector: file of `trained`; None for the best by rank.
-        picks: passages at most; None: as many as it was trained for, or 5.
-        may_stop: whether the selector may stop before; None: if it learned to.
-        words_alone: no vectors.
-        home: of the caches.
+    `selector` is a file of `trained`; None: the best passages by rank. `picks` and `may_stop` None:
+    as in training.
 
     Raises:
         DataError: the set is absent, or the file cannot be read.
-        StateError: the file is no selector, or one for other features.
-        InputError: the question is blank, or the selector was trained for something else.
+        StateError: the file is not a selector, or has other features.
+        InputError: the question is blank, or the selector does not fit the options.
     """
     chosen: Any = TopK("fused", Environment(Limits(picks=picks or 5, expanding="always")))
     made_for = None

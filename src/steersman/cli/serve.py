@@ -38,9 +38,8 @@ def command(home: Path, host: str, port: int, processes: int, *, supervised: boo
     from steersman.service import configure_logging, serve  # noqa: PLC0415
 
     configure_logging()
-    if (
-        port and not supervised
-    ):  # the supervisor has checked, and may restart it while the old one still listens
+    # A supervisor checks the port itself, and may restart a child while the old one still listens.
+    if port and not supervised:
         check_port(host, port)
     database = open_store(home)
     if supervised:

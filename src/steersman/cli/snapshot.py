@@ -1,4 +1,4 @@
-"""``steersman snapshot``: publish what was learned, signed; make it again, or take it back."""
+"""``steersman snapshot``: signed versions of policy states."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 _skill = click.argument("skill")
 _point = click.argument("point")
 _version = click.argument("version")
-_reason = click.option("--reason", required=True, help="Why; kept in the audit.")
+_reason = click.option("--reason", required=True, help="Reason; stored in the audit log.")
 
 
 @click.group()
 def command() -> None:
-    """Publish what was learned, signed; look at it, make it again, or take it back."""
+    """Publish signed snapshots; compare, reproduce and retract them."""
 
 
 command.add_command(keys)
@@ -53,9 +53,13 @@ command.add_command(show_command)
 @click.option(
     "--spec",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A candidate's declaration: what would have been learned under it. Nothing is switched.",
+    help="Declaration of a candidate: learn under it from the same log. The live policy stays.",
 )
-@click.option("--force", metavar="REASON", help="Overrule the publish guard; audited.")
+@click.option(
+    "--force",
+    metavar="REASON",
+    help="Overrule the publish guard, with this reason; stored in the audit log.",
+)
 @tenant_option
 @administers
 def publish_command(
@@ -68,10 +72,11 @@ def publish_command(
     *,
     as_json: bool,
 ) -> None:
-    """Publish what POINT of SKILL has learned under the next version, signed.
+    """Publish the learned state of POINT of SKILL as a new signed version.
 
-    Without anything new the last version is shown again. The guard refuses what left the size or
-    scale of earlier versions, or is shown to decide worse on held-out decisions.
+    If the state is unchanged, the command shows the last version. The guard refuses a state whose
+    size or scale differs too much from earlier versions, or that is shown to be worse on held-out
+    decisions.
     """
     publisher = need_publisher(home, tenant_name)
     document = None if spec is None else _text_of(spec)
@@ -89,7 +94,11 @@ def publish_command(
 @_skill
 @_point
 @_version
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the bytes.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the snapshot to this file.",
+)
 @tenant_option
 @administers
 def reproduce_command(
@@ -102,9 +111,9 @@ def reproduce_command(
     *,
     as_json: bool,
 ) -> None:
-    """Make VERSION again from the log alone, and compare its hashes with those that were signed.
+    """Rebuild VERSION from the log alone, and compare its hashes with the signed ones.
 
-    Another state, or another file around it, makes the exit status 1.
+    The exit status is 1 if the state or the file differs.
     """
 
     async def work(database: Database, tenant: Tenant) -> tuple[bytes, SnapshotRow]:
@@ -127,8 +136,10 @@ def reproduce_command(
         as_json=as_json,
     )
     if not same:
-        message = f"{skill}/{point} {version} does not follow from the log on this machine; "
-        raise StateError(message + "another processor or zstd may differ in the last digits")
+        message = (
+            f"cannot reproduce {skill}/{point} {version} from the log on this machine; try the "
+        )
+        raise StateError(message + "publishing machine: processors and zstd versions differ")
 
 
 @command.command("retract")
@@ -137,7 +148,7 @@ def reproduce_command(
 @_version
 @_reason
 @click.option(
-    "--take-back", is_flag=True, help="If it serves, go back to the last good one, and stay there."
+    "--take-back", is_flag=True, help="If VERSION is live, return to the last good version."
 )
 @tenant_option
 @administers
@@ -152,11 +163,11 @@ def retract_command(
     take_back: bool,
     as_json: bool,
 ) -> None:
-    """Take VERSION back: nobody finds it any more, and it never serves again.
+    """Retract VERSION: consumers no longer find it, and it never serves again.
 
-    What serves is retracted with --take-back alone: the point goes back to what was signed before
-    it, is pinned there until `steersman snapshot unpin`, and an incident is opened. What is on its
-    way in a rollout is not retracted: roll it back first.
+    The live version is retracted only with --take-back. The point then returns to the previous
+    signed version and stays pinned there until `steersman snapshot unpin`; an incident is opened.
+    A version in an active rollout is not retracted: roll it back first.
     """
     reason = checked_reason(reason)
     publisher = need_publisher(home, tenant_name)
@@ -177,8 +188,8 @@ def retract_command(
                 )
         finally:
             await connection.close()
-        # Last, as services must leave it even if the registry is away; then the same command again
-        # takes it out, or whoever publishes on schedule.
+        # Last: services must drop the version even if the registry is unavailable. The same command
+        # or the next scheduled publish then removes it.
         take_out(publisher, done.row, reason)
         await mark_here(home, tenant_name, database, key)
         return done
@@ -192,17 +203,17 @@ def retract_command(
 @click.option(
     "--accept-older",
     metavar="REASON",
-    help="Go on with a registry that was restored from a backup; audited.",
+    help="Accept a registry restored from a backup, with this reason; stored in the audit log.",
 )
 @tenant_option
 @administers
 def refresh_command(
     accept_older: str | None, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Sign a new timestamp, which consumers believe for a day; `rollout run` does so hourly.
+    """Sign a new timestamp, valid for one day; `rollout run` does this hourly.
 
-    Nothing is signed on top of a registry that is older than what was seen on this machine, unless
-    --accept-older says why it is: then under higher numbers, so that consumers go on, too.
+    A registry that is older than the last one seen on this machine is refused. --accept-older
+    accepts it with a reason, and signs under higher numbers, so that consumers accept it too.
     """
     publisher = need_publisher(home, tenant_name)
     if accept_older is None:
@@ -224,9 +235,10 @@ def refresh_command(
 def unpin_command(
     skill: str, point: str, reason: str, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Let POINT serve what it learns again, after the drift guard sent it back to its base.
+    """Release the pin of POINT, so that it serves what it learns again.
 
-    What a rollout froze, or has under way, is refused: `steersman rollout resume` lets it go.
+    The drift guard sets the pin when it returns a point to its base. A point that a rollout froze
+    is refused: use `steersman rollout resume`.
     """
     reason = checked_reason(reason)
 
@@ -249,7 +261,7 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        hint = f"byte {error.start} is no UTF-8; write it as UTF-8 text"
+        hint = f"byte {error.start} is not valid UTF-8; save the file as UTF-8 text"
         raise click.FileError(str(file), hint) from error
 
 
@@ -275,7 +287,7 @@ def _show(description: Description, *, as_json: bool) -> None:
 
 
 def _told(held_out: dict[str, Any]) -> str:
-    """Return what held-out decisions say, in a line."""
+    """Return the result on held-out decisions in one line."""
     if held_out.get("difference") is None:
         return "; ".join(held_out.get("reasons", ()))
     return (

@@ -1,4 +1,4 @@
-"""``steersman snapshot keys``: who may sign, and how that changes."""
+"""``steersman snapshot keys``: signing keys of a tenant."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _role = click.argument("role", type=click.Choice(_ROLES))
 _root_folder = click.option(
     "--root-keys",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of the root key while it is here.  [default: with the others]",
+    help="Folder of the root key.  [default: folder of the other keys]",
 )
 
 
 @click.group("keys")
 def keys() -> None:
-    """Make, rotate and revoke a tenant's signing keys."""
+    """Create, rotate and revoke a tenant's signing keys."""
 
 
 @keys.command("init")
 @tenant_option
 @administers
 def init_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Make keys and an empty repository, and trust its root on this machine; again changes nothing.
+    """Create keys and an empty registry, and trust its root on this machine; idempotent.
 
-    The passphrase of the root key is taken from STEERSMAN_ROOT_PASSPHRASE, or asked for. The root
-    key signs changes of keys and nothing else: move root.pem offline.
+    The command reads the passphrase of the root key from STEERSMAN_ROOT_PASSPHRASE, or asks for it.
+    The root key signs only key changes: move root.pem offline.
     """
     passphrase = ask_passphrase(home, new_for=tenant_name)
 
@@ -54,12 +54,14 @@ def init_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
         await _record(database, tenant, "keys.init", {})
         return root
 
-    root = for_tenant(home, tenant_name, work)  # nothing is made for a tenant that is not there
+    root = for_tenant(
+        home, tenant_name, work
+    )  # fails before anything is created if the tenant does not exist
     shown = {
         "registry": repository_of(home, tenant_name),
         "keys": str(keys_of(home, tenant_name).folder),
         "root": str(root),
-        "next": "move root.pem offline; give consumers elsewhere a copy of root.json",
+        "next": "move root.pem offline; copy root.json to consumers on other machines",
     }
     show(shown, as_json=as_json)
 
@@ -72,17 +74,17 @@ def init_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
 def rotate_command(
     role: str, root_keys: Path | None, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Replace the key of ROLE by a new one; consumers follow by themselves.
+    """Replace the key of ROLE with a new one; consumers accept it automatically.
 
-    It needs the root key. A rotation that was interrupted is completed by the next call. New root
-    keys get the passphrase STEERSMAN_NEW_ROOT_PASSPHRASE, if it is set.
+    It needs the root key. If a rotation was interrupted, the next call completes it. New root keys
+    get the passphrase in STEERSMAN_NEW_ROOT_PASSPHRASE, if it is set.
     """
     _replace(home, tenant_name, role, root_keys, "keys.rotate", {}, as_json=as_json)
 
 
 @keys.command("revoke")
 @_role
-@click.option("--reason", required=True, help="Why; kept in the audit.")
+@click.option("--reason", required=True, help="Reason; stored in the audit log.")
 @_root_folder
 @tenant_option
 @administers
@@ -95,9 +97,9 @@ def revoke_command(
     *,
     as_json: bool,
 ) -> None:
-    """Let a key of ROLE that others may have count no more: a new one is made and signs all.
+    """Revoke a stolen key of ROLE: a new key replaces it and signs everything again.
 
-    What the old key signs from now on is refused by every consumer that asks the registry.
+    Consumers that reach the registry refuse what the old key signs from now on.
     """
     detail = {"reason": checked_reason(reason)}
     _replace(home, tenant_name, role, root_keys, "keys.revoke", detail, as_json=as_json)
@@ -123,16 +125,12 @@ def _replace(
 
 
 def write_down(home: Path, tenant_name: str, action: str, detail: dict[str, str]) -> None:
-    """Write into a tenant's audit what is done to its registry.
+    """Record a change of a tenant's registry in the audit log.
 
-    Args:
-        home: directory of all state.
-        tenant_name: whose.
-        action: what, such as ``keys.rotate``.
-        detail: with what; no secret.
+    `action` is a name such as ``keys.rotate``; `detail` must not contain secrets.
 
     Raises:
-        StoreError: there is no such tenant, or the database does not answer.
+        StoreError: the tenant does not exist, or the database does not answer.
     """
     for_tenant(
         home, tenant_name, lambda database, tenant: _record(database, tenant, action, detail)

@@ -1,4 +1,4 @@
-"""``steersman snapshot list`` and ``show``: what is known of versions."""
+"""``steersman snapshot list`` and ``show``: versions in the store."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _COLUMNS = (
 def list_command(
     skill: str | None, point: str | None, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Show all versions, oldest first: declared, rebuilt, published, retracted.
+    """List all versions, oldest first: declared, rebuilt, published and retracted.
 
-    The mark of a published version is what the store says that it is: candidate, released or
-    rolled back. It is signed into the registry within half a minute.
+    The mark of a published version is its status in the store: candidate, released or rolled back.
+    The registry gets the signed mark within 30 seconds.
     """
 
     async def read(connection: Any, tenant: Tenant) -> list[dict[str, Any]]:
@@ -51,10 +51,10 @@ def list_command(
         return listed
 
     rows = _reading(home, tenant_name, read)
-    none = "nothing is declared"
+    none = "no decision points declared"
     if skill is not None:
-        none = f"{tenant_name} has no decision point {skill}/{point or '…'}; "
-        none += f"`steersman tenant points {tenant_name}` shows those there are"
+        none = f"not found: decision point {skill}/{point or '…'} of tenant {tenant_name}; "
+        none += f"list them with `steersman tenant points {tenant_name}`"
     show_rows(rows, _COLUMNS, as_json=as_json, none=none)
 
 
@@ -67,7 +67,7 @@ def list_command(
 def show_command(
     skill: str, point: str, version: str, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Show what is known of VERSION: where it comes from, its evidence, its measures."""
+    """Show the lineage, the evidence and the metrics of VERSION."""
 
     async def read(connection: Any, tenant: Tenant) -> dict[str, Any]:
         row = await find_snapshot(connection, (tenant.id, skill, point), version)

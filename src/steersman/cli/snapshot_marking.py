@@ -1,4 +1,4 @@
-"""``steersman snapshot release``, and marks that are signed at once where the keys are."""
+"""``steersman snapshot release``, and signed marks of versions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 def release_command(
     skill: str, point: str, version: str, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Sign at once that VERSION of POINT serves, or has served: consumers load it from then on.
+    """Sign the mark `released` for VERSION of POINT now; consumers then load it.
 
-    `steersman rollout run` does so by itself, half a minute after a rollout has promoted it. What
-    never served is refused: promote it by a rollout.
+    `steersman rollout run` signs it within 30 seconds after a promotion. A version that never
+    served is refused: promote it with a rollout.
     """
     publisher = need_publisher(home, tenant_name)
 
@@ -47,18 +47,16 @@ def release_command(
 
 
 async def mark_here(home: Path, tenant_name: str, database: Database, point: Point) -> None:
-    """Sign what a point's versions are, if the keys are here; else whoever ships does it.
+    """Sign the marks of a point's versions, if this machine has the keys.
 
-    Args:
-        home: directory of all state.
-        tenant_name: of the tenant.
-        database: of the home.
-        point: tenant, skill and decision point.
+    Without the keys, the controller signs them later. A failure is printed, not raised.
     """
     try:
         publisher = publisher_of(home, tenant_name)
         if publisher is not None:
             await mark_point(database, point, publisher, actor=actor())
     except (*AWAY, SteersmanError) as error:
-        # What was asked for is done, and must not look as if it were not.
-        click.echo(f"not marked yet, `steersman rollout run` will do it: {error}", err=True)
+        # The command itself succeeded, so this must not look like its failure.
+        click.echo(
+            f"mark not signed yet: {error}; `steersman rollout run` signs it later", err=True
+        )

@@ -1,4 +1,4 @@
-"""``steersman snapshot diff``, ``fetch``, ``manifest``: versions as others see them."""
+"""``steersman snapshot diff``, ``fetch`` and ``manifest``: versions as consumers see them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _point = click.argument("point")
 _source = click.option(
     "--source",
     metavar="URL",
-    help="The tenant's repository: a directory, s3://… or https://….  [default: of the home]",
+    help="Registry of the tenant: a directory, s3://… or https://….  [default: in HOME]",
 )
 
 
@@ -37,19 +37,19 @@ _source = click.option(
     type=click.FloatRange(0, 1, min_open=True),
     default=0.2,
     show_default=True,
-    help="Of the units among the newest decisions: held out of both, to compare them on.",
+    help="Share of the units of the newest decisions that is held out for the comparison.",
 )
 @click.option(
     "--newest",
     type=click.IntRange(1, 1_000_000),
     default=20_000,
     show_default=True,
-    help="How many decisions these are.",
+    help="Number of newest decisions.",
 )
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Draw it into this file too; needs the extra [demo].",
+    help="Also draw a chart into this file; needs the extra [demo].",
 )
 @tenant_option
 @administers
@@ -66,10 +66,10 @@ def diff_command(
     *,
     as_json: bool,
 ) -> None:
-    """Show what lies between the versions FIRST and SECOND of POINT.
+    """Compare the versions FIRST and SECOND of POINT.
 
-    Parameters, features, the traffic that moves between actions, and the difference of reward with
-    its interval, on decisions that were taken out of both.
+    It shows changes of parameters and features, the traffic that moves between actions, and the
+    difference in reward with its interval. The reward is estimated on decisions held out of both.
     """
 
     async def work(database: Database, tenant: Tenant) -> Diff:
@@ -93,7 +93,7 @@ def diff_command(
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the state, as it was published, into this file.",
+    help="Write the published state to this file.",
 )
 @_source
 @tenant_option
@@ -109,14 +109,14 @@ def fetch_command(
     *,
     as_json: bool,
 ) -> None:
-    """Load VERSION, or the newest that is released, as a consumer does: only what verifies.
+    """Load VERSION, or the newest released one, as a consumer does; verify its signatures.
 
-    It needs no database: root.json in HOME/trust/TENANT is what is trusted.
+    It needs no database. The trusted root is HOME/trust/TENANT/root.json.
     """
     consumer = consumer_of(home, tenant_name, source=source)
     loaded = consumer.load(skill, point, version)
     described = loaded.description
-    assert described is not None  # noqa: S101 (what a registry gave has one)
+    assert described is not None  # noqa: S101 (always set by the registry)
     data = consumer.data(skill, point, described.version)
     if out is not None:
         write_file(out, data)
@@ -136,7 +136,7 @@ def fetch_command(
 @tenant_option
 @administers
 def manifest_command(source: str | None, tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Print what is published, as a consumer sees it: one JSON object a line; --json: a list."""
+    """Print the published versions, one JSON object per line; with --json, as a list."""
     lines = manifest(consumer_of(home, tenant_name, source=source))
     if as_json:
         lines = as_text([json.loads(line) for line in lines.splitlines()]) + "\n"

@@ -1,4 +1,4 @@
-"""``steersman tune``: which retrieval configuration, from measured evaluations."""
+"""``steersman tune``: tuning of retrieval configurations on measured evaluations."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ policy_option = click.option(
     "policy_file",
     type=_file,
     default=None,
-    help="Bounds, gates and weights.  [default: configs/rl/policy.defaults.yaml]",
+    help="File of bounds, gates and weights.  [default: configs/rl/policy.defaults.yaml]",
 )
 baseline_option = click.option(
     "--baseline",
     default="variant=rrf,k=10",
     show_default=True,
-    help="What it is held against: parts of a configuration, as name=value,…",
+    help="Baseline configuration, as name=value,…",
 )
 
 held_out_option = click.option(
@@ -57,20 +57,20 @@ held_out_option = click.option(
     type=Number(0, 1, min_open=True, max_open=True),
     default=0.5,
     show_default=True,
-    help="Share of the queries that judge, and are not tuned on.",
+    help="Share of the queries that are held out for the evaluation.",
 )
 temporal_option = click.option(
     "--temporal", is_flag=True,
-    help="The latest queries judge, by their last_updated, and not a share that is drawn.",
+    help="Hold out the latest queries by last_updated, instead of a random share.",
 )  # fmt: skip
 seed_option = click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
 )
 
 
 @click.group()
 def command() -> None:
-    """Record, tune and judge retrieval configurations."""
+    """Record, tune and evaluate retrieval configurations."""
 
 
 @command.command("record")
@@ -83,10 +83,10 @@ def command() -> None:
     default=Path(),
     help="Directory that holds NAME.",
 )
-@click.option("--out", type=_file, default=None, help="The npz to write.  [default: NAME.npz]")
+@click.option("--out", type=_file, default=None, help="NPZ file to write.  [default: NAME.npz]")
 @click.option(
     "--log", "logs", type=_file, multiple=True, metavar="JSONL",
-    help="Take what was evaluated before instead, from here; may be given again.",
+    help="Import earlier evaluations from this file; repeatable.",
 )  # fmt: skip
 @policy_option
 @click.option(
@@ -102,17 +102,18 @@ def record_command(
     name: str, data: Path, out: Path | None, logs: tuple[Path, ...], policy_file: Path | None,
     home: Path | None, *, as_json: bool,
 ) -> None:  # fmt: skip
-    """Evaluate every configuration on every judged question of a collection, once.
+    """Evaluate every configuration on every judged question of a collection, and record it.
 
-    NAME is a folder of --data with corpus, queries and qrels, or with passages and questions.
-    Needs the extra `rag`; texts that were embedded before are not embedded again.
+    NAME is a folder of --data with corpus, queries and qrels, or with passages and questions. The
+    command needs the extra `rag`. Embeddings are cached.
 
-    With --log nothing is evaluated: what `tune run` then chooses among is what was evaluated
-    before, and what was not is refused. One JSON object a line, with question, configuration,
-    quality, latency_ms, cost and, where it was drawn, propensity; or episodes.jsonl of a run.
+    With --log, the command evaluates nothing: it imports earlier evaluations, and `tune run`
+    chooses only among these. The file has one JSON object per line with question, configuration,
+    quality, latency_ms, cost and, if the configuration was drawn, propensity; or it is
+    episodes.jsonl of a run.
     """
     out = out or Path(f"{name}.npz")
-    check_writable(out)  # it may take minutes until there is something to write
+    check_writable(out)  # check first: the evaluation may take minutes
     if logs:
         from steersman.systems.rag_tuner.log_reading import read_log  # noqa: PLC0415 (slow)
 
@@ -131,29 +132,30 @@ def record_command(
 
 @command.command("run")
 @recording_argument
-@click.option("--out", type=_folder, default=Path("tuning"), show_default=True, help="Of the run.")
+@click.option("--out", type=_folder, default=Path("tuning"), show_default=True,
+              help="Folder of the run.")  # fmt: skip
 @click.option(
     "--strategy", default="factored", show_default=True,
-    help="Who asks: factored, halving, random, tpe (extra tune) or ppo (extra rl).",
+    help="Search strategy: factored, halving, random, tpe (extra tune) or ppo (extra rl).",
 )  # fmt: skip
 @click.option(
     "--evaluations",
     type=click.IntRange(1, 100_000),
     default=160,
     show_default=True,
-    help="How many are made.",
+    help="Number of evaluations.",
 )
 @click.option("--after", type=_folder, default=None,
-              help="Run whose evaluations are told first, at what they are worth now.")  # fmt: skip
+              help="Earlier run to start from, under the current weights.")  # fmt: skip
 @click.option("--slice", "size", type=click.IntRange(1, 10_000), default=32, show_default=True,
-              help="Queries of an evaluation.")  # fmt: skip
+              help="Queries per evaluation.")  # fmt: skip
 @held_out_option
 @temporal_option
 @click.option("--holdout", default=None, metavar="SPLIT",
-              help="Split that judges, in place of a share: once, whoever asks.")  # fmt: skip
+              help="Split to use as a one-time holdout set, instead of a share.")  # fmt: skip
 @click.option(
     "--effect", type=Number(0, min_open=True), default=0.005, show_default=True,
-    help="Gain of reward that is sought: whether held-out queries can show it is said beforehand.",
+    help="Smallest reward gain of interest, for the power check before the run.",
 )  # fmt: skip
 @seed_option
 @baseline_option
@@ -163,14 +165,14 @@ def run_command(
     recording: Path, out: Path, policy_file: Path | None, baseline: str, *, as_json: bool,
     **asked: Any,
 ) -> None:  # fmt: skip
-    """Tune on one part of a recording's or a log's questions, and judge once on the other.
+    """Tune on one part of the questions of a recording or log; evaluate once on the rest.
 
-    A run that was stopped goes on when it is started again. Exit status 1 when no gain is shown.
-    Once the reward weights have changed, --after has a new run begin with what the old one paid
-    for, of the same recording, --seed and --held-out.
+    A stopped run continues when it is started again. The exit status is 1 if no gain is shown.
+    After a change of reward weights, --after starts a new run with the evaluations of an old run.
+    Both runs need the same recording, --seed and --held-out.
 
-    A --holdout judges one run and no other: that it did stands in the folder `holdouts` beside the
-    recording.
+    A --holdout split evaluates one run only. A second use fails and names the first run; the
+    folder `holdouts` beside the recording keeps this record.
     """
     from steersman.cli.tune_running import Asked, tuned_run  # noqa: PLC0415 (slow)
     from steersman.systems.rag_tuner.hygiene import leakage_said  # noqa: PLC0415
@@ -208,41 +210,43 @@ def sweep_command(
     recording: Path, held_out: float, seed: int, baseline: str, policy_file: Path | None,
     ray_address: str | None, *, temporal: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show the best configuration under other weights of latency and cost.
+    """Show the best configuration for different weights of latency and cost.
 
-    It looks at the questions that `tune run` with the same seed would tune on: weights that were
-    chosen with those that judge would make them judge too well. Of a log, it looks at what was
-    evaluated on ten of these or more, each on its own questions.
+    The sweep uses only the tuning questions of `tune run` with the same seed. Weights chosen on the
+    held-out questions would bias the evaluation. For a log, the sweep compares configurations with
+    ten or more evaluated tuning questions, each on its own questions.
     """
     from steersman.cli.tune_running import split_of  # noqa: PLC0415 (slow)
     from steersman.systems.rag_tuner import sweep  # noqa: PLC0415
 
     recorded, tuned = opened(recording), policy_of(policy_file)
     queries = split_of(recorded, seed, held_out, by_time=temporal).tuning
-    # Ray tells of lost nodes on the standard output, which is the result's.
+    # Ray reports lost nodes on standard output, which must hold only the result.
     with redirect_stdout(sys.stderr):
         found = sweep(recorded, tuned, queries, parts_of(baseline), address=ray_address)
     rows = [
-        {**{n: getattr(one, n) for n in _COLUMNS}, "best": str(one.best or "none holds the gates"),
+        {**{n: getattr(one, n) for n in _COLUMNS}, "best": str(one.best or "none passes the gates"),
          "quality": " ".join(f"{value:.3f}" for value in one.quality)}
         for one in found
     ]  # fmt: skip
-    show_rows(rows, _COLUMNS, as_json=as_json, none="no weights were tried")
+    show_rows(rows, _COLUMNS, as_json=as_json, none="no weights to compare")
 
 
 @command.command("report")
 @click.argument("run", type=_folder)
 @recording_argument
-@click.option("--out", type=_folder, default=None, help="Of the report.  [default: RUN/report]")
+@click.option(
+    "--out", type=_folder, default=None, help="Folder of the report.  [default: RUN/report]"
+)
 @click.option(
     "--rollout",
     type=click.UUID,
     default=None,
-    help="Rollout of what was tuned: its canary's latency is drawn over the baseline's.",
+    help="Rollout of the tuned configuration: chart its canary latency against the baseline.",
 )
 @click.option(
     "--episode", type=click.IntRange(10), default=100, show_default=True,
-    help="Decisions of the canary that make an episode.",
+    help="Canary decisions per episode.",
 )  # fmt: skip
 @tenant_option
 @home_option
@@ -251,17 +255,16 @@ def report_command(
     run: Path, recording: Path, out: Path | None, rollout: UUID | None, episode: int,
     tenant_name: str, home: Path, *, as_json: bool,
 ) -> None:  # fmt: skip
-    """Draw what became of RUN, a folder of `tune run`, on its RECORDING: a page and pictures.
+    """Write a report of RUN, a folder of `tune run`, on its RECORDING: a page and charts.
 
-    Nothing is tuned and no verdict is made: the page says what was judged when the run ended. With
-    --rollout of --tenant, the store of --home is asked how long decisions took. Needs the extra
-    `demo`.
+    The command does not tune or evaluate; the page shows the verdict of the run. With --rollout of
+    --tenant, it reads latencies of decisions from the store of --home. It needs the extra `demo`.
     """
     from steersman.cli.tune_reporting import canary_of, reported  # noqa: PLC0415 (slow)
 
     canary = None if rollout is None else partial(canary_of, home, tenant_name, rollout, episode)
     told = dict(reported(run, opened(recording), out or run / "report", canary))
-    if not as_json:  # of every episode: for programs, and drawn in the report
+    if not as_json:  # long lists per episode: only in JSON and in the report
         del told["latency"], told["canary"]
     show(told, as_json=as_json)
 
@@ -275,18 +278,20 @@ def report_command(
     metavar="URI",
     envvar="MLFLOW_TRACKING_URI",
     show_envvar=True,
-    help="Of an MLflow store.  [default: an SQLite file below --home]",
+    help="Tracking URI of an MLflow store.  [default: an SQLite file in --home]",
 )
 @click.option(
-    "--experiment", default="rl_autotuner", show_default=True, help="The experiment's name there."
+    "--experiment", default="rl_autotuner", show_default=True, help="Name of the MLflow experiment."
 )
-@click.option("--commit", default=None, help="Of the code that ran.  [default: git's, if it knows]")
+@click.option(
+    "--commit", default=None, help="Commit of the code that ran.  [default: from git, if available]"
+)
 @click.option(
     "--keep-days",
     type=click.IntRange(0),
     default=90,
     show_default=True,
-    help="Exported runs older than this are marked as deleted; 0: never.",
+    help="Mark exported runs older than this as deleted, in days; 0: never.",
 )
 @click.option(
     "--home",
@@ -298,9 +303,9 @@ def report_command(
 )
 @json_option
 def export_command(run: Path, home: Path | None, *, as_json: bool, **asked: Any) -> None:
-    """Write RUN, a folder of `tune run` that was judged, to MLflow; again changes nothing.
+    """Export RUN, a finished folder of `tune run`, to MLflow; idempotent.
 
-    Needs the extra `mlflow`.
+    It needs the extra `mlflow`.
     """
     from steersman.cli.tune_reporting import exported  # noqa: PLC0415 (slow)
 
@@ -311,19 +316,19 @@ def export_command(run: Path, home: Path | None, *, as_json: bool, **asked: Any)
 @click.argument("run", type=_folder)
 @click.option(
     "--among", default="", metavar="PARTS",
-    help="Parts that are held, as name=value,…; each of the others is drawn by itself.",
+    help="Fixed parts, as name=value,…; each other part is drawn independently.",
 )  # fmt: skip
 @json_option
 def estimate_command(run: Path, among: str, *, as_json: bool) -> None:
-    """Estimate from the log of RUN, a folder of `tune run`, what choosing otherwise would bring.
+    """Estimate the reward of other choices from the log of RUN, a folder of `tune run`.
 
-    Nothing is evaluated: rewards are weighted by the exact probabilities with which the run drew.
-    Exit status 1 when the log cannot tell; it says why.
+    It evaluates nothing: importance weights use the exact propensities of the run. The exit status
+    is 1 if the log does not support an estimate; the output says why.
     """
     from steersman.cli.tune_reporting import estimates  # noqa: PLC0415 (slow)
 
     rows, reasons = estimates(run, read_parts(among) if among else {})
-    show_rows(rows, _ESTIMATED, as_json=as_json, none="the log cannot tell: " + "; ".join(reasons))
+    show_rows(rows, _ESTIMATED, as_json=as_json, none="no estimate: " + "; ".join(reasons))
     if reasons:
         raise click.exceptions.Exit(1)
 
@@ -332,10 +337,10 @@ def estimate_command(run: Path, among: str, *, as_json: bool) -> None:
 @policy_option
 @json_option
 def canary_command(policy_file: Path | None, *, as_json: bool) -> None:
-    """Print what a rollout of a tuned configuration asks for, as options of `rollout start`.
+    """Print options of `rollout start` for a tuned configuration.
 
-    A 95 % interval of the reward above zero before the canary is left, errors within the gates'
-    rate, and no gated number shown to be worse:
+    They require that the 95 % interval of the reward is above zero before the rollout leaves the
+    canary. The error rate must stay within the gates, and no gated number may be shown to be worse:
 
         steersman rollout start rag retrieval VERSION $(steersman tune canary)
     """

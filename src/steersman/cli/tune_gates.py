@@ -1,4 +1,4 @@
-"""The tuner's hard gates on a canary: who `steersman rollout run` asks before it goes on."""
+"""Hard gates of the tuner on a canary, as options of `steersman rollout run`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _OPTIONS = (
         envvar="STEERSMAN_GATES",
         show_envvar=True,
         metavar="SKILL/POINT",
-        help="Point whose rollouts go on only after hard gates held for some batches; may be "
-        "repeated. Every controller must be given the same.",
+        help="Decision point whose rollouts continue only after the hard gates pass for "
+        "--gate-batches batches; repeatable. Use the same value on every controller.",
     ),
     click.option(
         "--gate-policy",
@@ -29,7 +29,7 @@ _OPTIONS = (
         show_envvar=True,
         type=click.Path(path_type=Path, dir_okay=False),
         default=None,
-        help="Whose gates they are.  [default: configs/rl/policy.defaults.yaml]",
+        help="Policy file of the gates.  [default: configs/rl/policy.defaults.yaml]",
     ),
     click.option(
         "--gate-queries",
@@ -38,7 +38,7 @@ _OPTIONS = (
         type=click.IntRange(10, 10_000),
         default=100,
         show_default=True,
-        help="Decisions of a batch.",
+        help="Decisions per batch.",
     ),
     click.option(
         "--gate-batches",
@@ -47,7 +47,7 @@ _OPTIONS = (
         type=click.IntRange(1, 100),
         default=3,
         show_default=True,
-        help="Batches that must hold every gate, one after the other.",
+        help="Number of consecutive batches that must pass every gate.",
     ),
     click.option(
         "--gate-coverage",
@@ -56,21 +56,14 @@ _OPTIONS = (
         type=click.FloatRange(0, 1, min_open=True),
         default=0.9,
         show_default=True,
-        help="Least share of a batch's decisions that report each gated number; less where a model "
-        "judges some of the answers alone.",
+        help="Minimum share of the decisions of a batch that report each gated number; lower it "
+        "if a model judges only some answers.",
     ),
 )
 
 
 def gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that `gate_sources` reads.
-
-    Args:
-        command: takes ``gated`` and the ``gate_…`` options.
-
-    Returns:
-        The same command.
-    """
+    """Add the options of `gate_sources` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -83,23 +76,16 @@ def gate_sources(
     gate_batches: int,
     gate_coverage: float,
 ) -> list[Source]:
-    """Return what holds rollouts by the tuner's gates; nothing where no point is named.
-
-    Args:
-        gated: SKILL/POINT of each.
-        gate_policy: a policy file; None: the shipped one.
-        gate_queries: decisions of a batch.
-        gate_batches: that must hold.
-        gate_coverage: the least share that must be known.
+    """Return the sources that hold rollouts until the gates pass; empty without `gated`.
 
     Raises:
-        BadParameter: a point that is not written as SKILL/POINT.
-        SpecError: the policy file is wrong.
+        BadParameter: a point is not written as SKILL/POINT.
+        SpecError: the policy file is invalid.
     """
     points = [_point(one) for one in dict.fromkeys(gated)]
     if not points:
         return []
-    # Imports the whole tuner, which few controllers need.
+    # Slow import of the tuner; few controllers need it.
     from steersman.systems.rag_tuner import load_policy_config  # noqa: PLC0415
     from steersman.systems.rag_tuner.canary import Gates, GateSource  # noqa: PLC0415
 
@@ -116,6 +102,6 @@ def gate_sources(
 def _point(named: str) -> tuple[str, str]:
     skill, slash, point = named.partition("/")
     if not (skill and slash and point) or "/" in point:
-        message = f"{named!r} is no decision point; write SKILL/POINT, such as rag/retrieval"
+        message = f"invalid decision point {named!r}: expected SKILL/POINT, such as rag/retrieval"
         raise click.BadParameter(message, param_hint="--gates")
     return skill, point

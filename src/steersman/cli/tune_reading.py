@@ -1,4 +1,4 @@
-"""What the commands of ``steersman tune`` read: recordings, policies, parts of configurations."""
+"""Input files of ``steersman tune``: recordings, policy files and parts of configurations."""
 
 from __future__ import annotations
 
@@ -23,27 +23,21 @@ if TYPE_CHECKING:
 
 
 def check_writable(file: Path) -> None:
-    """Refuse a file that cannot be written, before anything is made for it.
-
-    Args:
-        file: That is to be written; its folder is made then.
+    """Refuse a file that cannot be written, before the work starts.
 
     Raises:
-        DataError: It is a folder, or its folder cannot be written to.
+        DataError: the file is a folder, or its folder is not writable.
     """
     above = next(one for one in file.absolute().parents if one.exists())
     if file.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
-        raise DataError(f"{file} cannot be written; name another file with --out")
+        raise DataError(f"cannot write {file}; choose another file with --out")
 
 
 def opened(file: Path) -> World:
-    """Return a recording, or a log.
-
-    Args:
-        file: Of `steersman tune record`.
+    """Return the recording or log in a file of `steersman tune record`.
 
     Raises:
-        DataError: There is none, or it is damaged.
+        DataError: the file does not exist, or is damaged.
     """
     from steersman.systems.rag_tuner.logged import load_world  # noqa: PLC0415 (slow)
 
@@ -51,13 +45,10 @@ def opened(file: Path) -> World:
 
 
 def policy_of(file: Path | None) -> Tuned:
-    """Return a policy configuration.
-
-    Args:
-        file: ``None`` for the shipped one.
+    """Return the policy configuration in a file; None: the shipped one.
 
     Raises:
-        SpecError: It is wrong.
+        SpecError: the file is invalid.
     """
     from steersman.systems.rag_tuner import load_policy_config  # noqa: PLC0415 (slow)
 
@@ -65,13 +56,10 @@ def policy_of(file: Path | None) -> Tuned:
 
 
 def parts_of(text: str) -> Any:
-    """Return the configuration of parts as people write them.
-
-    Args:
-        text: Such as ``variant=hybrid,k=8,rerank=on``.
+    """Return the configuration in a text such as ``variant=hybrid,k=8,rerank=on``.
 
     Raises:
-        DataError: A part has no value, or one that is none of its own.
+        DataError: a part has no value, or an invalid one.
     """
     from steersman.systems.rag_tuner import Configuration  # noqa: PLC0415 (slow)
 
@@ -79,13 +67,10 @@ def parts_of(text: str) -> Any:
 
 
 def read_parts(text: str) -> dict[str, Any]:
-    """Return parts as people write them.
-
-    Args:
-        text: Such as ``variant=hybrid,k=8,rerank=on``.
+    """Return the parts in a text such as ``variant=hybrid,k=8,rerank=on``.
 
     Raises:
-        DataError: A part has no value, or one that is no number or no switch.
+        DataError: a part has no value, or a value of the wrong type.
 
     >>> read_parts("k=8,rerank=on")
     {'k': 8, 'rerank': True}
@@ -102,7 +87,9 @@ def read_parts(text: str) -> dict[str, Any]:
         try:
             parts[name] = read.get(name, str)(value)
         except (ValueError, KeyError):
-            message = f"parts have {one.strip()!r}; write parts as variant=rrf,k=10,rerank=off"
+            message = (
+                f"invalid part {one.strip()!r}: expected parts such as variant=rrf,k=10,rerank=off"
+            )
             raise DataError(message) from None
     return parts
 
@@ -112,14 +99,7 @@ def _switch(value: str) -> bool:
 
 
 def shown(rows: Iterable[T], total: int, what: str, *, as_json: bool) -> Iterable[T]:
-    """Return rows that show how far they are, to people at a terminal.
-
-    Args:
-        rows: What is gone through.
-        total: How many.
-        what: Is done.
-        as_json: Show nothing.
-    """
+    """Return rows with a progress bar for people at a terminal."""
     if as_json or not sys.stderr.isatty():
         return rows
     return track(rows, total=total, description=what, console=Console(stderr=True))

@@ -1,4 +1,4 @@
-"""What `steersman tune record` puts together: a collection, its engines, its recording."""
+"""Recording of a collection, for `steersman tune record`."""
 
 from __future__ import annotations
 
@@ -31,24 +31,17 @@ if TYPE_CHECKING:
 def recorded_collection(
     folder: Path, tuned: Tuned, home: Path | None, *, progress: bool
 ) -> Recorded:
-    """Return what every configuration gives on every question of a collection.
+    """Evaluate every configuration on every question of a collection.
 
-    A question that is asked twice is recorded once: however they are split later, none stands on
-    both sides.
-
-    Args:
-        folder: In one of the formats of `load_judged`; what a ``manifest.yaml`` in it says must
-            hold.
-        tuned: What may be chosen.
-        home: Directory of the caches.
-        progress: Whether to show how far it is, at a terminal.
+    Duplicate questions are recorded once, so that no later split has one on both sides. `folder`
+    has a format of `load_judged`; a ``manifest.yaml`` in it is checked.
 
     Raises:
-        DataError: The collection cannot be read, or is not what its manifest says, or the extra
-            `rag` is missing.
-        InputError: Such a space cannot be recorded.
+        DataError: the collection is unreadable or differs from its manifest, or the extra `rag` is
+            missing.
+        InputError: the space of configurations cannot be recorded.
     """
-    check_space(tuned.space)  # before texts are embedded, which may take long
+    check_space(tuned.space)  # check first: the embedding may take minutes
     asked, named = _asked(folder)
     collection, hygiene = ready_to_split(asked)
     with CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite") as embedder:
@@ -60,7 +53,7 @@ def recorded_collection(
         )
         shown = progress and sys.stderr.isatty()
         with Progress(console=Console(stderr=True), disable=not shown) as bar:
-            task = bar.add_task("asking", total=len(collection.questions))
+            task = bar.add_task("evaluating", total=len(collection.questions))
             return record(
                 searcher,
                 collection,
@@ -71,7 +64,7 @@ def recorded_collection(
 
 
 def _asked(folder: Path) -> tuple[JudgedCollection, dict[str, str]]:
-    """Return a collection, and what its manifest names it by, where it has one."""
+    """Return a collection, and the hash of its manifest, if it has one."""
     file = folder / "manifest.yaml"
     if not file.is_file():
         return load_judged(folder), {}

@@ -1,4 +1,4 @@
-"""What `steersman tune report` and `steersman tune export` do with the folder of a run."""
+"""Reports, estimates and exports of a run of `steersman tune run`."""
 
 from __future__ import annotations
 
@@ -44,24 +44,20 @@ if TYPE_CHECKING:
 def reported(
     folder: Path, recorded: World, out: Path, canary: Callable[[], Latencies] | None = None
 ) -> Mapping[str, Any]:
-    """Draw the report of a run, and return what it says.
+    """Write the report of a run to the folder `out`, and return its main figures.
 
-    Args:
-        folder: Of the run.
-        recorded: What it was tuned on.
-        out: Of the page and its pictures.
-        canary: Reads how long the decisions of a rollout took; None: there is none.
+    `canary` reads the latencies of a rollout; None: no rollout.
 
     Raises:
-        DataError: The run is damaged, was not judged, or was of another recording.
+        DataError: the run is damaged, has no verdict, or used another recording.
     """
     run = RunFolder(folder)
     manifest, said, lines = run.manifest(), run.verdict(), run.episodes()
     of = manifest.get("recorded", {}).get("sha256")
     if of != recorded.sha256 or not {"seed", "held_out"} <= manifest.keys():
         raise DataError(
-            f"{folder} was not tuned on this recording of {recorded.collection} (SHA-256 "
-            f"{recorded.sha256[:12]}…, the run names {str(of)[:12]}…); name the one it was"
+            f"{folder} was not tuned on this recording of {recorded.collection}: its SHA-256 is "
+            f"{recorded.sha256[:12]}…, the run needs {str(of)[:12]}…; name the recording of the run"
         )
     tuned = load_policy_config(folder / "policy.yaml")
     split = split_of(
@@ -92,16 +88,10 @@ def reported(
 
 
 def canary_of(home: Path, tenant_name: str, rollout: UUID, queries: int) -> Latencies:
-    """Return how long the decisions of a rollout took.
-
-    Args:
-        home: Directory of all state.
-        tenant_name: Whose rollout it is.
-        rollout: Its id.
-        queries: Decisions of an episode.
+    """Return the latencies of a rollout, in episodes of `queries` decisions.
 
     Raises:
-        DataError: Nobody reported how long the candidate took.
+        DataError: the candidate has no reported latencies.
     """
 
     async def work(database: Database, tenant: Tenant) -> Latencies:
@@ -116,18 +106,14 @@ def canary_of(home: Path, tenant_name: str, rollout: UUID, queries: int) -> Late
 
 
 def estimates(folder: Path, parts: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Sequence[str]]:
-    """Return what the log of a run says of holding some parts and drawing the others.
-
-    Args:
-        folder: Of the run.
-        parts: Value by name of those that are held.
+    """Estimate from the log of a run the reward of fixed parts with the other parts drawn.
 
     Returns:
-        A row for each estimator, or why there is none.
+        One row per estimator and no reasons; or no rows and the reasons.
 
     Raises:
-        DataError: The run is damaged, or its strategy does not draw.
-        InputError: No configuration has these parts, or no evaluation has a reward.
+        DataError: the run is damaged, or its strategy does not draw.
+        InputError: no configuration has these parts, or no evaluation has a reward.
     """
     run = RunFolder(folder)
     run.manifest()
@@ -153,18 +139,13 @@ def exported(
     commit: str | None,
     keep_days: int,
 ) -> Mapping[str, Any]:
-    """Write a run to MLflow, and return where it is.
+    """Export a run to MLflow, and return its location there.
 
-    Args:
-        folder: Of the run.
-        home: Directory of all state.
-        tracking_uri: Of another store than the local one.
-        experiment: Its name there.
-        commit: Of the code that ran; None: git's of the working directory.
-        keep_days: How long ours are kept; 0: always.
+    `tracking_uri` None: the local store. `commit` None: that of the working directory. `keep_days`
+    0: exported runs are never deleted.
 
     Raises:
-        DataError: As `export_run`.
+        DataError: as in `export_run`.
     """
     return asdict(
         export_run(

@@ -1,4 +1,4 @@
-"""What `steersman tune run` does: splits, tunes, judges once, and writes it down."""
+"""Execution of `steersman tune run`: split, tuning and one final evaluation."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from steersman.systems.rag_tuner.logged import World
 
 _SAME = ("recorded", "seed", "held_out", "holdout", "temporal")
-"""What two runs must have alike to tune on the same questions."""
+"""Settings that two runs must share to tune on the same questions."""
 _DRAWN, _LATEST = "drawn by a seed", "the latest"
-_SAMPLED = 100  # configurations, of which it is looked how they differ from the baseline
+_SAMPLED = 100  # most configurations that are compared with the baseline
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command was told."""
+    """Options of `steersman tune run`."""
 
     strategy: str
     evaluations: int
@@ -74,27 +74,20 @@ def tuned_run(
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
     say: Callable[[str, str], None] = lambda _name, _said: None,
 ) -> Verdict:
-    """Return what held-out queries say of what a strategy found.
+    """Tune on one part of the queries, and evaluate the result once on the held-out part.
 
-    Args:
-        recorded: Every configuration on every query, or a log of some.
-        tuned: Bounds, gates, weights.
-        policy: Their text.
-        folder: Of the run.
-        asked: By whom, how much, on what.
-        progress: Shows how far it is.
-        say: Told what held-out queries can show, and of a log what it can answer for, each with a
-            name, before anything is evaluated; and afterwards what may lie beyond the log.
+    `policy` is the text of the policy file. `say` receives named lines: before the evaluation, the
+    coverage of a log and the power of the held-out queries; after it, candidates outside the log.
 
     Raises:
-        DataError: The folder holds another run, or one that was judged after fewer evaluations, or
-            that another process goes on with; or the run that this one comes after was of other
-            questions; or the holdout judged another.
-        InputError: No configuration holds the gates, or something was not recorded, or a log
-            answers for too little.
+        DataError: the folder holds another run, a run that ended after fewer evaluations, or one
+            that another process continues; the earlier run used other questions; or the holdout
+            set evaluated another run.
+        InputError: no configuration passes the gates, an evaluation is not recorded, or a log
+            covers too little.
     """
     run, manifest = RunFolder(folder), _manifest(recorded, asked)
-    # Whatever refuses, refuses before anything is written.
+    # All checks come before the first write.
     run.check(manifest, policy)
     split = split_of(recorded, asked.seed, asked.held_out, asked.holdout, by_time=asked.temporal)
     holdout = _Holding.of(recorded, split, run.identifier(manifest, policy), asked)
@@ -121,7 +114,7 @@ def tuned_run(
 
 
 def _beforehand(recorded: World, tuned: Tuned, split: Split, asked: Asked) -> str:
-    """Return what held-out queries can show, by how others differ on those that are tuned on."""
+    """Return the power of the held-out queries, estimated on the tuning queries."""
 
     def ahead(one: Configuration) -> NDArray[np.float64]:
         both = shared(recorded, one, asked.baseline, split.tuning)
@@ -148,11 +141,11 @@ def _tune_to_the_end(
     asked: Asked,
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
 ) -> None:
-    """Evaluate as often as was asked for, what was evaluated before among it."""
+    """Make the evaluations that are still missing."""
     if run.judged_after not in {None, asked.evaluations}:
         raise DataError(
-            f"{run.folder} was judged after {run.judged_after} evaluations, and held-out queries "
-            "judge once; begin another run with another --seed, or ask for as many evaluations"
+            f"{run.folder} has a verdict after {run.judged_after} evaluations, and held-out "
+            "queries are used once; start a run with another --seed, or use the same --evaluations"
         )
     slices = _slices(recorded, split, asked)
     known = run.batches()[: asked.evaluations]
@@ -175,20 +168,20 @@ def _slices(
 
 
 def _paid(earlier: Path, manifest: dict[str, Any]) -> list[Batch]:
-    """Return what an earlier run evaluated; none of it is of questions that judge this one."""
+    """Return an earlier run's evaluations; none may use held-out queries of this run."""
     of, own = RunFolder(earlier).manifest(), json_value(manifest)
     differs = [name for name in _SAME if of.get(name) != own.get(name)]
     if differs:
         raise DataError(
-            f"{earlier} differs in {', '.join(differs)}, so that it may have seen questions that "
-            "judge this run; name one of the same recording, --seed and --held-out"
+            f"{earlier} differs in {', '.join(differs)}, so it may have used held-out questions of "
+            "this run; name a run with the same recording, --seed and --held-out"
         )
     return RunFolder(earlier).batches()
 
 
 @dataclass(frozen=True)
 class _Holding:
-    """The held-out queries of a run, and the record of whom they judged."""
+    """The held-out queries of a run, and the record of the runs that they evaluated."""
 
     holdout: Holdout | None
     data: str
@@ -198,11 +191,11 @@ class _Holding:
 
     @classmethod
     def of(cls, recorded: World, split: Split, run: str, asked: Asked) -> _Holding:
-        """Return the holding; `run` names what is judged."""
+        """Return the holding; `run` identifies the run."""
         ids = sorted(recorded.queries[place] for place in split.held_out)
         return cls(
             None if asked.holdouts is None else Holdout(asked.holdouts),
-            # Of the questions and not of the recording: recorded again, they are the same ones.
+            # A hash of the questions, not of the file: a new recording has the same questions.
             hashlib.sha256(json.dumps([recorded.collection, ids]).encode()).hexdigest(),
             asked.holdout or (_LATEST if asked.temporal else _DRAWN),
             f"the run {run} after {asked.evaluations} evaluations",
@@ -210,15 +203,15 @@ class _Holding:
         )
 
     def check(self) -> None:
-        """Refuse a holdout that judged another run, without writing anything."""
+        """Refuse a holdout set that evaluated another run; write nothing."""
         if self.holdout is not None and self.once:
             self.holdout.check(self.data, self.name, self.by)
 
     def use(self) -> str:
-        """Write down that the held-out queries judge this run, before they do.
+        """Record the use of the held-out queries, before the evaluation.
 
-        A holdout that judged another run is refused. Of queries that were drawn it is told: they
-        are the same for each run with this seed, so that one after the other can be tried on them.
+        A holdout set that evaluated another run is refused. Random held-out queries only cause a
+        warning: all runs with this seed share them, so repeated tries can overfit to them.
         """
         if self.holdout is None:
             return ""
@@ -227,8 +220,8 @@ class _Holding:
             self.holdout.use(self.data, self.name, self.by, at=datetime.now(UTC))
             return ""
         return (
-            f"these held-out queries judged {first.by} before, on {first.at}: if that verdict led "
-            "to this run, this one is too good to believe; --holdout names queries that judge once"
+            f"these held-out queries already evaluated {first.by}, on {first.at}: if that verdict "
+            "led to this run, this one is too optimistic; use --holdout for a one-time holdout set"
         )
 
 
@@ -240,31 +233,28 @@ def split_of(
     *,
     by_time: bool = False,
 ) -> Split:
-    """Return which queries are tuned on, and which judge.
+    """Return the tuning queries and the held-out queries.
 
-    Args:
-        recorded: All of them.
-        seed: Of the draw.
-        held_out: Share of those that judge.
-        holdout: The split that judges instead.
-        by_time: The latest judge instead.
+    `holdout` names the held-out split; None: a random share, or the latest with `by_time`.
 
     Raises:
-        DataError: There is no such split, nothing beside it, or a question or a conversation on
-            both sides; or a question does not say when it was last changed.
-        InputError: Both are asked for.
+        DataError: the split does not exist or is the only one; a question or a conversation is on
+            both sides; or a question has no time of its last change.
+        InputError: both `holdout` and `by_time` are set.
     """
     if by_time:
         if holdout is not None:
-            raise InputError("--temporal and --holdout both say who judges; give one of them")
+            raise InputError(
+                "--temporal and --holdout both select the held-out queries; give only one"
+            )
         return _apart(recorded, temporal(_times(recorded), held_out, groups=recorded.groups))
     if holdout is not None:
         judges = np.array([split == holdout for split in recorded.splits])
         if judges.all() or not judges.any():
             known = ", ".join(map(repr, sorted(set(recorded.splits))))
             raise DataError(
-                f"the recording of {recorded.collection} has the splits {known}; --holdout names "
-                "one of two or more"
+                f"invalid --holdout {holdout!r}: the recording of {recorded.collection} has the "
+                f"splits {known}; choose one of at least two"
             )
         return _apart(recorded, Split(np.flatnonzero(~judges), np.flatnonzero(judges)))
     rng = np.random.default_rng([seed, 5])
@@ -273,7 +263,7 @@ def split_of(
 
 
 def _times(recorded: World) -> list[float]:
-    """Return when each question was last changed, in seconds since 1970."""
+    """Return the time of the last change of each question, in seconds since 1970."""
     said = recorded.times if isinstance(recorded, Recorded) else ()
     found = []
     for name, text in zip(recorded.queries, said or [""] * len(recorded), strict=True):
@@ -281,24 +271,25 @@ def _times(recorded: World) -> list[float]:
             at = datetime.fromisoformat(text)
         except ValueError:
             raise DataError(
-                f"{recorded.collection}: question {name!r:.80} was last changed {text!r:.40}; "
-                "--temporal needs last_updated of all, such as 2026-11-22, when it is recorded"
+                f"{recorded.collection}: question {name!r:.80} has last_updated {text!r:.40}; "
+                "--temporal needs a date for every question, such as 2026-11-22; record it again "
+                "with dates"
             ) from None
         found.append((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
     return found
 
 
 def _apart(recorded: World, split: Split) -> Split:
-    """Refuse a split with a question on two sides; near repeats were left out when recording."""
+    """Refuse a split with a question on both sides. Near duplicates are dropped when recording."""
     named = {
-        ("questions", "record it again with each question once"): recorded.queries,
-        ("conversations", "give all turns of one the same split"): recorded.groups,
+        ("questions", "record it again with unique questions"): recorded.queries,
+        ("conversations", "give all turns of a conversation the same split"): recorded.groups,
     }
     for (what, do), names in named.items():
         both = sorted(_on_both(names, split))
         if both:
             raise DataError(
-                f"{recorded.collection}: {len(both)} {what} stand on both sides of the split, such "
+                f"{recorded.collection}: {len(both)} {what} are on both sides of the split, such "
                 f"as {both[0]!r:.80}; {do}"
             )
     return split
@@ -312,7 +303,7 @@ def _on_both(names: Sequence[str], split: Split) -> set[str]:
 
 
 def _manifest(recorded: World, asked: Asked) -> dict[str, Any]:
-    """What another run would differ in; more evaluations only go on."""
+    """Return what identifies a run. The number of evaluations may grow, so it is not in it."""
     after = {} if asked.after is None else {"after": _hash_of(asked.after)}
     return {
         **after,
@@ -332,5 +323,5 @@ def _manifest(recorded: World, asked: Asked) -> dict[str, Any]:
 def _hash_of(earlier: Path) -> str:
     file = earlier / "episodes.jsonl"
     if not file.is_file():
-        raise DataError(f"{earlier} holds no evaluations; name a folder of `steersman tune run`")
+        raise DataError(f"no evaluations in {earlier}; name a folder of `steersman tune run`")
     return hashlib.sha256(file.read_bytes()).hexdigest()

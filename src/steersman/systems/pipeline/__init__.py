@@ -1,4 +1,4 @@
-"""One command from the log of a shipped system to what serves: data, gates, signed, in stages."""
+"""Training pipeline of a shipped system: from logged decisions to a rollout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking before anything is done: configuration, declarations, keys, and what was published."""
+"""Validation of a pipeline: configuration, declarations, keys and published snapshots."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 async def check_pipeline(
     workshop: Workshop, system: System, loaded: LoadedConfig, only: Sequence[str] = ()
 ) -> list[Check]:
-    """Look whether a pipeline could run, and whether what it published is what was signed.
+    """Check whether a pipeline can run, and whether its published snapshots verify.
 
     Args:
-        workshop: what there is to work with.
-        system: whose decision points.
-        loaded: its configuration, read already.
-        only: of these decision points; empty: of all.
+        workshop: store, keys and clock.
+        system: the shipped system.
+        loaded: its configuration.
+        only: decision points to check; empty: all.
 
     Returns:
-        What was looked at, whether it is right or not.
+        All checks, passed and failed.
     """
     checks = [_configuration(loaded, system), _keys(workshop)]
     for name in system.points:
@@ -68,7 +68,7 @@ def _configuration(loaded: LoadedConfig, system: System) -> Check:
 def _keys(workshop: Workshop) -> Check:
     name = workshop.tenant.name
     if workshop.signer is None:
-        said = f"{name} has no signing keys here; `steersman snapshot keys init` makes them"
+        said = f"tenant {name} has no signing keys; create them with `steersman snapshot keys init`"
         return Check("keys", ok=False, said=said)
     try:
         for role in ONLINE:
@@ -79,7 +79,7 @@ def _keys(workshop: Workshop) -> Check:
 
 
 def _declaration(loaded: LoadedConfig, system: System, row: PointRow) -> Check:
-    """Make what would be made of it: a policy and a plan."""
+    """Build the candidate's policy and the rollout plan, without storing them."""
     name = f"{row.point}: declaration"
     try:
         spec = candidate_of(loaded, system, row.spec)
@@ -87,12 +87,12 @@ def _declaration(loaded: LoadedConfig, system: System, row: PointRow) -> Check:
         plan_of(row.spec, salt="", overrides=overrides_of(row.spec, loaded.config.deployment))
     except SteersmanError as error:
         return Check(name, ok=False, said=str(error))
-    what = "that in force" if spec is None else "another one from the configuration"
-    return Check(name, ok=True, said=f"{policy.algorithm}, the candidate's is {what}")
+    what = "the live declaration" if spec is None else "the configuration"
+    return Check(name, ok=True, said=f"{policy.algorithm}, candidate from {what}")
 
 
 async def _published(workshop: Workshop, row: PointRow) -> Check:
-    """Verify the newest published version, and the one that serves, as nobody had seen them."""
+    """Verify the newest published version and the live one, without a cache."""
     name = f"{row.point}: snapshots"
     point = row.tenant, row.skill, row.point
     connection = await workshop.database.connect("worker")
@@ -102,7 +102,7 @@ async def _published(workshop: Workshop, row: PointRow) -> Check:
             wanted = {one.version for one in known if one.version == row.snapshot}
             wanted |= {one.version for one in known[-1:]}
             if not wanted:
-                return Check(name, ok=True, said="none was published yet")
+                return Check(name, ok=True, said="none published yet")
             stored = {
                 one.version: await base_state(connection, point, one.version)
                 for one in known
@@ -122,7 +122,9 @@ def _verify(consumer: Consumer, row: PointRow, wanted: set[str], stored: dict[st
     for version in sorted(wanted):
         signed = pack_state(consumer.load(row.skill, row.point, version).state)
         if version in stored and pack_state(unpack_state(stored[version])) != signed:
-            message = f"{row.skill}/{row.point} {version} is in the store with another state than "
-            message += "was signed; take the registry's, and look at who may write to the database"
+            message = (
+                f"the stored state of {row.skill}/{row.point} {version} differs from the signed "
+            )
+            message += "one; restore it from the registry, and check who can write to the database"
             raise VerificationError(message)
         load_policy(unpack_state(signed))

@@ -1,7 +1,7 @@
-"""What a pipeline is told: how much data it wants, what it trains, its gates, its canary.
+"""Pipeline configuration: amount of data, training parameters, gates and canary.
 
-The keys of the original ``config.json`` are understood beside ours, except the one that does not
-say what it means.
+The keys of the original ``config.json`` are accepted too, except ``max_variance``, which is
+ambiguous.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ def _once(part: Declared, name: str, old: str) -> Iterator[Problem]:
     given = getattr(part, name), getattr(part, old)
     if None not in given:
         allowed = f"one of {name} and {old}"
-        yield Problem((old,), f"the same as {name}", given[1], allowed, "remove one of the two")
+        yield Problem((old,), f"duplicate of {name}", given[1], allowed, "remove one of the two")
 
 
 class Dataset(Declared):
-    """How much of the log is looked at, and how much there has to be."""
+    """How much of the log is read, and how much data is required."""
 
     lookback_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
-    """Days; decisions before are neither counted nor judged on."""
+    """Age of the oldest decision that is used, in days; above 0 to 3650."""
     min_decisions: Count | None = None
-    """Least number of decisions with exact propensities and final rewards; 500 unless declared."""
+    """Minimum number of decisions with exact propensities and final rewards; default 500."""
     min_episodes: Count | None = None
-    """The same, by its old name."""
+    """Old name of min_decisions."""
 
     @property
     def minimum(self) -> int:
-        """Least number of usable decisions."""
+        """Return the minimum number of usable decisions."""
         return self.min_decisions or self.min_episodes or _MIN_DECISIONS
 
     def _problems(self) -> Iterator[Problem]:
@@ -64,69 +64,69 @@ class Dataset(Declared):
 
 
 class Evaluation(Declared):
-    """What a candidate must show on decisions that it has not learned from."""
+    """Gates that a candidate must pass on held-out decisions."""
 
     held_out_share: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Share of the units that it is judged on; what it learned of them is taken out of a copy."""
+    """Share of the units held out for the evaluation; a copy of the candidate forgets them."""
     newest: Annotated[int, Field(ge=2, le=10**6)] = 20_000
-    """Decisions among which these units are looked for, the newest first."""
+    """Number of newest decisions from which the held-out units come."""
     level: Level = 0.95
-    """Level of the intervals of the value and of the difference."""
+    """Confidence level of the intervals of the value and of the difference."""
     min_effective_sample_size: Annotated[float, Field(ge=1, le=1e9)] | None = None
-    """Least effective sample size of the importance weights; null: as the point declares."""
+    """Minimum effective sample size; null: as the point declares."""
     max_weight_share: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Greatest share of one importance weight in their sum; null: as the point declares."""
+    """Maximum share of one importance weight in their sum; null: as the point declares."""
     min_value: Fraction | None = None
-    """Least lower bound of the candidate's value; null: as the point declares."""
+    """Minimum lower bound of the candidate's value; null: as the point declares."""
     min_policy_value: Fraction | None = None
-    """The same, by its old name; of the lower bound too."""
+    """Old name of min_value."""
     max_standard_error: Annotated[float, Field(gt=0, le=1)] = 0.05
-    """Greatest standard error of the value."""
+    """Maximum standard error of the value."""
     max_loss: Fraction = 0.01
-    """Loss of value against what serves that may be shown: what is shown to lose more is refused,
-    not what could not be shown to win."""
+    """Maximum loss of value against the live policy. The gate refuses a candidate that is shown to
+    lose more; it does not require a shown gain."""
     max_variance: float | None = None
-    """Refused: it does not say of what. Name max_standard_error instead."""
+    """Refused, because it is ambiguous. Use max_standard_error instead."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from _once(self, "min_value", "min_policy_value")
         if self.max_variance is not None:
             yield Problem(
                 ("max_variance",),
-                "the variance of what is not said: that of a reward between 0 and 1 is never above "
-                "0.25, with five decisions or five million",
+                "ambiguous: the variance of a reward between 0 and 1 is never above 0.25, however "
+                "many decisions there are",
                 self.max_variance,
-                "max_standard_error, of the estimated value, above 0 to 1",
-                "name max_standard_error instead, such as 0.05",
+                "max_standard_error of the estimated value, above 0 to 1",
+                "use max_standard_error instead, such as 0.05",
             )
 
 
 class Deployment(Declared):
-    """How a candidate comes to serve; what is not said here is as the point declares."""
+    """Rollout of a candidate; absent fields are as the decision point declares."""
 
     canary_share: Annotated[float, Field(gt=0, le=MAX_CANARY)] | None = None
-    """Share of units that the canary serves, above 0 to 0.1; 0.05 unless declared."""
+    """Share of units in the canary, above 0 to 0.1; default 0.05."""
     canary_traffic_pct: Annotated[float, Field(gt=0, le=100 * MAX_CANARY)] | None = None
-    """The same in percent, above 0 to 10."""
+    """Share of units in the canary in percent, above 0 to 10; old name of canary_share."""
     promote_after_canary: bool | None = None
-    """Whether the rollout may go on after the canary; it may unless declared otherwise."""
+    """Whether the rollout may continue after the canary; default true."""
     prod_after_canary: bool | None = None
-    """The same, by its old name."""
+    """Old name of promote_after_canary."""
     objective: Objective | None = None
-    """What must have been shown before live; null: as the point declares."""
+    """Objective that must be shown before live; null: as the point declares."""
     concurrent: bool = False
-    """Whether rollouts of several points of the skill may be under way at once."""
+    """Whether several points of the skill may have active rollouts at the same time."""
 
     @property
     def share(self) -> float:
-        """Share of units that the canary serves."""
+        """Return the share of units in the canary."""
         if self.canary_traffic_pct is not None:
             return self.canary_traffic_pct / 100.0
         return _CANARY_SHARE if self.canary_share is None else self.canary_share
 
     @property
     def goes_on(self) -> bool:
-        """Whether the rollout may go on after the canary."""
+        """Return whether the rollout may continue after the canary."""
         return self.promote_after_canary is not False and self.prod_after_canary is not False
 
     def _problems(self) -> Iterator[Problem]:
@@ -135,27 +135,27 @@ class Deployment(Declared):
 
 
 class PipelineConfig(Declared):
-    """What a pipeline is told."""
+    """Configuration of a pipeline."""
 
     format: FormatVersion = 1
     """Version of this format."""
     dataset: Dataset = Dataset()
-    """How much data it wants."""
+    """Amount of data."""
     training: dict[Identifier, dict[Identifier, Any]] = Field(default_factory=dict)
-    """Parameters of the candidate by decision point: any of its policy, `dim` of its context,
-    `floor`, or another `algorithm`. Without any the candidate is what serves, with more data."""
+    """Parameters of the candidate by decision point: policy parameters, `dim` of the context,
+    `floor`, or another `algorithm`. Default: the live policy, with more data."""
     evaluation: Evaluation = Evaluation()
-    """The gates."""
+    """Gates of the candidate."""
     deployment: Deployment = Deployment()
-    """The canary, and what comes after it."""
+    """Rollout of the candidate."""
 
 
 class LoadedConfig:
-    """A configuration and the document it was read from, to complain at the right line.
+    """Configuration and its source document, for errors with line numbers.
 
     Args:
         config: the configuration.
-        document: what it was read from.
+        document: the parsed document.
         source: name of the file.
     """
 
@@ -164,7 +164,7 @@ class LoadedConfig:
         self._document = document
 
     def refuse(self, error: ValidationError) -> SpecError:
-        """Return the error that tells what is wrong, each at its own line.
+        """Return an error with the line of each problem.
 
         Args:
             error: found after reading, with places in the configuration.
@@ -174,30 +174,30 @@ class LoadedConfig:
 
 
 def load_config(path: Path) -> LoadedConfig:
-    """Return the configuration in a YAML or JSON file.
+    """Read the configuration in a YAML or JSON file.
 
     Args:
-        path: UTF-8, at most 256 KiB.
+        path: UTF-8 file, at most 256 KiB.
 
     Returns:
-        The configuration, defaults filled in.
+        The configuration with its defaults.
 
     Raises:
-        SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
-            line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+        SpecError: the file is unreadable or invalid. The message lists all problems, one per line:
+            ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
     """
     config, document = read_declared(path, PipelineConfig)
     return LoadedConfig(config, document, str(path))
 
 
 def shipped_config(system: str) -> Path:
-    """Return the configuration that is shipped for a system.
+    """Return the path of the shipped configuration of a system.
 
     Args:
-        system: such as ``assistant``.
+        system: name of the system, such as ``assistant``.
 
     Returns:
-        Its file, in the package or in a checkout.
+        The path, in the package or in a checkout.
 
     >>> shipped_config("assistant").name
     'assistant.yaml'
@@ -206,9 +206,5 @@ def shipped_config(system: str) -> Path:
 
 
 def problems_at(problems: Iterable[Problem]) -> ValidationError:
-    """Return problems as an error that `LoadedConfig.refuse` takes.
-
-    Args:
-        problems: each at its place in the configuration.
-    """
+    """Return problems as an error that `LoadedConfig.refuse` accepts."""
     return as_validation_error("pipeline", problems)

@@ -1,4 +1,4 @@
-"""What the log of a decision point holds that a candidate could be judged on."""
+"""Counts of the logged decisions that can be used to evaluate a candidate."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogCounts:
-    """What a log holds.
+    """Counts of a log.
 
     Attributes:
-        decisions: in the time that was looked at.
-        exact: whose probability is known exactly.
-        usable: of these, not degraded, and with a reward that is final.
-        first_at: when the first decision was made; None without any.
-        last_at: when the last was.
-        degraded: share that a fallback answered; None without any.
-        since: where looking began.
+        decisions: number in the lookback window.
+        exact: number with an exact propensity.
+        usable: number of exact ones that are not degraded and have a final reward.
+        first_at: time of the first decision; None without any.
+        last_at: time of the last decision; None without any.
+        degraded: share that the fallback answered; None without any.
+        since: start of the lookback window.
     """
 
     decisions: int
@@ -33,23 +33,17 @@ class LogCounts:
     since: datetime
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, dates among them."""
+        """Return plain values and dates."""
         return asdict(self)
 
 
 async def count_log(
     connection: Any, row: PointRow, *, now: datetime, lookback_days: float
 ) -> LogCounts:
-    """Count what a log holds.
+    """Count the decisions of a log in the `lookback_days` before `now`.
 
-    Args:
-        connection: within a transaction of the tenant.
-        row: the decision point.
-        now: where looking ends.
-        lookback_days: how far back it begins, above 0.
-
-    Returns:
-        The counts. A decision whose window is open has no final reward yet.
+    `connection` is in a transaction of the tenant. A decision has no final reward while its window
+    is open.
     """
     since = now - timedelta(days=lookback_days)
     found = await connection.fetchrow(

@@ -1,4 +1,4 @@
-"""The candidate's declaration: that in force, with the parameters that the configuration names."""
+"""Candidate's declaration: the live one with the parameters of the configuration."""
 
 from __future__ import annotations
 
@@ -31,14 +31,10 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 
 
 def check_points(loaded: LoadedConfig, system: System) -> None:
-    """Refuse a configuration that trains what the system does not decide.
-
-    Args:
-        loaded: the configuration.
-        system: whose decision points.
+    """Refuse training parameters of unknown decision points.
 
     Raises:
-        SpecError: it names another decision point, or one twice.
+        SpecError: a decision point is unknown, or named twice.
     """
     problems, seen = [], set()
     for name, given in loaded.config.training.items():
@@ -46,9 +42,9 @@ def check_points(loaded: LoadedConfig, system: System) -> None:
         place = ("training", name)
         if point not in system.points:
             allowed = ", ".join(system.points)
-            problems.append(Problem(place, "no decision point", given, allowed, "correct it"))
+            problems.append(Problem(place, "unknown decision point", given, allowed, "correct it"))
         elif point in seen:
-            what = f"the same as {point}"
+            what = f"duplicate of {point}"
             problems.append(Problem(place, what, given, "each once", "remove one of the two"))
         seen.add(point)
     if problems:
@@ -58,18 +54,18 @@ def check_points(loaded: LoadedConfig, system: System) -> None:
 def candidate_of(
     loaded: LoadedConfig, system: System, declared: DecisionPoint
 ) -> DecisionPoint | None:
-    """Return the declaration of a decision point's candidate.
+    """Return the declaration of a candidate.
 
     Args:
         loaded: the configuration.
-        system: whose point it is.
-        declared: the declaration in force.
+        system: the shipped system of the decision point.
+        declared: the live declaration.
 
     Returns:
-        Another declaration; None where the configuration changes nothing of what it means.
+        The new declaration; None if the configuration changes nothing.
 
     Raises:
-        SpecError: a parameter that the policy does not have, or out of its range.
+        SpecError: a parameter is unknown, or out of its range.
     """
     training = loaded.config.training
     name = next(
@@ -90,11 +86,7 @@ def candidate_of(
 
 
 def document_of(spec: DecisionPoint) -> str:
-    """Return the text of a declaration, which reads as the same one.
-
-    Args:
-        spec: the declaration.
-    """
+    """Return a declaration as a JSON document."""
     dumped = spec.model_dump(mode="json", exclude_unset=True)
     return json.dumps(dumped, indent=1, ensure_ascii=False)
 
@@ -102,7 +94,7 @@ def document_of(spec: DecisionPoint) -> str:
 def _problems(
     given: Mapping[str, Any], declared: DecisionPoint, place: tuple[str, str]
 ) -> Iterator[Problem]:
-    """Check names; whether their values are in range, the declaration itself tells."""
+    """Check names of parameters. The declaration itself checks their values."""
     algorithm = given.get("algorithm", declared.policy.algorithm)
     if algorithm not in _PARAMETERS:
         allowed = ", ".join(_PARAMETERS)
@@ -113,15 +105,15 @@ def _problems(
     for name, value in given.items():
         if name in known or name == _OLD_DIM or (name in _PRIOR and "prior" in known):
             continue
-        what = f"{algorithm} has no such parameter"
+        what = f"unknown parameter of {algorithm}"
         advice = "remove it"
         if name in _PRIOR:
-            advice += ", or name algorithm: beta_thompson, whose prior it is"
+            advice += ", or set algorithm: beta_thompson, which has this prior"
         yield Problem((*place, name), what, value, ", ".join(known), advice)
     for name, old in (("dim", (_OLD_DIM,)), ("prior", _PRIOR)):
         twice = [other for other in old if other in given and name in given]
         for other in twice:
-            what = f"says the same as {name}"
+            what = f"duplicate of {name}"
             advice = "remove one of the two"
             yield Problem((*place, other), what, given[other], f"one of {name} and {other}", advice)
 
@@ -147,7 +139,7 @@ def _changed(given: Mapping[str, Any], declared: DecisionPoint) -> dict[str, Any
 def _moved(
     error: ValidationError, given: Mapping[str, Any], place: tuple[str, str]
 ) -> ValidationError:
-    """Return errors in a declaration at the parameters that they come from."""
+    """Return errors in a declaration at the parameters that caused them."""
     found: list[InitErrorDetails] = []
     for details in error.errors(include_url=False):
         context = details.get("ctx", {})
@@ -161,7 +153,7 @@ def _moved(
 
 
 def _parameter(path: tuple[str | int, ...], given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parameter that a place in a declaration comes from; none: of all of them."""
+    """Return the parameter that a place in a declaration comes from; empty: any of them."""
     last = next((part for part in reversed(path) if isinstance(part, str)), "")
     if last == "dim" and _OLD_DIM in given:
         return (_OLD_DIM,)

@@ -1,4 +1,4 @@
-"""What the steps of a pipeline tell: what was done, or why not, with every number."""
+"""Reports of pipeline steps, gates and checks."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any, Literal, get_args
 
 Step = Literal["dataset", "train", "evaluate", "package", "canary", "monitor", "promote"]
 STEPS: tuple[Step, ...] = get_args(Step)
-"""In their order."""
+"""Steps, in order."""
 
 Status = Literal["done", "refused", "waits", "would"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A number that must be on the right side of its limit.
+    """Limit that a measured number must keep.
 
     Attributes:
-        name: as the configuration calls it.
-        measured: the number; None: it could not be had, which never passes.
-        limit: that it must keep.
+        name: key in the configuration.
+        measured: the number; None: unknown, which fails.
+        limit: the limit.
         kind: whether the limit is the least or the most that is allowed.
-        of: what was measured.
+        of: name of the measured number.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Gate:
 
     @property
     def passes(self) -> bool:
-        """Whether the limit is kept.
+        """Return whether the number keeps the limit.
 
         >>> Gate("min_value", 0.41, 0.4, "least").passes, Gate("min_value", None, 0, "least").passes
         (True, False)
@@ -48,16 +48,15 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one step did about one decision point.
+    """Result of one step for one decision point.
 
     Attributes:
-        point: the decision point's name.
-        step: which one.
-        status: ``done``; ``refused``; ``waits`` for what time will bring; or ``would`` have been
-            done without ``--dry-run``.
+        point: name of the decision point.
+        step: the step.
+        status: ``done``; ``refused``; ``waits`` for a verdict; ``would`` with ``--dry-run``.
         said: one line for people.
-        values: every number of it, as JSON has them.
-        gates: that it was held against.
+        values: all numbers, as in JSON.
+        gates: gates of the step.
     """
 
     point: str
@@ -69,11 +68,11 @@ class StepReport:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next step may follow."""
+        """Return whether the next step may run."""
         return self.status in {"done", "would"}
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, dates among them."""
+        """Return plain values and dates."""
         found: dict[str, Any] = {
             "point": self.point,
             "step": self.step,
@@ -88,12 +87,12 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at before anything is done.
+    """Result of one check of the validation.
 
     Attributes:
-        name: what it was.
-        ok: whether it is as it should be.
-        said: what was seen, and what to do where it is not.
+        name: what was checked.
+        ok: whether it passed.
+        said: the finding; for a failure, also what to do.
     """
 
     name: str

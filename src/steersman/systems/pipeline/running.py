@@ -1,8 +1,7 @@
-"""A pipeline from the log to what serves, step by step, for some decision points of a system.
+"""Pipeline execution, step by step, for the decision points of a shipped system.
 
-Each step can be taken alone: whatever it needs of those before, it finds in the store or makes
-again from the log, which gives the same. So nothing is published whose gates did not pass just now,
-whoever asks for which step.
+Each step can run alone: it reads what it needs from the store, or repeats it from the log with the
+same result. So no step publishes a candidate whose gates did not pass just before.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ _ENDED_BADLY = {"rolled_back", "aborted"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a pipeline is asked to do.
+    """Options of a pipeline run.
 
     Attributes:
-        step: that one alone; None: all in their order.
-        only: of these decision points; empty: of all.
-        dry_run: take the first three steps, and say what the others would do.
-        wait_s: how long a rollout is followed, >= 0.
-        tell: gets each report as it is made.
-        say: gets lines for people meanwhile.
+        step: the only step to run; None: all, in order.
+        only: decision points; empty: all.
+        dry_run: run the first three steps, and report what the others would do.
+        wait_s: longest time that a rollout is followed, in seconds, >= 0.
+        tell: receives each report.
+        say: receives progress lines for people.
     """
 
     step: Step | None = None
@@ -59,22 +58,22 @@ class Asked:
 async def run_pipeline(
     workshop: Workshop, system: System, loaded: LoadedConfig, asked: Asked
 ) -> list[StepReport]:
-    """Take the steps of a pipeline.
+    """Run the steps of a pipeline.
 
-    Where a step refuses, those after it are not taken for that decision point; the others go on.
+    If a step is refused, the later steps of its decision point do not run. Other points continue.
 
     Args:
-        workshop: what there is to work with.
-        system: whose decision points.
+        workshop: store, keys and clock.
+        system: the shipped system.
         loaded: its configuration.
-        asked: what is to be done.
+        asked: steps, decision points and options.
 
     Returns:
-        A report of every step that was taken.
+        A report of every step that ran.
 
     Raises:
-        SpecError: the configuration does not fit what is declared; nothing was done.
-        StoreError: a decision point is not declared; nothing was done.
+        SpecError: the configuration does not fit the declarations; nothing ran.
+        StoreError: a decision point is not declared; nothing ran.
     """
     check_points(loaded, system)
     names = [name for name in system.points if not asked.only or name in asked.only]
@@ -98,16 +97,11 @@ async def run_pipeline(
 async def declared_points(
     workshop: Workshop, system: System, names: Sequence[str]
 ) -> dict[str, PointRow]:
-    """Return decision points of a system as they are declared, by name.
-
-    Args:
-        workshop: what there is to work with.
-        system: whose they are.
-        names: which ones.
+    """Return decision points of a system by name.
 
     Raises:
-        StoreError: one is not declared.
-        SpecError: the declaration of one cannot be read.
+        StoreError: a point is not declared.
+        SpecError: a declaration is invalid.
     """
     connection = await workshop.database.connect("app")
     try:
@@ -122,13 +116,13 @@ async def declared_points(
     absent = [name for name in names if name not in known]
     if absent:
         tenant, file = workshop.tenant.name, f"configs/{system.name}/{absent[0]}.yaml"
-        message = f"{tenant} has not declared {system.skill}/{', '.join(absent)}; "
-        raise StoreError(message + f"`steersman tenant declare {tenant} {file}` declares it")
+        message = f"not declared by tenant {tenant}: {system.skill}/{', '.join(absent)}; "
+        raise StoreError(message + f"declare it with `steersman tenant declare {tenant} {file}`")
     return known
 
 
 class _PointRun:
-    """The steps of one decision point."""
+    """Run of one decision point."""
 
     def __init__(
         self,
@@ -147,7 +141,7 @@ class _PointRun:
         self._trial: Trial | None = None
 
     async def take(self, step: Step) -> StepReport:
-        """Take a step; what an error says becomes its report."""
+        """Run a step; an error becomes its report."""
         taken = {
             "dataset": self._dataset,
             "train": self._train,
@@ -160,7 +154,7 @@ class _PointRun:
         try:
             return await taken[step]()
         except StoreError:
-            raise  # nothing else can be done either
+            raise  # the other steps need the store too
         except SteersmanError as error:
             return StepReport(self._row.point, step, "refused", str(error))
 
@@ -179,7 +173,7 @@ class _PointRun:
         said = f"{found.usable:,} of {found.decisions:,} decisions in {asked.lookback_days:g} days "
         said += "have an exact propensity and a final reward"
         if not gate.passes:
-            said += f"; {asked.minimum:,} are wanted (dataset.min_decisions)"
+            said += f"; at least {asked.minimum:,} needed (dataset.min_decisions)"
         return StepReport(
             self._row.point,
             "dataset",
@@ -194,20 +188,20 @@ class _PointRun:
         samples = "" if trained.samples is None else f" from {trained.samples:,} rewards"
         said = f"{trained.version} ({_CHANGES[trained.change]}){samples} of {trained.line}"
         if trained.lost:
-            said += f"; {trained.lost:,} could not be learned under its declaration"
+            said += f"; {trained.lost:,} updates do not fit its declaration"
         return StepReport(self._row.point, "train", "done", said, trained.to_json())
 
     async def _evaluate(self) -> StepReport:
         found = (await self._tried()).judgement
         gates = gates_of(self._config.evaluation, self._row.spec.gates, found)
         failed = [gate.name for gate in gates if not gate.passes]
-        said = "the log cannot tell"
+        said = "no estimate"
         if found.value is not None:
             said = f"value {found.value:.4f} ({found.low:.4f} to {found.high:.4f})"
         if found.difference is not None:
             said += f", {found.difference:+.4f} ({found.difference_low:+.4f} to "
             said += f"{found.difference_high:+.4f}) against {found.against}"
-        said += f", on {found.decisions:,} decisions it has not learned from"
+        said += f", on {found.decisions:,} held-out decisions"
         if found.reasons:
             said += f": {'; '.join(found.reasons)}"
         if failed:
@@ -224,11 +218,11 @@ class _PointRun:
         if self._asked.dry_run:
             said = f"would publish {trained.version}, signed"
             if self._workshop.signer is None:
-                said += "; but there are no keys (`steersman snapshot keys init`)"
+                said += "; no signing keys yet: create them with `steersman snapshot keys init`"
             return self._would("package", said)
         if self._workshop.signer is None:
-            message = f"{self._workshop.tenant.name} has no signing keys here; "
-            message += "`steersman snapshot keys init` makes them"
+            message = f"tenant {self._workshop.tenant.name} has no signing keys; "
+            message += "create them with `steersman snapshot keys init`"
             return StepReport(self._row.point, "package", "refused", message)
         evidence = {"pipeline": {"trained": trained.to_json(), **_signed(judged)}}
         made = await shipping.package(
@@ -248,17 +242,17 @@ class _PointRun:
             return self._would("canary", f"would start a rollout: {shown}")
         candidate = await shipping.published(self._workshop.database, self._row, self._candidate)
         if candidate is None:
-            said = "nothing is published under this declaration; take the step `package` first"
+            said = "no version published under this declaration; run the step `package` first"
             return StepReport(self._row.point, "canary", "refused", said)
         row, new = await shipping.canary(self._workshop, self._row, candidate, asked)
         known = RolloutPlan.from_json(row.plan)
-        said = f"{'started' if new else 'under way already:'} {row.id} of {row.candidate}: "
+        said = f"{'started' if new else 'already active:'} {row.id} of {row.candidate}: "
         said += ", ".join(shipping.stages_of(known))
         return StepReport(self._row.point, "canary", "done", said, _rollout(row, None))
 
     async def _monitor(self) -> StepReport:
         if self._asked.dry_run:
-            wait = f"for {self._asked.wait_s:g} s at most"
+            wait = f"for at most {self._asked.wait_s:g} s"
             return self._would("monitor", f"would follow the rollout {wait}")
         known = await shipping.latest_rollout(self._workshop.database, self._row)
         if known is None:
@@ -279,7 +273,7 @@ class _PointRun:
 
     async def _promote(self) -> StepReport:
         if self._asked.dry_run:
-            return self._would("promote", "would promote where the last verdict says so")
+            return self._would("promote", "would promote if the last verdict is promote")
         known = await shipping.latest_rollout(self._workshop.database, self._row)
         if known is None:
             return self._none("promote")
@@ -287,7 +281,7 @@ class _PointRun:
         values = _rollout(row, verdict)
         if row.status == "promoted":
             return StepReport(
-                self._row.point, "promote", "done", f"{row.candidate} serves already", values
+                self._row.point, "promote", "done", f"{row.candidate} is already live", values
             )
         if not row.is_under_way:
             said = f"{row.candidate} was {row.status.replace('_', ' ')}: {row.reason}"
@@ -298,15 +292,15 @@ class _PointRun:
             lacks = shipping.missing(row, verdict, error)
             if not self._config.deployment.goes_on:
                 lacks.append(
-                    "it stays at the canary (deployment.promote_after_canary); "
-                    "`steersman rollout promote --force` lets it go on"
+                    "deployment.promote_after_canary is false; "
+                    "continue with `steersman rollout promote --force`"
                 )
             said = f"not yet, at {row.stage} {row.share:.0%}: {'; '.join(lacks)}"
             values["missing"] = lacks
             return StepReport(self._row.point, "promote", "waits", said, values)
-        said = f"{moved.candidate} goes on to {moved.stage} {moved.share:.0%}"
+        said = f"{moved.candidate} moved to {moved.stage} {moved.share:.0%}"
         if moved.status == "promoted":
-            said = f"{moved.candidate} serves"
+            said = f"{moved.candidate} is live"
         return StepReport(self._row.point, "promote", "done", said, _rollout(moved, verdict))
 
     async def _tried(self) -> Trial:
@@ -326,7 +320,7 @@ class _PointRun:
         return StepReport(self._row.point, step, "would", said)
 
     def _none(self, step: Step) -> StepReport:
-        said = "there is no rollout of this decision point; take the step `canary` first"
+        said = "no rollout of this decision point; run the step `canary` first"
         return StepReport(self._row.point, step, "refused", said)
 
 

@@ -1,4 +1,4 @@
-"""The systems that a pipeline is shipped for, and what they decide."""
+"""Shipped systems that have a pipeline."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A shipped system, as its pipeline sees it.
+    """Shipped system with a pipeline.
 
     Attributes:
-        name: as commands call it; ``configs/pipelines/<name>.yaml`` is its configuration.
+        name: name in commands; ``configs/pipelines/<name>.yaml`` is its configuration.
         skill: its application capability.
-        points: its decision points, in the order in which a request meets them.
-        old_names: what points were called in configurations before, and are called now.
+        points: its decision points, in the order of a request.
+        old_names: names of decision points in old configurations, and their current names.
     """
 
     name: str
@@ -31,4 +31,4 @@ SYSTEMS = {
         {"routing": "route", "tools": "tool"},
     )
 }
-"""By name."""
+"""Shipped systems by name."""

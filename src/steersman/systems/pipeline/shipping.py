@@ -1,4 +1,4 @@
-"""What the last four steps do: publish, start a rollout, follow it, move it on."""
+"""Last four steps of a pipeline: publish, start a rollout, follow it, promote it."""
 
 from __future__ import annotations
 
@@ -35,15 +35,9 @@ _POLL_S = 0.5
 async def published(
     database: Database, row: PointRow, spec: DecisionPoint | None
 ) -> SnapshotRow | None:
-    """Return the newest published version of a candidate.
+    """Return the newest published version of a candidate; None: none is available.
 
-    Args:
-        database: migrated.
-        row: the decision point.
-        spec: the candidate's declaration; None: that in force.
-
-    Returns:
-        The version; None: none was published, or all were retracted.
+    `spec` is the candidate's declaration; None: the live one.
     """
     wanted = row.spec_hash if spec is None else bytes.fromhex(spec.spec_hash)
     found = [one for one in await _available(database, row) if one.spec_hash == wanted]
@@ -57,21 +51,14 @@ async def package(
     document: str | None,
     evidence: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Publish a candidate, signed; without anything new, say what was.
+    """Publish a signed candidate; if it is unchanged, return its last version.
 
-    Args:
-        workshop: what there is to work with.
-        signer: of the tenant's repository.
-        row: the decision point.
-        document: the candidate's declaration; None: that in force.
-        evidence: that its gates passed, to be signed with it.
-
-    Returns:
-        The description as it was signed.
+    `document` is the candidate's declaration; None: the live one. `evidence` proves that the gates
+    passed, and is signed too.
 
     Raises:
         GuardError: the publish guard refused it.
-        RegistryError: it could not be signed.
+        RegistryError: it cannot be signed.
         StoreError: the server does not answer.
     """
     reason = Reason(actor=workshop.actor, evidence=evidence)
@@ -80,19 +67,16 @@ async def package(
 
 
 def overrides_of(declared: DecisionPoint, asked: Deployment) -> dict[str, Any]:
-    """Return what a rollout's plan changes of the declared section ``rollout``.
+    """Return the changes of the declared section ``rollout`` for this rollout.
 
-    It begins with the shadow that is declared, or a short one; its canary has the share that was
-    asked for. Where it may not go on by itself, the canary takes a year: until a person decides.
-
-    Args:
-        declared: the declaration in force.
-        asked: the configuration.
+    The rollout starts with the declared shadow stage, or a short one. The canary has the configured
+    share. If the rollout must stop after the canary, the canary lasts a year, until a person
+    promotes it.
     """
     stages = [stage.model_dump(mode="json") for stage in declared.rollout.stages]
     by_name = {stage["name"]: stage for stage in stages}
     shadow = by_name.get("shadow") or {"name": "shadow", "share": 0.0, "min_units": 100}
-    # Whoever declares no canary gets one with the patience of the stage that would have come first.
+    # Without a declared canary, use the settings of the first declared stage after the shadow.
     first: dict[str, Any] = next((one for one in stages if one["name"] != "shadow"), shadow)
     canary = {**by_name.get("canary", first), "name": "canary", "share": asked.share}
     if not asked.goes_on:
@@ -107,19 +91,13 @@ def overrides_of(declared: DecisionPoint, asked: Deployment) -> dict[str, Any]:
 async def canary(
     workshop: Workshop, row: PointRow, candidate: SnapshotRow, asked: Deployment
 ) -> tuple[RolloutRow, bool]:
-    """Start the rollout of a candidate, or find it under way.
-
-    Args:
-        workshop: what there is to work with.
-        row: the decision point.
-        candidate: published.
-        asked: the configuration.
+    """Start the rollout of a published candidate, or return its active rollout.
 
     Returns:
-        The rollout, and whether it was started just now.
+        The rollout, and whether it is new.
 
     Raises:
-        RolloutError: the candidate does not fit, was rolled back, or another one is under way.
+        RolloutError: the candidate does not fit, was rolled back, or another rollout is active.
         SnapshotError: the candidate does not verify.
     """
     known = await latest_rollout(workshop.database, row)
@@ -145,12 +123,7 @@ async def canary(
 
 
 async def latest_rollout(database: Database, row: PointRow) -> RolloutRow | None:
-    """Return the latest rollout of a decision point; None before the first.
-
-    Args:
-        database: migrated.
-        row: the decision point.
-    """
+    """Return the latest rollout of a decision point; None: there is none."""
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, row.tenant):
@@ -165,12 +138,7 @@ async def latest_rollout(database: Database, row: PointRow) -> RolloutRow | None
 async def last_verdict(
     database: Database, rollout: RolloutRow
 ) -> tuple[RolloutRow, VerdictRow | None]:
-    """Return a rollout as it is now, and its last verdict.
-
-    Args:
-        database: migrated.
-        rollout: as it was.
-    """
+    """Return the current state of a rollout, and its last verdict."""
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, rollout.tenant):
@@ -187,21 +155,14 @@ async def follow(
     wait_s: float,
     tell: Callable[[str], None],
 ) -> tuple[RolloutRow, VerdictRow | None]:
-    """Follow a rollout until it has ended or is paused, or for a time.
+    """Follow a rollout until it ends, is paused, or `wait_s` seconds have passed.
 
-    Args:
-        workshop: what there is to work with.
-        rollout: to be followed.
-        wait_s: the longest that is waited, >= 0.
-        tell: gets a line at the beginning, and with every verdict, stage and end.
-
-    Returns:
-        The rollout with its last verdict.
+    `tell` receives a line at the start, and for every verdict, stage and end.
     """
     row, verdict = await last_verdict(workshop.database, rollout)
     tell(_standing(row, verdict))
     until = workshop.monotonic() + wait_s
-    # What is paused waits for a person.
+    # A paused rollout waits for a person.
     while row.status == "running" and (left_s := until - workshop.monotonic()) > 0:
         await asyncio.sleep(min(_POLL_S, left_s))
         before = _standing(row, verdict)
@@ -219,17 +180,10 @@ def _standing(row: RolloutRow, verdict: VerdictRow | None) -> str:
 
 
 async def move_on(workshop: Workshop, rollout: RolloutRow) -> RolloutRow:
-    """Promote a rollout by one step, if its last verdict says so.
-
-    Args:
-        workshop: what there is to work with.
-        rollout: under way.
-
-    Returns:
-        The rollout as it is then.
+    """Promote a rollout by one step, if its last verdict is promote.
 
     Raises:
-        RolloutError: the last verdict does not say so, or the rollout is paused.
+        RolloutError: the last verdict is not promote, or the rollout is paused.
         SnapshotError: the candidate does not verify.
     """
     return await act(
@@ -245,37 +199,26 @@ async def move_on(workshop: Workshop, rollout: RolloutRow) -> RolloutRow:
 
 
 def missing(rollout: RolloutRow, verdict: VerdictRow | None, refused: RolloutError) -> list[str]:
-    """Return what a rollout still lacks to be promoted.
-
-    Args:
-        rollout: under way.
-        verdict: its last one.
-        refused: why it was not promoted.
-    """
+    """Return why a rollout cannot be promoted yet. `refused` is the error of the attempt."""
     if rollout.status == "paused":
         return [str(refused)]
     if verdict is None:
-        what = "no verdict yet: is a controller running (`steersman up`, `steersman rollout run`)?"
+        what = "no verdict yet; check that `steersman up` or `steersman rollout run` is running"
         return [what]
     if verdict.step != rollout.step:
-        return [f"no verdict at {rollout.stage} yet; the last one was passed at {verdict.stage}"]
+        return [
+            f"no verdict at stage {rollout.stage} yet; the last one was at stage {verdict.stage}"
+        ]
     return list(verdict.reasons)
 
 
 def stages_of(plan: RolloutPlan) -> list[str]:
-    """Return the stages of a plan for people, as ``canary 5%``.
-
-    Args:
-        plan: of a rollout.
-    """
+    """Return the stages of a plan for people, such as ``canary 0.05``."""
     return [f"{stage.name} {stage.share:.3g}" for stage in plan.stages]
 
 
 def moment(seconds: float) -> datetime:
-    """Return a time since 1970 as a date.
-
-    Args:
-        seconds: since 1970.
+    """Return seconds since 1970 as a date.
 
     >>> moment(0).year
     1970

@@ -1,4 +1,4 @@
-"""What is known of a candidate that was tried, and the gates that it is held against."""
+"""Result of a trial of a candidate, and its gates."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Trained:
     """A candidate as it would be published.
 
     Attributes:
-        version: that it would get.
-        change: what kind of step that is: patch, minor or major.
+        version: next version number.
+        change: kind of change: patch, minor or major.
         algorithm: of its policy.
-        line: the snapshot that serves, from whose log it learned,
-        seq: and the last update of it.
-        samples: rewards that it learned; None where its policy does not count them.
+        line: live snapshot whose log it learned from.
+        seq: last update of that log.
+        samples: number of learned rewards; None: the policy does not count them.
         lost: updates that it could not learn under its own declaration.
     """
 
@@ -41,24 +41,24 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What held-out decisions say of a candidate.
+    """Off-policy evaluation of a candidate on held-out decisions.
 
     Attributes:
-        decisions: that it was judged on; it has learned none of them.
-        against: what it was compared with.
-        value: off-policy estimate of its reward; None where the log cannot tell.
+        decisions: number of held-out decisions; the candidate has learned none of them.
+        against: what it is compared with.
+        value: estimated mean reward; None: no estimate.
         low: lower end of the interval of the value.
-        high: upper end.
-        least: the lower end with room for failures too rare to have been seen, as ``min_value``
-            wants it: `steersman.rollout.evidence.least_value`.
+        high: upper end of the interval of the value.
+        least: lower end with room for rare failures that were not seen, for the gate ``min_value``:
+            `steersman.rollout.evidence.least_value`.
         standard_error: of the value.
         effective_sample_size: of the importance weights.
-        max_weight_share: of one weight in their sum.
-        difference: value less that of the other; None where the log cannot tell.
-        difference_low: lower end of its interval.
-        difference_high: upper end.
+        max_weight_share: largest share of one weight in their sum.
+        difference: value minus the value of the other; None: no estimate.
+        difference_low: lower end of the interval of the difference.
+        difference_high: upper end of the interval of the difference.
         level: of both intervals.
-        reasons: why the log cannot tell; empty where it can.
+        reasons: why there is no estimate; empty if there is one.
     """
 
     decisions: int
@@ -83,28 +83,14 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate that was tried.
-
-    Attributes:
-        trained: what was learned.
-        judgement: what it is worth.
-    """
+    """Training and evaluation of a candidate."""
 
     trained: Trained
     judgement: Judgement
 
 
 def gates_of(asked: Evaluation, declared: Gates, found: Judgement) -> tuple[Gate, ...]:
-    """Return the gates with what was measured.
-
-    Args:
-        asked: the configuration.
-        declared: what the point declares where the configuration says nothing.
-        found: what was measured.
-
-    Returns:
-        In a fixed order; a number that is not known passes no gate.
-    """
+    """Return the gates of a candidate; the configuration overrides the point's `declared` gates."""
     least = asked.min_effective_sample_size or declared.min_effective_sample_size
     share = asked.max_weight_share or declared.max_weight_share
     value = asked.min_value if asked.min_policy_value is None else asked.min_policy_value
@@ -112,7 +98,7 @@ def gates_of(asked: Evaluation, declared: Gates, found: Judgement) -> tuple[Gate
     size = found.effective_sample_size
     gates = [
         Gate("min_effective_sample_size", size, least, "least", "effective sample size"),
-        Gate("max_weight_share", found.max_weight_share, share, "most", "largest weight's share"),
+        Gate("max_weight_share", found.max_weight_share, share, "most", "largest weight share"),
         Gate(
             "max_standard_error",
             found.standard_error,
@@ -125,9 +111,9 @@ def gates_of(asked: Evaluation, declared: Gates, found: Judgement) -> tuple[Gate
             None if found.difference_high is None else max(0.0, -found.difference_high),
             asked.max_loss,
             "most",
-            f"loss shown against {found.against}",
+            f"shown loss against {found.against}",
         ),
     ]
     if value is not None:
-        gates.insert(2, Gate("min_value", found.least, value, "least", "least value"))
+        gates.insert(2, Gate("min_value", found.least, value, "least", "lower bound of the value"))
     return tuple(gates)

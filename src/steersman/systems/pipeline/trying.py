@@ -1,7 +1,7 @@
-"""Trying a candidate: learned and judged as it would be, and nothing of it kept.
+"""Trial of a candidate: training and evaluation without storing anything.
 
-What is published later is made again from the same log, which gives the same bits. So a trial is a
-transaction that is always taken back, and there is no state between the steps of a pipeline.
+A trial runs in a transaction that is always rolled back. Publishing repeats the training from the
+same log, which gives the same bits. So the steps of a pipeline share no state.
 """
 
 from __future__ import annotations
@@ -53,20 +53,13 @@ _ROWS_PER_FEATURE = 5
 async def try_candidate(
     database: Database, row: PointRow, document: str | None, asked: Evaluation, since: datetime
 ) -> Trial:
-    """Learn and judge a candidate, and keep nothing.
+    """Train and evaluate a candidate, and store nothing.
 
-    Args:
-        database: migrated.
-        row: the decision point.
-        document: the candidate's declaration; None: that of the serving line.
-        asked: how it is judged.
-        since: decisions before are not judged on.
-
-    Returns:
-        What was learned and measured, the same for the same log.
+    `document` is the candidate's declaration; None: the live one. Decisions before `since` are not
+    used in the evaluation. The same log gives the same result.
 
     Raises:
-        InputError: a candidate that cannot be compared with what serves.
+        InputError: the candidate cannot be compared with the live policy.
         SteersmanError: the log or a snapshot is damaged.
     """
     point = row.tenant, row.skill, row.point
@@ -101,11 +94,7 @@ async def try_candidate(
 
 
 def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
-    """Return the published versions that were not retracted, in the order of publishing.
-
-    Args:
-        rows: all snapshots of a point.
-    """
+    """Return the published versions that are not retracted, in order of publishing."""
     found = [one for one in rows if one.is_available]
     return sorted(found, key=lambda one: one.published_at or one.created_at)
 
@@ -113,7 +102,7 @@ def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
 def _relearned_from(
     rows: Iterable[SnapshotRow], spec_hash: bytes, line: str, seq: int
 ) -> SnapshotRow | None:
-    """Return the version that was relearned from a line under a declaration, if there is one."""
+    """Return the version relearned from this line under this declaration, if it exists."""
     for one in reversed(available(rows)):
         origin = Origin.of((one.description or {}).get("evidence"))
         began = None if origin is None else (origin.line, origin.seq)
@@ -124,7 +113,7 @@ def _relearned_from(
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """A state, as far as it is judged; what it learned of held-out decisions is taken out."""
+    """A state to evaluate, without what it learned from held-out decisions."""
 
     name: str
     spec: DecisionPoint
@@ -135,7 +124,7 @@ class _State:
 
 
 async def _learned(connection: Any, row: PointRow, document: str | None) -> tuple[_State, Trained]:
-    """Return the candidate, and what it would be published as."""
+    """Return the candidate, and how it would be published."""
     point = row.tenant, row.skill, row.point
     origin: Origin | None = None
     if document is None:
@@ -171,13 +160,14 @@ async def _learned(connection: Any, row: PointRow, document: str | None) -> tupl
 async def _other(connection: Any, row: PointRow, *, relearned: bool) -> _State:
     """Return what a candidate is compared with.
 
-    Under another declaration that is what serves now. With more data alone the candidate is what
-    serves now, so it is the version before it, or the line when it had learned nothing.
+    A candidate with a new declaration is compared with the live policy. A candidate with more data
+    is the live policy; it is compared with the version before, or with a policy that has learned
+    nothing.
     """
     point = row.tenant, row.skill, row.point
     if relearned:
         replica = await load(connection, row)
-        name = f"{row.snapshot} after {replica.seq} updates, which serves"
+        name = f"{row.snapshot} after {replica.seq} updates (live)"
         policy = load_policy(replica.policy.state())
         return _State(name, row.spec, policy, row.snapshot, replica.seq)
     earlier: list[SnapshotRow] = [
@@ -186,7 +176,7 @@ async def _other(connection: Any, row: PointRow, *, relearned: bool) -> _State:
         if one.is_stored and holds_line(one)
     ]
     if not earlier:
-        name = f"{row.snapshot}, which has learned nothing"
+        name = f"{row.snapshot} (nothing learned)"
         return _State(name, row.spec, initial_policy(row.spec), row.snapshot, 0)
     version = earlier[-1].version
     spec = await spec_of(connection, earlier[-1].spec_hash)
@@ -202,16 +192,18 @@ async def _forget(connection: Any, point: Point, state: _State, rows: Sequence[A
         known = await learned_of(connection, point, state.snapshot, ids, until=state.seq)
         await asyncio.to_thread(forget, state.policy, known.values())
     except SteersmanError as error:
-        state.trouble = f"what it learned of held-out decisions cannot be taken out: {error!s:.300}"
+        state.trouble = f"cannot forget the held-out decisions: {error!s:.300}"
 
 
 def _judged(new: _State, old: _State, logged: Sequence[LoggedChoice], level: float) -> Judgement:
     found = Judgement(len(logged), old.name, level=level)
     troubles = [f"{one.name}: {one.trouble}" for one in (new, old) if one.trouble]
     if new.spec.explore == "none":
-        troubles.append("the point declares explore: none, so its log cannot tell")
+        troubles.append(
+            "the point declares explore: none, so there is no off-policy estimate; declare a floor"
+        )
     if len(logged) < 2:
-        troubles.append(f"{len(logged)} held-out decisions have a reward that stands")
+        troubles.append(f"{len(logged)} held-out decisions have a final reward; at least 2 needed")
     if troubles:
         return replace(found, reasons=tuple(troubles))
     try:
@@ -220,7 +212,7 @@ def _judged(new: _State, old: _State, logged: Sequence[LoggedChoice], level: flo
         )
         return _measured(found, data, other, level)
     except SteersmanError as error:
-        return replace(found, reasons=(f"the candidate cannot be judged: {error!s:.300}",))
+        return replace(found, reasons=(f"cannot evaluate the candidate: {error!s:.300}",))
 
 
 def _measured(found: Judgement, data: Any, other: Any, level: float) -> Judgement:

@@ -1,4 +1,4 @@
-"""What a pipeline works with: a store, a clock, and what signs and verifies for a tenant."""
+"""Resources of a pipeline: store, clock, signer and consumer of a tenant."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """What a pipeline works with.
+    """Resources of a pipeline.
 
     Attributes:
-        database: migrated.
-        tenant: whose decision points they are.
-        actor: who runs it, for the audit.
-        signer: of the tenant's repository; None: its keys are not here.
+        database: migrated store.
+        tenant: owner of the decision points.
+        actor: name in the audit log.
+        signer: publisher of the tenant's registry; None: no keys on this machine.
         bases: verifies candidates before they serve.
-        consumer: makes a reader of the repository with a cache of its own in a folder.
+        consumer: makes a consumer of the registry with its cache in a folder.
         clock: seconds since 1970.
-        monotonic: seconds that never step.
+        monotonic: monotonic clock in seconds.
     """
 
     database: Database
