@@ -48,7 +48,10 @@ class Apart:
             Refused: as many of this tenant's requests wait as may.
         """
         if self._inside[tenant] >= self._of_tenant:
-            detail = f"{self._of_tenant} requests of this kind are waiting, which is all that may; "
+            detail = (
+                f"{self._of_tenant} requests of this kind are already waiting, the maximum per "
+                "tenant; "
+            )
             raise Refused.of("unavailable", detail + "try again later", retry_after_s=1.0)
         self._inside[tenant] += 1
         try:

@@ -118,7 +118,7 @@ class Application:
             return
         except Exception:  # noqa: BLE001 (the caller gets an answer, the log gets the reason)
             _log.exception("request %s to %s failed", request_id, name)
-            detail = f"unexpected; tell the operator the request id {request_id}"
+            detail = f"unexpected error; report the request id {request_id} to the operator"
             answer = problem_answer(Problem.of("internal", detail))
         status, body, more = answer
         length = (b"content-length", b"%d" % len(body))
@@ -167,10 +167,10 @@ class Application:
     def _match(self, method: str, path: str) -> tuple[Route, tuple[str, ...]]:
         methods, params = self._find(path)
         if not methods:
-            raise Refused.of("not_found", "there is no such path; /openapi.json lists all")
+            raise Refused.of("not_found", "path not found; /openapi.json lists all paths")
         route = methods.get("GET" if method == "HEAD" else method)
         if route is None:
-            detail = f"the path takes {self.allowed(path)}, not {method[:20]}"
+            detail = f"method {method[:20]!r} not allowed; allowed: {self.allowed(path)}"
             raise Refused.of("method_not_allowed", detail)
         return route, params
 

@@ -121,7 +121,9 @@ def _bytes(name: str) -> int:
     """Return a number of bytes that the environment names."""
     said = os.environ.get(name) or str(_CORPORA_BYTES)
     if not said.isdigit() or not 1 << 20 <= int(said) <= 1 << 50:
-        raise InputError(f"{name} is {said!r:.40}; allowed is a number of bytes, 1 MiB or more")
+        raise InputError(
+            f"invalid {name} {said!r:.40}: expected a number of bytes, 1048576 or more"
+        )
     return int(said)
 
 
@@ -406,7 +408,7 @@ async def assemble(
     async def close() -> None:
         left = await service.close()
         if left:
-            _log.error("%d rows could not be written before the end", left)
+            _log.error("%d rows were not written before the process stopped", left)
 
     stack.push_async_callback(close)
     return service

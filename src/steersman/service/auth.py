@@ -125,9 +125,9 @@ class Authenticator:
             Refused: there is no key, or it is no longer valid.
         """
         if authorization is None:
-            raise _unauthorized("no Authorization header; send `Authorization: Bearer sk_…`")
+            raise _unauthorized("missing Authorization header; send `Authorization: Bearer sk_…`")
         if not authorization.startswith(b"Bearer ") and authorization[:7].lower() != b"bearer ":
-            raise _unauthorized("the Authorization header is no bearer key; send `Bearer sk_…`")
+            raise _unauthorized("the Authorization header has no bearer key; send `Bearer sk_…`")
         # Looked up by keyed hash: how long a comparison takes tells nothing about any key.
         entry = self._places.get(self._place(authorization[7:].strip()))
         if entry is None:
@@ -136,7 +136,7 @@ class Authenticator:
         if now - entry.verified > self._trust_s:
             return None
         if self._wall() >= entry.ends:
-            raise _unauthorized("the API key has expired or was revoked; ask for a new one")
+            raise _unauthorized("the API key has expired or was revoked; create a new one")
         entry.used = now
         return entry.row
 
@@ -154,7 +154,7 @@ class Authenticator:
         """
         text = authorization[7:].strip()
         if _SHAPE.fullmatch(text) is None:
-            raise _unauthorized("the API key is malformed; copy it whole, it begins with sk_")
+            raise _unauthorized("malformed API key; copy the whole key, which begins with sk_")
         digest = hmac.digest(self._secret, text, "sha256")
         row = None
         if self._absent.get(digest, -_FOREVER) <= self._clock():
@@ -164,7 +164,7 @@ class Authenticator:
                 entry.place = self._place(text)
                 self._places[entry.place] = entry
         if row is None or self._wall() >= _ends(row):
-            raise _unauthorized("the API key is unknown, expired or revoked; ask for a new one")
+            raise _unauthorized("unknown, expired or revoked API key; create a new one")
         return row
 
     def _place(self, text: bytes) -> bytes:
@@ -205,7 +205,7 @@ class Authenticator:
         for digest, future in asked.items():
             self._pending.pop(digest, None)
             if not future.done():
-                detail = "the store does not answer, and this API key is not known here"
+                detail = "the store does not respond, and this API key is not cached"
                 future.set_exception(_away(detail))
                 future.exception()  # whoever asked may have gone: nobody has to fetch it
 
@@ -232,7 +232,7 @@ class Authenticator:
                 await self.verify()
             except Exception as error:  # noqa: BLE001 (this must go on, or no key is revoked)
                 known = isinstance(error, Refused) or store_is_away(error)
-                _log.warning("keys in use cannot be verified: %r", error, exc_info=not known)
+                _log.warning("API keys in use cannot be verified: %r", error, exc_info=not known)
 
     async def verify(self) -> None:
         """Verify every key in use; those that are gone or revoked hold no longer.
@@ -271,7 +271,10 @@ def authorize(row: KeyRow, scope: str) -> None:
     """
     if scope not in row.scopes:
         held = ", ".join(row.scopes) or "none"
-        detail = f"this needs the scope {scope}; the API key {row.prefix}… has {held}"
+        detail = (
+            f"missing scope {scope}: the API key {row.prefix}… has {held}; use a key with this "
+            "scope"
+        )
         raise Refused.of("forbidden", detail)
 
 

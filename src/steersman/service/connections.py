@@ -229,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._too_large:
             self.end_with(self._head_problem())
         else:
-            self.end_with(Problem.of("bad_request", f"{msg} Send HTTP/1.1 as RFC 9112 has it"))
+            self.end_with(Problem.of("bad_request", f"{msg} Send HTTP/1.1 as defined by RFC 9112"))
 
     def sweep(self, now: float) -> None:
         """End the connection if it has kept us waiting too long.
@@ -246,11 +246,11 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle  # None until the first request
         answering = cycle is not None and not cycle.response_complete
         if self._waits is _Waits.FOR_BODY and now - self._since > self.limits.body_s:
-            detail = f"the body was not complete after {self.limits.body_s:g} s; send it faster"
+            detail = f"request body incomplete after {self.limits.body_s:g} s; send it faster"
             self._end_body(Problem.of("timeout", detail))
         late = self._waits is _Waits.FOR_HEAD and now - self._since > self.limits.head_s
         if late and not answering:
-            detail = f"no complete request head after {self.limits.head_s:g} s; send it at once"
+            detail = f"request head incomplete after {self.limits.head_s:g} s; send it at once"
             self.end_with(Problem.of("timeout", detail))
 
     def end_with(self, problem: Problem) -> None:
@@ -358,7 +358,10 @@ class BoundedProtocol(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _head_problem(self) -> Problem:
-        detail = f"the head is over {self.limits.head_bytes} bytes; send fewer or shorter headers"
+        detail = (
+            f"the request head exceeds {self.limits.head_bytes} bytes; send fewer or shorter "
+            "headers"
+        )
         return Problem.of("headers_too_large", detail)
 
 

@@ -105,7 +105,7 @@ class ControllerMetrics:
                         connection = await self._database.connect("worker", command_timeout=10)
                     self._exchange.leave(await self.families(connection))
                 except (*AWAY, SteersmanError) as error:
-                    _log.warning("the numbers of rollouts cannot be told now: %r", error)
+                    _log.warning("rollout metrics cannot be read now: %r", error)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LEAVE_S):
                         await stop.wait()
@@ -163,7 +163,7 @@ class ControllerMetrics:
         known = set(self._under_way.values())
         counts = {(*place, end): 0 for place in known for end in _ENDS} | self._ended
         rows: Any = [(labels, float(count)) for labels, count in sorted(counts.items())]
-        about = "Rollouts that ended while this process was watching"
+        about = "Rollouts that ended while this process ran"
         return Family("rollout_ended", "counter", about, (*_PLACE, "status"), rows)
 
     async def _lag(self, connection: Any) -> Family:
@@ -173,7 +173,7 @@ class ControllerMetrics:
         }
         self._lagged |= set(found)
         rows: Any = [(place, found.get(place, 0.0)) for place in sorted(self._lagged)]
-        about = "Age of the oldest outcome that is due and not learned"
+        about = "Age of the oldest pending work of the learner"
         return Family("learner_lag_seconds", "gauge", about, _PLACE, rows)
 
     async def _signatures(self, place: Place) -> list[Family]:
@@ -183,7 +183,7 @@ class ControllerMetrics:
             self._expires, self._signed_at = found, self._clock()
         if self._expires is None:
             return []
-        about = "When the first timestamp of the tenants' registries expires"
+        about = "Earliest expiry time of a registry timestamp"
         name = "registry_expires_timestamp_seconds"
         return [Family(name, "gauge", about, (), [((), self._expires)])]
 
@@ -209,11 +209,11 @@ def _of_rollouts(
         for name, alive in sources.items():
             healthy[(name,)] = min(float(alive), healthy.get((name,), 1.0))
     name = "rollout_controller_seen_timestamp_seconds"
-    about = "When a controller last looked at the rollout that it left alone for longest"
+    about = "Time of the last check of the rollout that was checked least recently"
     yield Family(name, "gauge", about, (), [((), seen)])
-    about = "For how long the verdict of a rollout has been to hold"
+    about = "Duration for which the rollout has been on hold"
     yield Family("rollout_held_seconds", "gauge", about, _PLACE, list(held.items()))
-    about = "Whether the controller believes this source"
+    about = "Whether the controller trusts this metrics source"
     yield Family("rollout_source_healthy", "gauge", about, ("source",), list(healthy.items()))
 
 
@@ -227,6 +227,6 @@ def _earliest_expiry(place: Place, tenants: Iterable[str]) -> float | None:
                 expires = json.loads(held.data)["signed"]["expires"]
                 found.append(datetime.fromisoformat(expires).timestamp())
             except (ValueError, KeyError, TypeError) as error:
-                message = f"the timestamp of {tenant}'s registry is none: {error!r}; refresh it"
+                message = f"invalid registry timestamp of tenant {tenant}: {error!r}; refresh it"
                 raise StoreError(message) from error
     return min(found, default=None)

@@ -336,7 +336,7 @@ class Deciding:
         for one, drawn in zip(asked, draw_many(asked[:through], self._rng), strict=False):
             if isinstance(drawn, (SteersmanError, ArithmeticError, np.linalg.LinAlgError)):
                 _, request, _ = one
-                _log.error("%s/%s falls back: %r", request.skill, request.decision, drawn)
+                _log.error("%s/%s uses the fallback: %r", request.skill, request.decision, drawn)
                 results.append(self._fall_back(*one, "policy", stored=True))
             elif isinstance(drawn, Exception):
                 results.append(drawn)
@@ -386,8 +386,8 @@ class Deciding:
         async with self._pool.acquire() as connection:
             row = await find_decision(connection, tenant, identifier)
             if row is None:
-                detail = "the earlier decision of this key is no longer kept here: it was erased, "
-                detail += "or is too old; use another key"
+                detail = "the earlier decision with this idempotency key was erased or is too old; "
+                detail += "use another key"
                 raise Refused.of("idempotency_conflict", detail, field="idempotency_key")
             async with as_tenant(connection, tenant):
                 document: str = await connection.fetchval(
@@ -400,5 +400,5 @@ def _problem(error: Exception) -> Problem:
     """Return what one request of a batch is told; the others have their own answers."""
     if isinstance(error, Refused):
         return error.problem
-    _log.error("a decision of a batch cannot be made", exc_info=error)
-    return Problem.of("internal", "this decision could not be made; its error was logged")
+    _log.error("a decision of a batch failed", exc_info=error)
+    return Problem.of("internal", "this decision failed; the server log has the error")

@@ -117,7 +117,7 @@ class Served:
 
     def _named(self, action: str) -> str:
         if self.open and action == _FIRST:
-            detail = "no candidates; name those that may be chosen as eligible, one or more"
+            detail = "no candidates; give one or more in eligible"
             raise Refused.of("invalid", detail, field="eligible")
         return action
 
@@ -215,7 +215,9 @@ def _draw(
     if served.selects:
         return draw_selection(served.replica, request, context, rng)
     if request.links is not None:
-        raise Refused.of("invalid", "links are for points of kind sequence alone", field="links")
+        raise Refused.of(
+            "invalid", "links are allowed only for decision points of kind sequence", field="links"
+        )
     eligible = request.eligible
     if eligible is not None and not eligible:
         return fall_back(served, request, context)
@@ -268,17 +270,21 @@ def _feature_rows(served: Served, request: DecideRequest) -> NDArray[np.float64]
     """Return (n, d) features of the eligible actions, in their order, rounded as stored."""
     if not served.feature_count:
         if request.features is not None:
-            raise Refused.of("invalid", "this point declares no features", field="features")
+            raise Refused.of(
+                "invalid",
+                "this decision point declares no features; leave features out",
+                field="features",
+            )
         return None
     names = request.eligible or served.names
     given = request.features or {}
     missing = [name for name in names if name not in given]
     if missing:
-        detail = f"no features for {missing[:3]}; give {served.feature_count} numbers for each"
+        detail = f"missing features for {missing[:3]}; give {served.feature_count} numbers for each"
         raise Refused.of("invalid", detail, field="features")
     wrong = [name for name in names if len(given[name]) != served.feature_count]
     if wrong:
-        detail = f"{wrong[0]!r} has {len(given[wrong[0]])} numbers, declared are "
+        detail = f"{wrong[0]!r} has {len(given[wrong[0]])} features; expected "
         raise Refused.of("invalid", f"{detail}{served.feature_count}", field="features")
     try:
         return rounded([given[name] for name in names])

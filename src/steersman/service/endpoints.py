@@ -193,5 +193,5 @@ class Endpoints:
 
     def _check_storing(self) -> None:
         if not self._storing():
-            detail = "the store does not answer; keep the events and send them again"
+            detail = "the store does not respond; keep the events and send them again later"
             raise Refused.of("unavailable", detail, retry_after_s=2.0)

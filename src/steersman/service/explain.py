@@ -66,7 +66,7 @@ _OF_TENANT = 4  # building or waiting
 _MOST = 32
 _WAIT_S = 60.0
 _BUILD_S = 50.0  # less than the breaker waits: how much a tenant logged is not the store's fault
-_NOT_BUILT = "leave out recompute: the state of this decision was not built"
+_NOT_BUILT = "the policy state of this decision was not rebuilt; leave out recompute, or try again"
 
 
 class Explain:
@@ -141,7 +141,9 @@ class Explain:
 
     async def _recompute(self, row: DecisionRow, document: str) -> Recomputed:
         if row.p_kind != "exact":
-            return Recomputed(same=False, reason=f"nothing was drawn: the answer was {row.p_kind}")
+            return Recomputed(
+                same=False, reason=f"no draw to recompute: the propensity kind is {row.p_kind}"
+            )
         async with self._turns.turn(row.tenant):
             try:
                 return await self._rebuilding.call(
@@ -193,8 +195,8 @@ class _Turns:
         """Wait for a turn, and have it; refuse where too many wait, or it does not come."""
         count, every = self._inside[tenant], self._inside.total()
         if count >= _OF_TENANT or every >= _MOST:
-            who = f"{count} states of yours" if count >= _OF_TENANT else f"{every} states"
-            detail = f"{who} are built again or wait for it, which is all that may"
+            who = f"{count} rebuilds of this tenant" if count >= _OF_TENANT else f"{every} rebuilds"
+            detail = f"{who} are already running or waiting, the maximum"
             raise _later(f"{detail}; try again later")
         self._inside[tenant] += 1
         own = self._own.setdefault(tenant, asyncio.Lock())
@@ -205,7 +207,7 @@ class _Turns:
                         await held.enter_async_context(own)
                         await held.enter_async_context(self._building)
                 except TimeoutError:
-                    detail = f"no state could be built again within {_WAIT_S:g} s, since others are"
+                    detail = f"no free slot to rebuild a policy state within {_WAIT_S:g} s"
                     raise _later(f"{detail}; try again later") from None
                 yield
         finally:
@@ -369,7 +371,7 @@ async def _events(connection: Any, row: DecisionRow, spec: DecisionPoint) -> lis
 
 
 def _no_such_decision() -> Refused:
-    return Refused.of("not_found", "there is no such decision; check the id")
+    return Refused.of("not_found", "decision not found; check the id")
 
 
 def _later(detail: str) -> Refused:

@@ -1,4 +1,4 @@
-"""What `GET /v1/decisions/{id}/explain` answers."""
+"""Answer messages of ``GET /v1/decisions/{id}/explain``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class ExplainedReward(msgspec.Struct, omit_defaults=True):
     """One revision of a decision's reward.
 
     Attributes:
-        revision: 1, 2, 3, …
-        value: 0 to 1; absent where there is none.
-        status: how it came about.
-        terms: what each declared term gave.
-        final: whether the window is closed.
-        at: seconds since 1970.
+        revision: revision number, from 1.
+        value: reward, 0 to 1; absent if there is no reward.
+        status: how the reward was computed.
+        terms: contribution of each declared term.
+        final: whether the reward window is closed.
+        at: time in seconds since 1970.
     """
 
     revision: int
@@ -32,15 +32,15 @@ class ExplainedEvent(msgspec.Struct, omit_defaults=True):
     """One event about a decision or its episode.
 
     Attributes:
-        event_id: as the application named it.
-        type: one of the four.
+        event_id: event id chosen by the application.
+        type: one of the four event types.
         about: ``decision`` or ``episode``.
-        at: when it happened, seconds since 1970.
-        received_at: when it was stored.
+        at: time of the event in seconds since 1970.
+        received_at: time of storage in seconds since 1970.
         outcomes: named numbers.
-        action_taken: what the application did instead.
-        body: the rest.
-        unread: names of outcomes that no term of the reward reads. A guardrail may, or they are
+        action_taken: action that the application took instead of the decided one.
+        body: other content of the event.
+        unread: names of outcomes that no reward term reads. A guardrail may read them, or they are
             misspelt.
     """
 
@@ -59,10 +59,10 @@ class ExplainedStep(msgspec.Struct, omit_defaults=True):
     """One step of a selection.
 
     Attributes:
-        eligible: what could be drawn.
-        action: what was.
-        p: with which exact probability.
-        distribution: by action; stored as float32 but for that of the action drawn.
+        eligible: eligible candidates.
+        action: candidate that was drawn.
+        p: exact probability of the draw.
+        distribution: probability by candidate; stored as float32, except that of the drawn one.
     """
 
     eligible: list[str]
@@ -72,14 +72,15 @@ class ExplainedStep(msgspec.Struct, omit_defaults=True):
 
 
 class Recomputed(msgspec.Struct, omit_defaults=True):
-    """What the state of that time gives today.
+    """Distribution recomputed from the policy state of the decision.
 
     Attributes:
-        same: whether distribution and propensity are those that were stored.
-        distribution: by action.
-        largest_difference: of any probability; stored ones are float32 but for the action's own.
-        reason: why it could not be recomputed.
-        steps: of a selection.
+        same: whether distribution and propensity equal the stored ones.
+        distribution: probability by action.
+        largest_difference: largest difference of a probability; stored ones are float32, except
+            that of the drawn action.
+        reason: why the distribution could not be recomputed.
+        steps: steps of a selection.
     """
 
     same: bool
@@ -90,41 +91,41 @@ class Recomputed(msgspec.Struct, omit_defaults=True):
 
 
 class Explanation(msgspec.Struct, omit_defaults=True):
-    """Everything about one decision.
+    """Full record of one decision.
 
     Attributes:
-        decision_id: its id.
-        erased: whether its content was erased on request; then nothing else is left.
-        skill: the application capability.
-        decision: the decision point.
-        at: seconds since 1970.
-        action: what was drawn.
-        propensity: the probability of the draw; absent if it was never known.
-        propensity_kind: exact, fallback, client, imported or none.
-        distribution: by action; of every value of every part where actions are mixed.
-        parts: of a mixed action, by name.
-        picked: of a selection: candidates in the order of picking.
-        steps: of a selection: each with its distribution.
-        links: of a selection: what picking a candidate brings in.
-        uniform: the random number of the draw.
-        eligible: the actions allowed; absent: all that were declared.
-        context: what was known.
-        episode_id: what it belongs to.
-        parent_id: what it follows from.
-        unit: what stays on one arm.
-        snapshot: the state it was drawn from: this snapshot,
-        update_seq: and this many updates after it.
-        spec_hash: of the declaration, hexadecimal.
-        feature_hash: of the feature map, hexadecimal.
-        rollout: the rollout that it counts for; absent: none.
-        stage: of that rollout; ``live`` without one.
-        arm: that drew: control or candidate.
-        degraded: whether a fallback answered.
-        weight: how many observations it counts for; 0: never learned.
-        window_ends: when its reward is final, seconds since 1970.
-        rewards: by revision.
-        events: about it and its episode, the first 1,000.
-        recomputed: if asked for.
+        decision_id: decision id.
+        erased: whether the content was erased on request; then all other fields are empty.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        at: time in seconds since 1970.
+        action: action that was drawn.
+        propensity: probability of the draw; absent if it is unknown.
+        propensity_kind: one of exact, fallback, client, imported, none.
+        distribution: probability by action; for mixed actions, by value of every part.
+        parts: parts of a mixed action, by name.
+        picked: picked candidates of a selection, in order.
+        steps: steps of a selection, each with its distribution.
+        links: candidates that a pick adds to a selection, by candidate.
+        uniform: random number of the draw.
+        eligible: eligible actions; absent: all declared actions.
+        context: context of the decision.
+        episode_id: episode of the decision.
+        parent_id: decision that this one follows.
+        unit: unit that stays on one arm.
+        snapshot: snapshot of the policy state.
+        update_seq: number of updates applied after the snapshot.
+        spec_hash: hash of the declaration, hexadecimal.
+        feature_hash: hash of the feature map, hexadecimal.
+        rollout: rollout that the decision counts for; absent: none.
+        stage: stage of that rollout; ``live`` without one.
+        arm: arm that drew: control or candidate.
+        degraded: whether the fallback answered.
+        weight: number of observations that the decision counts as; 0: never learned from.
+        window_ends: time in seconds since 1970 at which the reward becomes final.
+        rewards: revisions of the reward.
+        events: events about the decision and its episode, the first 1,000.
+        recomputed: recomputed distribution; present if requested.
     """
 
     decision_id: UUID

@@ -139,7 +139,7 @@ class Following:
         self._serve = serve
         self._key: Any = None  # of what control serves; None: something else than was wanted
         self._control = Slot(f"control of {name}", clock, self._arrange)
-        self._stand_in = Slot(f"what stands in for {name}", clock, self._arrange)
+        self._stand_in = Slot(f"substitute for {name}", clock, self._arrange)
         self._candidate = Slot(f"candidate of {name}", clock, self._arrange)
 
     @property
@@ -202,7 +202,7 @@ class Following:
         try:
             await follow(connection, replica)
         except SteersmanError as error:
-            _log.warning("%s is loaded anew: %s", self._name, error)
+            _log.warning("%s is reloaded: %s", self._name, error)
             self._key = None
             self._want_control(plan)
 

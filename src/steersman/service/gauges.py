@@ -27,39 +27,47 @@ def add_gauges(service: Service) -> None:
         service: put together, not started.
     """
     gauge, guard, replicas = service.metrics.gauge, service.guard, service.replicas
-    gauge("guardian_state", "0 normal, 1 brownout, 2 lockdown", lambda: int(guard.state))
-    gauge("guardian_latency_ms", "Mean latency it sees", lambda: guard.latency_ms)
+    gauge(
+        "guardian_state",
+        "State of the load guard: 0 normal, 1 brownout, 2 lockdown",
+        lambda: int(guard.state),
+    )
+    gauge(
+        "guardian_latency_ms",
+        "Mean decision latency seen by the load guard",
+        lambda: guard.latency_ms,
+    )
     queues: dict[tuple[str, ...], GroupCommit[Any, Any]]
     queues = {("decisions",): service.decisions, ("events",): service.event_rows}
     gauge(
         "queue_rows",
-        "Rows that wait or are being written",
+        "Rows queued or being written",
         lambda: {kind: queue.depth for kind, queue in queues.items()},
         ("kind",),
     )
     gauge(
         "breaker_open",
-        "1 open, 0.5 half-open, 0 closed",
+        "State of a circuit breaker: 1 open, 0.5 half-open, 0 closed",
         lambda: {(name,): _OPEN[breaker.state] for name, breaker in service.breakers.items()},
         ("breaker",),
     )
     gauge(
         "replica_age_seconds",
-        "Since replicas were last brought up to date",
+        "Time since the last refresh of the replicas",
         lambda: time.monotonic() - replicas.refreshed_at,
     )
-    wrong = "Points that are not served as wanted: their snapshot cannot be loaded"
+    wrong = "Decision points whose wanted snapshot cannot be loaded"
     gauge("replica_problems", wrong, replicas.problems)
-    stages = "Of a rollout: 1 shadow, 2 canary, 3 ab, 4 live"
+    stages = "Stage of a rollout: 1 shadow, 2 canary, 3 ab, 4 live"
     gauge("rollout_stage", stages, partial(_rollouts, replicas, _stage_number), _PLACE)
-    share = "Of units that a candidate serves"
+    share = "Share of units that the candidate serves"
     gauge("rollout_share", share, partial(_rollouts, replicas, _share), _PLACE)
     loaded = "Whether this process serves the candidate"
     gauge("rollout_candidate_loaded", loaded, partial(_rollouts, replicas, _is_loaded), _PLACE)
     corpora = service.corpora
-    gauge("corpora_held", "Revisions of corpora in memory", lambda: len(corpora))
-    gauge("corpora_bytes", "Memory they take, about", lambda: corpora.bytes)
-    failed = "Revisions of corpora that could not be loaded"
+    gauge("corpora_held", "Corpus revisions in memory", lambda: len(corpora))
+    gauge("corpora_bytes", "Approximate memory of the corpus revisions", lambda: corpora.bytes)
+    failed = "Corpus revisions that failed to load"
     gauge("corpora_load_failures", failed, lambda: corpora.counts.failures)
     service.metrics.arms_of(partial(_under_way, replicas))
 

@@ -130,8 +130,10 @@ class Guard:
             Refused: with the seconds after which to try again.
         """
         if self.state >= SHEDS[what]:
-            detail = f"the service is in {self.state.name} and sheds {what.replace('_', ' ')}; "
-            detail += "it answers decisions; try again later"
+            detail = (
+                f"overloaded ({self.state.name}): the service rejects {what.replace('_', ' ')}; "
+            )
+            detail += "it still answers decisions; try again later"
             raise Refused.of("unavailable", detail, retry_after_s=_RETRY_S[self.state])
 
     def tick(self) -> None:

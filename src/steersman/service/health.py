@@ -104,5 +104,5 @@ class Health:
         shown = request.headers.get(b"authorization", b"")
         if self._token and hmac.compare_digest(shown, f"Bearer {self._token}".encode()):
             return
-        detail = "from elsewhere, metrics need `Authorization: Bearer $STEERSMAN_METRICS_TOKEN`"
+        detail = "remote requests for metrics need `Authorization: Bearer $STEERSMAN_METRICS_TOKEN`"
         raise Refused.of("unauthorized", detail)

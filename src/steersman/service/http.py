@@ -151,10 +151,10 @@ def check_media_type(headers: Mapping[bytes, bytes]) -> None:
         b"application/json;charset=utf-8",
     }:
         shown = said.decode("latin-1")[:80] or "none"
-        detail = f"the content type is {shown}; send application/json in UTF-8"
+        detail = f"unsupported content type {shown}; send application/json in UTF-8"
         raise Refused.of("unsupported_media_type", detail)
     if headers.get(b"content-encoding", b"identity") != b"identity":
-        detail = "the body is compressed; send it as it is"
+        detail = "unsupported content encoding; send the body uncompressed"
         raise Refused.of("unsupported_media_type", detail)
 
 
@@ -177,7 +177,7 @@ def flag(request: Request, name: str) -> bool:
     said = {value for key, value in fields if key == name}
     if not said <= {"true", "false"} or len(said) > 1:
         shown = " and ".join(sorted(repr(value[:40]) for value in said)[:3])
-        detail = f"{name} is {shown}; allowed are true and false; give one of them, or leave it out"
+        detail = f"invalid {name} {shown}: expected true or false; give one of them or leave it out"
         raise Refused.of("invalid", detail, field=name)
     return said == {"true"}
 
@@ -256,5 +256,5 @@ def too_large(size: int, limit: int) -> Refused:
     >>> too_large(11, 10).problem.status
     413
     """
-    detail = f"the body has {size} bytes or more, allowed are {limit}; send less at once"
+    detail = f"the body has at least {size} bytes; at most {limit} are allowed; split the request"
     return Refused.of("too_large", detail)

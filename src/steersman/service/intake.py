@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _MAX_BODY = 64 * 1024
 _AHEAD_S = 86_400.0
 _ID = attrgetter("id")
-_NO_TARGET = "there is no such decision or episode; check the id"
+_NO_TARGET = "decision or episode not found; check the id"
 
 
 class Intake:
@@ -162,8 +162,10 @@ class Intake:
         except Refused as refused:
             problem = refused.problem
         except Exception:  # noqa: BLE001 (logged; the others of its batch have nothing to do with it)
-            _log.exception("a record cannot be taken")
-            problem = Problem.of("internal", "this record could not be taken; its error was logged")
+            _log.exception("a record cannot be stored")
+            problem = Problem.of(
+                "internal", "this record could not be stored; the server log has the error"
+            )
         identifier = record.get("decision_id", "") if isinstance(record, dict) else ""
         return _refused(str(identifier)[:128], problem)
 
@@ -174,7 +176,10 @@ class Intake:
         served = await self._replicas.get(tenant, local.skill, local.decision)
         made = id_time(local.decision_id)
         if local.decision_id.version != 7 or not OLDEST_S <= made <= self._clock() + _AHEAD_S:
-            detail = f"{local.decision_id} is no UUIDv7 of our days; let the client make it"
+            detail = (
+                f"invalid decision id {local.decision_id}: expected a UUIDv7 with a time from 2000 "
+                "to one day from now; let the client create it"
+            )
             raise Refused.of("invalid", detail, field="decision_id")
         at = datetime.fromtimestamp(made, UTC)
         row = served.replica.row
@@ -242,7 +247,7 @@ def _result(identifier: str, verdict: Any) -> EventResult:
     if verdict == "unknown":
         return _refused(identifier, Problem.of("not_found", _NO_TARGET))
     if verdict == "conflict":
-        detail = f"event {identifier!r} is stored with another body; use a new id for a new event"
+        detail = f"event {identifier!r} exists with another body; use a new id for a new event"
         return _refused(identifier, Problem.of("idempotency_conflict", detail, field="event_id"))
     if isinstance(verdict, Taken):
         detail = f"{identifier} is the id of another decision; use a new id for a new decision"
@@ -251,12 +256,12 @@ def _result(identifier: str, verdict: Any) -> EventResult:
 
 
 def _late(identifier: str) -> EventResult:
-    detail = "the store did not answer in time; send it again, it will be stored once"
+    detail = "the store did not respond in time; send it again: it is stored only once"
     return _refused(identifier, Problem.of("unavailable", detail, retry_after_s=1.0))
 
 
 def _unstorable(identifier: str) -> EventResult:
-    detail = "this event cannot be stored; remove what is unusual in its body"
+    detail = "this event cannot be stored; remove unusual values from its body"
     return _refused(identifier, Problem.of("invalid", detail))
 
 
@@ -276,13 +281,17 @@ def _type_of(event: Event, fixed_type: EventType | None, now: float) -> EventTyp
     """Return the type of an event, once it is what its message type cannot say."""
     kind = event.type or fixed_type
     if kind is None or (fixed_type is not None and kind != fixed_type):
-        detail = f"type is {event.type!r}, wanted is {fixed_type or 'one of the four event types'}"
+        detail = (
+            f"invalid type {event.type!r}: expected {fixed_type or 'one of the four event types'}"
+        )
         raise Refused.of("invalid", f"{detail}; correct it", field="type")
     if (event.decision_id is None) == (event.episode_id is None):
-        detail = "an event is about one decision_id or one episode_id; give exactly one"
+        detail = "an event needs exactly one of decision_id and episode_id; give exactly one"
         raise Refused.of("invalid", detail, field="decision_id")
     if event.at is not None and not OLDEST_S <= event.at <= now + _AHEAD_S:
-        detail = f"at is {event.at}, allowed are seconds since 1970, from 2000 to a day from now"
+        detail = (
+            f"invalid at {event.at}: expected seconds since 1970, from 2000 to one day from now"
+        )
         raise Refused.of("invalid", detail, field="at")
     return kind
 
@@ -291,7 +300,9 @@ def _body_of(event: Event) -> bytes:
     """Return the body of an event as JSON, unless it is too long."""
     body = write(event.body)
     if len(body) > _MAX_BODY:
-        detail = f"body is over {_MAX_BODY} bytes; keep long texts elsewhere and send a reference"
+        detail = (
+            f"the body exceeds {_MAX_BODY} bytes; store long texts elsewhere and send a reference"
+        )
         raise Refused.of("too_large", detail, field="body")
     return body
 

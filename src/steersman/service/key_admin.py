@@ -27,13 +27,13 @@ _BYTES = 16 * 1024
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for a key.
+    """Request for a new API key.
 
     Attributes:
-        name: for people.
-        role: application, observer or operator; or give scopes.
-        scopes: what it may do; or give a role, not both.
-        expires_at: seconds since 1970 from when on it is refused; absent: never.
+        name: display name.
+        role: one of application, observer, operator. Give a role or scopes, not both.
+        scopes: scopes of the key. Give a role or scopes, not both.
+        expires_at: expiry time in seconds since 1970; absent: never.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
@@ -43,29 +43,29 @@ class NewKey(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Rotation(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for a key in place of another.
+    """Request to replace an API key.
 
     Attributes:
-        grace_s: how long the old one stays good.
+        grace_s: time in seconds for which the old key stays valid.
     """
 
     grace_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 3600.0
 
 
 class ShownKey(msgspec.Struct, omit_defaults=True):
-    """A key without its text, except where it is made.
+    """API key. Its text is present only when the key is created.
 
     Attributes:
-        id: names it.
-        name: for people.
-        prefix: its first characters.
-        role: application, observer, operator or custom.
-        scopes: what it may do.
-        created_at: seconds since 1970.
-        expires_at: likewise.
-        revoked_at: likewise.
-        rotated_from: the key it replaces.
-        key: its text, shown once.
+        id: key id.
+        name: display name.
+        prefix: first characters of the key.
+        role: one of application, observer, operator, custom.
+        scopes: scopes of the key.
+        created_at: creation time in seconds since 1970.
+        expires_at: expiry time in seconds since 1970.
+        revoked_at: revocation time in seconds since 1970.
+        rotated_from: id of the key that this one replaces.
+        key: text of the key; shown once.
     """
 
     id: UUID
@@ -133,7 +133,7 @@ class KeyAdmin:
         asked = converted(await read_json(request, _BYTES), NewKey)
         if asked.role and asked.scopes is not None:
             # A reader with the scope admin would be one or the other, and nobody told which.
-            detail = f"both a role ({asked.role!r:.80}) and scopes are given; give one of the two"
+            detail = f"role {asked.role!r:.80} and scopes are both given; give only one of them"
             raise Refused.of("invalid", detail, field="scopes")
         expires = (
             None if asked.expires_at is None else datetime.fromtimestamp(asked.expires_at, UTC)
@@ -237,4 +237,4 @@ def _identifier(request: Request) -> UUID:
 
 
 def _no_such_key() -> Refused:
-    return Refused.of("not_found", "this tenant has no such key that is good; GET /v1/keys lists")
+    return Refused.of("not_found", "active key not found; GET /v1/keys lists the keys")

@@ -79,7 +79,7 @@ class Loader:
                 good = await self._verified.last_good(connection, row)
             return await self.load(good, 0)
         except SteersmanError as error:
-            _log.warning("%s/%s has no good snapshot: %s", row.skill, row.point, error)
+            _log.warning("%s/%s has no valid snapshot: %s", row.skill, row.point, error)
         async with self._connection(row.tenant) as connection:
             point = row.tenant, row.skill, row.point
             rows = await snapshots_of(connection, point)
@@ -183,7 +183,7 @@ class Slot:
             served = await make()
         except (*AWAY, SteersmanError) as error:
             self._refused(key, str(error) or repr(error))
-            _log.warning("%s cannot be loaded, others serve for it: %s", self._name, error)
+            _log.warning("%s cannot be loaded; another state serves instead: %s", self._name, error)
         except Exception as error:  # noqa: BLE001 (one must not stop the others)
             self._refused(key, repr(error))
             _log.exception("%s cannot be loaded", self._name)

@@ -70,8 +70,8 @@ def configure_logging() -> None:
     level = (os.environ.get("STEERSMAN_LOG_LEVEL") or "INFO").upper()
     if level not in _LEVELS:
         raise InputError(
-            f"STEERSMAN_LOG_LEVEL is {level[:40]!r}; allowed are {', '.join(_LEVELS)}, and INFO if "
-            "it is not set"
+            f"invalid STEERSMAN_LOG_LEVEL {level[:40]!r}: allowed are {', '.join(_LEVELS)}; "
+            "default INFO"
         )
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())

@@ -285,25 +285,40 @@ class Metrics:
         point = ("skill", "point", "logged", "degraded")
         for name, about, labels, counter in (
             ("decisions", "Decisions answered", point, self._decisions),
-            ("events", "Events and records taken", ("type", "status"), self._events),
-            ("fallbacks", "Answers by the fallback", ("reason",), self._fallbacks),
+            ("events", "Events and records received", ("type", "status"), self._events),
+            ("fallbacks", "Decisions answered by the fallback", ("reason",), self._fallbacks),
             ("arm_decisions", "Decisions in a rollout", _ARM, self._arms),
-            ("scrubbed", "Personal data taken out of texts", ("kind",), self._scrubbed),
-            ("http_answers", "Requests by answer", ("route", "status"), self._answers),
-            ("searches", "Searches of corpora", ("result",), self._searches),
-            ("search_degraded", "Searches without a part", ("part",), self._degraded),
-            ("flush_failures", "Flushes without an answer", ("kind",), self._flush_failures),
-            ("tuner_model_calls", "Calls of models by the tuner", (), self._asked_of_models),
-            ("tuner_model_usd", "Dollars paid for them", (), self._paid_to_models),
+            ("scrubbed", "Personal data items removed from texts", ("kind",), self._scrubbed),
+            (
+                "http_answers",
+                "HTTP requests by route and status",
+                ("route", "status"),
+                self._answers,
+            ),
+            ("searches", "Corpus searches", ("result",), self._searches),
+            (
+                "search_degraded",
+                "Corpus searches without one of their parts",
+                ("part",),
+                self._degraded,
+            ),
+            (
+                "flush_failures",
+                "Flushes without an answer of the store",
+                ("kind",),
+                self._flush_failures,
+            ),
+            ("tuner_model_calls", "Model calls of the RAG tuner", (), self._asked_of_models),
+            ("tuner_model_usd", "Cost of model calls in US dollars", (), self._paid_to_models),
         ):
             yield Family(name, "counter", about, labels, list(counter.items()))
 
     def _histograms(self) -> Iterator[Family]:
         for name, about, labels, histogram in (
-            ("http_seconds", "Time to the answer", ("route",), self.requests),
-            ("flush_seconds", "Time of a flush", ("kind",), self.flushes),
-            ("flush_rows", "Rows of a flush", ("kind",), self.flush_rows),
-            ("search_seconds", "Time of an answered search", (), self.search_seconds),
+            ("http_seconds", "Latency of an answer", ("route",), self.requests),
+            ("flush_seconds", "Duration of a flush", ("kind",), self.flushes),
+            ("flush_rows", "Rows per flush", ("kind",), self.flush_rows),
+            ("search_seconds", "Latency of an answered search", (), self.search_seconds),
             ("arm_decide_seconds", "Time to draw in a rollout", _ARM[:3], self.arm_seconds),
         ):
             yield Family(name, "histogram", about, labels, histogram.rows(), histogram.bounds)

@@ -1,4 +1,4 @@
-"""The interface described: OpenAPI 3.1, made from the same types that read and write the bodies."""
+"""OpenAPI 3.1 document, generated from the types that read and write the bodies."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ _WITH_BODY = ("bad_json", "timeout", "too_large", "unsupported_media_type", "inv
 
 @cache
 def document() -> dict[str, Any]:
-    """Return the whole description.
-
-    Returns:
-        OpenAPI 3.1; the same dictionary every time, not to be changed.
+    """Return the OpenAPI 3.1 document. It is cached: do not change it.
 
     >>> document()["openapi"], "/v1/decide" in document()["paths"]
     ('3.1.0', True)
@@ -41,7 +38,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Steersman",
             "version": "1",
-            "description": "Decides, learns from what happened next, and explains.",
+            "description": "Chooses actions, learns from outcomes and explains each decision.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -51,7 +48,7 @@ def document() -> dict[str, Any]:
                 "key": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key, `sk_…`; `steersman key create` makes the first.",
+                    "description": "API key, `sk_…`; `steersman key create` creates the first.",
                 }
             },
         },
@@ -59,7 +56,7 @@ def document() -> dict[str, Any]:
 
 
 class Descriptions:
-    """Handlers of the routes that describe the interface.
+    """Handlers of the routes that describe the API.
 
     >>> [route.path for _, route in Descriptions().routes()]
     ['/openapi.json', '/schemas/events/v1/{file}']
@@ -77,28 +74,14 @@ class Descriptions:
         ]
 
     async def openapi(self, _: Request) -> Answer:
-        """Answer ``GET /openapi.json``.
-
-        Returns:
-            `document`.
-        """
+        """Answer ``GET /openapi.json``."""
         return Answer(200, self._document)
 
     async def schema(self, request: Request) -> Answer:
-        """Answer ``GET /schemas/events/v1/{file}``.
-
-        Args:
-            request: names the file.
-
-        Returns:
-            The schema of an event type.
-
-        Raises:
-            Refused: there is no such file.
-        """
+        """Answer ``GET /schemas/events/v1/{file}``."""
         text = self._files.get(request.params[0])
         if text is None:
-            raise Refused.of("not_found", f"there is no such schema; there are {list(self._files)}")
+            raise Refused.of("not_found", f"schema not found; available: {', '.join(self._files)}")
         return Answer(200, text, ((b"content-type", b"application/schema+json"),))
 
 
@@ -116,7 +99,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "security": [{"key": []}] if operation.scope else [],
     }
     if operation.scope:
-        described["description"] = f"The key needs the scope `{operation.scope}`."
+        described["description"] = f"Requires the scope `{operation.scope}`."
     if parameters := list(_parameters(operation)):
         described["parameters"] = parameters
     if operation.body is not None:
@@ -154,7 +137,11 @@ def _problems(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for code in sorted(set(codes), key=lambda code: CODES[code]):
         status, title = CODES[code]
-        example = {"value": Problem.of(code, f"{title.lower()}: what was wrong, what to do next")}
+        example = {
+            "value": Problem.of(
+                code, f"{title.lower()}: what is wrong, the value, what is allowed, what to do next"
+            )
+        }
         described = found.setdefault(
             str(status),
             {
@@ -169,13 +156,7 @@ def _problems(operation: Operation) -> dict[str, Any]:
 
 
 def as_text(value: Any) -> bytes:
-    r"""Return a document as it is served and published.
-
-    Args:
-        value: plain values, and problems among them.
-
-    Returns:
-        Indented JSON in UTF-8.
+    r"""Return a value as indented JSON in UTF-8.
 
     >>> as_text({"a": 1})
     b'{\n  "a": 1\n}\n'

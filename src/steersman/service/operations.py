@@ -1,4 +1,4 @@
-"""Every operation of the interface, for its description: what it takes, answers and refuses."""
+"""Operations of the HTTP API, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Operation(NamedTuple):
     """One method of one path.
 
     Attributes:
-        method: in small letters.
-        path: as the application declares it.
-        summary: what it does, in a line.
-        answer: schema of a good answer: a name of `components`, or a schema.
-        scope: which the key must have; empty: no key is asked for.
-        body: schema of the request's body; None: it has none.
-        examples: of bodies, by name.
-        codes: of problems, beside those that every operation of its kind has.
-        status: of a good answer.
-        media: type of a good answer.
-        query: names and descriptions of Boolean parameters.
+        method: HTTP method in lower case.
+        path: path as the application declares it.
+        summary: one-line summary.
+        answer: schema of a successful answer: a name of `components`, or a schema.
+        scope: scope that the key needs; empty: no key needed.
+        body: schema of the request body; None: no body.
+        examples: example bodies by name.
+        codes: problem codes in addition to those of every operation of its kind.
+        status: HTTP status of a successful answer.
+        media: media type of a successful answer.
+        query: names and descriptions of Boolean query parameters.
     """
 
     method: str
@@ -79,10 +79,10 @@ _STORED = _object(
 _DECISIONS = _object(decisions=_list({"anyOf": [ref("Decision"), _object(problem=ref("Problem"))]}))
 _BATCH = {"events": [EVENT_EXAMPLES["feedback.submit"]], "records": []}
 _ABOUT_EVENTS = {
-    "interaction.create": "Report that an interaction began",
-    "interaction.output": "Report what was put out, and what it cost",
-    "feedback.submit": "Report what somebody thought of it",
-    "task_result": "Report how the task ended",
+    "interaction.create": "Report the start of an interaction",
+    "interaction.output": "Report the output and its cost",
+    "feedback.submit": "Report user feedback",
+    "task_result": "Report the result of a task",
 }
 _ROLLOUT = {
     "skill": "assistant",
@@ -91,17 +91,17 @@ _ROLLOUT = {
     "reason": "a week of feedback",
 }
 _ABOUT_ACTIONS = {
-    "pause": "Let a rollout go no further; it is still watched",
-    "resume": "Let a rollout go on, or a frozen decision point follow its line again",
-    "promote": "Go on to the next stage, or from the last one let the candidate take over",
-    "rollback": "Take the candidate back, freeze it, and open an incident",
-    "freeze": "Pin what serves beside a rollout to one state",
+    "pause": "Pause a rollout: it stays on its stage and is still monitored",
+    "resume": "Resume a rollout, or unpin a frozen decision point",
+    "promote": "Promote the candidate to the next stage, or to the live policy from the last stage",
+    "rollback": "Roll back the candidate, freeze it and open an incident",
+    "freeze": "Freeze the live policy at its current state",
 }
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/decide",
-        "Decide once, or once for each of up to 1,000 requests",
+        "Make one decision, or a batch of up to 1,000",
         {"anyOf": [ref("Decision"), _DECISIONS]},
         "decide",
         {"anyOf": [ref("DecideRequest"), ref("BatchRequest")]},
@@ -124,7 +124,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/events",
-        "Report events, and hand in records of decisions that could not be stored",
+        "Report a batch of events and records of decisions that could not be stored",
         _object(results=_list(ref("EventResult"))),
         "events",
         ref("EventBatch"),
@@ -133,16 +133,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get",
         "/v1/decisions/{id}/explain",
-        "Everything about one decision",
+        "Explain one decision",
         "Explanation",
         "read",
         codes=("not_found",),
-        query=(("recompute", "Build the state of that time, and compare its distribution."),),
+        query=(("recompute", "Recompute the distribution from the policy state of the decision."),),
     ),
     Operation(
         "post",
         "/v1/search",
-        "The passages of a corpus that answer a query best, each with where it stands",
+        "Search a corpus for the passages that best answer a query",
         "SearchAnswer",
         "decide",
         ref("SearchRequest"),
@@ -152,7 +152,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/documents",
-        "A document of a corpus, or a span of it, to check a citation",
+        "Read a document of a corpus or a span of it, to check a citation",
         "ShownDocument",
         "decide",
         ref("DocumentRequest"),
@@ -162,7 +162,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/tuner/evaluate",
-        "What retrieval configurations are worth on a corpus, by questions whose answers are known",
+        "Evaluate retrieval configurations on a corpus with labelled questions",
         "Evaluation",
         "decide",
         ref("EvaluateRequest"),
@@ -172,22 +172,22 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get",
         "/rl-status",
-        "How learning stands at every decision point",
+        "Get the learning status of every decision point",
         "Status",
         "read",
-        query=(("states", "Tell the SHA-256 of each state that the answering process holds."),),
+        query=(("states", "Include the SHA-256 of each state that the answering process holds."),),
     ),
     Operation(
         "get",
         "/v1/snapshots",
-        "The newest versions of every decision point's policy",
+        "List the newest policy versions of every decision point",
         _object(snapshots=_list(ref("ShownSnapshot"))),
         "read",
     ),
     Operation(
         "post",
         "/v1/snapshots/retract",
-        "Take a version back for good, also one that serves",
+        "Retract a version permanently",
         "RetractedSnapshot",
         "admin",
         ref("RetractSnapshot"),
@@ -197,14 +197,14 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get",
         "/v1/rollouts",
-        "The latest rollouts, also those that ended",
+        "List the latest rollouts, including ended ones",
         _object(rollouts=_list(ref("ShownRollout"))),
         "read",
     ),
     Operation(
         "post",
         "/v1/rollouts",
-        "Start to roll out a published version",
+        "Start a rollout of a published version",
         "ShownRollout",
         "admin",
         ref("NewRollout"),
@@ -215,7 +215,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/rollouts/plan",
-        "How many units and days a rollout will take; nothing is started",
+        "Forecast the units and days of a rollout without starting it",
         "ShownForecast",
         "read",
         ref("NewForecast"),
@@ -225,7 +225,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get",
         "/v1/rollouts/{id}",
-        "Where a rollout stands, why, and what may be done",
+        "Get the state of a rollout, its reason and the allowed actions",
         "ShownRollout",
         "read",
         codes=("not_found",),
@@ -233,7 +233,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "get",
         "/v1/rollouts/{id}/verdicts",
-        "Every verdict of a rollout, with the inputs from which it can be computed again",
+        "List every verdict of a rollout with the inputs to recompute it",
         _object(verdicts=_list(ref("ShownVerdict"))),
         "read",
         codes=("not_found",),
@@ -246,18 +246,22 @@ OPERATIONS: tuple[Operation, ...] = (
             "ShownRollout",
             "admin",
             ref("RolloutAct"),
-            {"one": {"reason": "the latency alert of this morning"}},
+            {"one": {"reason": "latency alert of this morning"}},
             ("not_found", "not_allowed"),
         )
         for action, about in _ABOUT_ACTIONS.items()
     ),
     Operation(
-        "get", "/v1/keys", "The tenant's keys", _object(keys=_list(ref("ShownKey"))), "admin"
+        "get",
+        "/v1/keys",
+        "List the API keys of the tenant",
+        _object(keys=_list(ref("ShownKey"))),
+        "admin",
     ),
     Operation(
         "post",
         "/v1/keys",
-        "Make a key; its text is shown once",
+        "Create an API key; its text is shown once",
         "ShownKey",
         "admin",
         ref("NewKey"),
@@ -267,7 +271,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/keys/{id}/rotate",
-        "Make a key in place of another, which stays good for a while",
+        "Rotate an API key: create a new one; the old one stays valid for a grace period",
         "ShownKey",
         "admin",
         ref("Rotation"),
@@ -278,7 +282,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "delete",
         "/v1/keys/{id}",
-        "Revoke a key; within a second nobody takes it",
+        "Revoke an API key; it takes effect within a second",
         "ShownKey",
         "admin",
         codes=("not_found",),
@@ -286,7 +290,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/units/export",
-        "Everything the hot store keeps about a unit, one JSON object a line",
+        "Export all data about a unit in the hot store, one JSON object per line",
         {"type": "string"},
         "admin",
         ref("UnitRequest"),
@@ -296,31 +300,34 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/units/erase",
-        "Erase decisions with their events, rewards and keys, for good",
+        "Erase decisions with their events, rewards and keys permanently",
         "ErasedRows",
         "admin",
         ref("EraseRequest"),
         {"one": {"unit": "user-17", "reason": "request 4711"}},
     ),
     Operation(
-        "get", "/healthz", "Whether this process answers", _object(alive={"type": "boolean"})
+        "get", "/healthz", "Check whether this process is alive", _object(alive={"type": "boolean"})
     ),
     Operation(
-        "get", "/readyz", "Whether to send requests here", _object(ready={"type": "boolean"})
+        "get",
+        "/readyz",
+        "Check whether this process is ready for requests",
+        _object(ready={"type": "boolean"}),
     ),
     Operation(
         "get",
         "/metrics",
-        "What was counted; from elsewhere with the metrics token",
+        "Get the metrics; remote callers need the metrics token",
         {"type": "string"},
         codes=("unauthorized",),
         media="text/plain",
     ),
-    Operation("get", "/openapi.json", "This document", {"type": "object"}),
+    Operation("get", "/openapi.json", "Get this document", {"type": "object"}),
     Operation(
         "get",
         "/schemas/events/v1/{file}",
-        "JSON Schema of an event type, such as task_result.json",
+        "Get the JSON Schema of an event type, for example task_result.json",
         {"type": "object"},
         codes=("not_found",),
         media="application/schema+json",

@@ -28,20 +28,21 @@ if TYPE_CHECKING:
     from steersman.store import Breaker, PointRow
 
 _BYTES = 64 * 1024
-_NOT_READ = "the log of the last week, which may be long, was not read"
+_NOT_READ = "the log of the last week was not read"
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class NewForecast(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask how many units and days a rollout will take.
+    """Request to forecast the units and days of a rollout.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        effect: difference of reward per unit that is to be found.
-        sd: standard deviation of the reward of one unit; absent: that of the log of the last week.
-        units_per_day: new units; absent: likewise.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        effect: difference of mean reward per unit that the rollout must detect.
+        sd: standard deviation of the reward of one unit; absent: estimated from the log of the last
+            week.
+        units_per_day: new units per day; absent: estimated from the log of the last week.
         overrides: fields of the section ``rollout`` that replace the declared ones.
     """
 
@@ -54,12 +55,12 @@ class NewForecast(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShownForecast(msgspec.Struct):
-    """What a rollout will probably take.
+    """Forecast of a rollout.
 
     Attributes:
-        forecast: units and days, in all and by stage.
-        plan: that was assumed: its stages, guardrails and other numbers.
-        logged: units of the last week, and how much their rewards differ.
+        forecast: units and days, in total and by stage.
+        plan: assumed plan: stages, guardrails and limits.
+        logged: traffic and reward spread of the last week.
     """
 
     forecast: Forecast
@@ -118,7 +119,7 @@ class Planning:
 
         found = await self._reading.call(lambda: in_time(read, READ_S, _NOT_READ))
         if found is None:
-            raise Refused.of("not_found", "this tenant has no such decision point")
+            raise Refused.of("not_found", "decision point not found")
         row, logged = found
         try:
             plan = plan_of(row.spec, salt="plan", overrides=asked.overrides)
@@ -132,6 +133,6 @@ def _forecast(plan: RolloutPlan, asked: NewForecast, logged: Traffic) -> Forecas
     sd = logged.sd if asked.sd is None else asked.sd
     daily = logged.units_per_day if asked.units_per_day is None else asked.units_per_day
     if not sd or not daily:
-        message = "the log has too few rewards to tell spread and traffic; give sd and "
+        message = "the log has too few rewards to estimate spread and traffic; give sd and "
         raise InputError(message + "units_per_day")
     return forecast(plan, sd, asked.effect, daily)

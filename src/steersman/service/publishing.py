@@ -1,6 +1,6 @@
-"""The interface's description and the event schemas, written to where a checkout publishes them.
+"""Writer of the published OpenAPI document and event schemas.
 
-``python -m steersman.service.publishing ROOT`` does it; a test says whether they are up to date.
+``python -m steersman.service.publishing ROOT`` writes them; a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -20,14 +20,7 @@ EVENTS_FOLDER = "configs/schemas/events/v1"
 
 
 def publish(root: Path) -> list[Path]:
-    """Write what a checkout publishes.
-
-    Args:
-        root: of the checkout.
-
-    Returns:
-        The files that changed.
-    """
+    """Write the published files of a checkout and return those that changed."""
     changed = []
     for path, text in published(root):
         if not path.exists() or path.read_bytes() != text:
@@ -38,11 +31,7 @@ def publish(root: Path) -> list[Path]:
 
 
 def published(root: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yield the files that a checkout publishes, and what they should hold.
-
-    Args:
-        root: of the checkout.
-    """
+    """Yield each published file of a checkout with its expected content."""
     yield root / OPENAPI_FILE, as_text(document())
     for name, schema in event_schemas().items():
         yield root / EVENTS_FOLDER / name, as_text(schema)

@@ -48,8 +48,9 @@ def sign(secret: bytes, row: DecisionRow) -> str:
     record = f"{payload.decode()}.{_signature(secret, row.tenant, payload)}"
     if len(record) > _MAX_BYTES:
         detail = (
-            f"the store is late or away, and this decision's record has {len(record)} bytes; "
-            f"allowed are {_MAX_BYTES}: ask again later, or offer fewer candidates or numbers"
+            f"the store does not respond, and the record of this decision has {len(record)} "
+            f"bytes; at most {_MAX_BYTES} are allowed: try again later, or send fewer candidates "
+            "or numbers"
         )
         raise Refused.of("too_large", detail)
     return record
@@ -73,13 +74,15 @@ def verify(secret: bytes, tenant: UUID, record: str) -> DecisionRow:
     payload, _, signature = record.partition(".")
     good = len(record) <= _MAX_BYTES and record.isascii()
     if not good or not hmac.compare_digest(signature, _signature(secret, tenant, payload.encode())):
-        detail = "this record was not signed by this service for this tenant; send it as it came"
+        detail = "invalid record: not signed by this service for this tenant; send it unchanged"
         raise Refused.of("invalid", detail, field="records")
     try:
         return _unpacked(urlsafe_b64decode(payload))
     except (ValueError, TypeError, KeyError) as error:  # newer, while versions are exchanged
-        detail = "this record was signed by another version of the service, which can store it; "
-        raise Refused.of("unavailable", detail + "send it again", retry_after_s=30.0) from error
+        detail = "this record was signed by another version of the service: "
+        raise Refused.of(
+            "unavailable", detail + "send it again later", retry_after_s=30.0
+        ) from error
 
 
 def _packed(row: DecisionRow) -> bytes:

@@ -148,7 +148,9 @@ class Replicas:
             raise Refused.of("unavailable", detail, retry_after_s=1.0)
         if served is None:
             known = sorted(f"{s}/{p}" for t, s, p in self._served if t == tenant)
-            detail = f"no decision point {skill}/{point}; declared are {', '.join(known) or 'none'}"
+            detail = (
+                f"decision point {skill}/{point} not found; declared: {', '.join(known) or 'none'}"
+            )
             raise Refused.of("not_found", detail, field="decision")
         return served
 
@@ -168,7 +170,7 @@ class Replicas:
             await self._load_or_refuse(tenant)
         if tenant not in self._scrubbing:
             why = next(why for place, why in self._unreadable.items() if place[0] == tenant)
-            detail = f"what is to be taken out of events is not known: {why}"
+            detail = f"the personal-data rules for events cannot be read: {why}"
             raise Refused.of("unavailable", detail, retry_after_s=1.0)
         return self._scrubbing[tenant]
 
@@ -181,8 +183,11 @@ class Replicas:
                     await asyncio.gather(*(following.ready() for following in mine))
                     self._loaded.add(tenant)
         except _AWAY as error:
-            _log.warning("points of a tenant cannot be loaded: %r", error)
-            detail = "the store cannot be read now, and these points were never loaded; try again"
+            _log.warning("decision points of a tenant cannot be loaded: %r", error)
+            detail = (
+                "the store cannot be read now, and these decision points are not loaded yet; try "
+                "again"
+            )
             raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
 
     async def _refresh(self, tenant: UUID) -> None:

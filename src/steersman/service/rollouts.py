@@ -36,17 +36,18 @@ Reason = Annotated[str, Meta(min_length=1, max_length=500)]
 
 
 class NewRollout(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for a rollout.
+    """Request to start a rollout.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        candidate: a published version.
-        reason: why; kept in the audit.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        candidate: published version to roll out.
+        reason: reason for the audit log.
         overrides: fields of the section ``rollout`` that replace the declared ones.
-        concurrent: whether another point of the skill may have one; absent: as declared.
-        again: why a candidate that was rolled back is tried again.
-        force: why it may serve at once, without shadow or evidence.
+        concurrent: whether to allow this rollout while another rollout of the skill is active;
+            absent: as declared.
+        again: reason to retry a candidate that was rolled back.
+        force: reason to serve the candidate at once, without shadow or evidence.
     """
 
     skill: Annotated[str, Meta(min_length=1, max_length=64)]
@@ -60,13 +61,13 @@ class NewRollout(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RolloutAct(msgspec.Struct, forbid_unknown_fields=True):
-    """Why somebody acts.
+    """Request for a rollout action.
 
     Attributes:
-        reason: kept in the audit.
-        force: promote though there is no evidence.
-        step: act only on this step of the plan, from 0, so that the same request twice acts once;
-            absent: on any.
+        reason: reason for the audit log.
+        force: whether to promote without evidence.
+        step: step of the plan, from 0, on which to act. The request fails if the rollout is on
+            another step, so a retry acts once. Absent: any step.
     """
 
     reason: Reason
@@ -75,18 +76,19 @@ class RolloutAct(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShownVerdict(msgspec.Struct, omit_defaults=True):
-    """One judgement of a rollout.
+    """One verdict of a rollout.
 
     Attributes:
-        seq: 1, 2, 3, … within its rollout.
-        at: seconds since 1970.
-        stage: that was judged.
-        step: likewise.
-        share: likewise.
-        verdict: promote, hold, roll_back or not_enough_data.
-        acted: none, next_stage, promoted, rolled_back or held.
-        reasons: why.
-        inputs: every number that it follows from; only among the verdicts of one rollout.
+        seq: number of the verdict within its rollout, from 1.
+        at: time in seconds since 1970.
+        stage: stage that was judged.
+        step: step that was judged, from 0.
+        share: share of units that the candidate served.
+        verdict: one of promote, hold, roll_back, not_enough_data.
+        acted: action that followed: none, next_stage, promoted, rolled_back or held.
+        reasons: reasons for the verdict.
+        inputs: all input numbers of the verdict; present only in the list of one rollout's
+            verdicts.
     """
 
     seq: int
@@ -101,15 +103,15 @@ class ShownVerdict(msgspec.Struct, omit_defaults=True):
 
 
 class ShownIncident(msgspec.Struct, omit_defaults=True):
-    """Something that went wrong.
+    """One incident.
 
     Attributes:
-        id: names it.
-        at: seconds since 1970.
-        kind: a word for programs.
-        summary: one sentence for people.
-        detail: with what.
-        closed_at: when somebody closed it; absent: it is open.
+        id: incident id.
+        at: time in seconds since 1970.
+        kind: machine-readable kind.
+        summary: one-sentence summary.
+        detail: further data.
+        closed_at: closing time in seconds since 1970; absent: the incident is open.
     """
 
     id: UUID
@@ -121,28 +123,29 @@ class ShownIncident(msgspec.Struct, omit_defaults=True):
 
 
 class ShownRollout(msgspec.Struct, omit_defaults=True):
-    """Where a rollout stands.
+    """State of a rollout.
 
     Attributes:
-        id: names it.
-        skill: the application capability.
-        decision: the decision point.
-        status: running, paused, promoted, rolled_back or aborted.
-        stage: shadow, canary, ab or live.
-        step: the place in its plan, from 0.
-        share: of the units that the candidate serves.
-        candidate: the version that is tried.
-        control: the version that served when it started,
-        control_seq: and after how many of its updates.
-        started_at: seconds since 1970.
-        step_started_at: likewise.
-        ended_at: likewise; absent: it is under way.
-        reason: why it is as it is.
-        plan: its stages, guardrails and other numbers; only where one rollout is asked for.
-        legal_actions: what may be done now; likewise.
-        frozen: whether the decision point is pinned to one state; likewise.
-        verdict: the last one; likewise.
-        incidents: of this rollout; likewise.
+        id: rollout id.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        status: one of running, paused, promoted, rolled_back, aborted.
+        stage: one of shadow, canary, ab, live.
+        step: current step of the plan, from 0.
+        share: share of units that the candidate serves.
+        candidate: candidate version.
+        control: control version, which served when the rollout started.
+        control_seq: number of updates of the control at the start.
+        started_at: start time in seconds since 1970.
+        step_started_at: start time of the current step in seconds since 1970.
+        ended_at: end time in seconds since 1970; absent: the rollout is active.
+        reason: reason for the current state.
+        plan: plan with stages, guardrails and limits; present only if one rollout is requested.
+        legal_actions: actions allowed now; present only if one rollout is requested.
+        frozen: whether the decision point is pinned to one state; present only if one rollout is
+            requested.
+        verdict: last verdict; present only if one rollout is requested.
+        incidents: incidents of this rollout; present only if one rollout is requested.
     """
 
     id: UUID
@@ -400,4 +403,4 @@ def _identifier(request: Request) -> UUID:
 
 
 def _no_such_rollout() -> Refused:
-    return Refused.of("not_found", "this tenant has no such rollout; GET /v1/rollouts lists all")
+    return Refused.of("not_found", "rollout not found; GET /v1/rollouts lists all")

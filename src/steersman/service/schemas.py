@@ -1,6 +1,6 @@
-"""JSON Schemas of what travels, made from the message types and their docstrings.
+"""JSON Schemas of the wire messages, generated from the message types and their docstrings.
 
-The four event types are published one by one, under a version, since programs in any language
+The four event types are published one by one, with a version, because programs in any language
 produce them: ``/schemas/events/v1/<type>.json``.
 """
 
@@ -117,13 +117,10 @@ EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {
 
 
 def components() -> dict[str, Any]:
-    """Return the schema of every message, by name, for ``#/components/schemas``.
+    """Return the schema of every message by name, for ``#/components/schemas``.
 
-    Returns:
-        New dictionaries, with a description for every property.
-
-    >>> components()["Decision"]["properties"]["propensity"]["description"]
-    "The exact probability with which it was drawn; of a selection, the product of its steps'."
+    >>> components()["SearchHit"]["properties"]["doc_id"]["description"]
+    'Document id.'
     """
     _, found = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     schemas = {name: _described(schema) for name, schema in sorted(found.items())}
@@ -134,20 +131,14 @@ def components() -> dict[str, Any]:
     records["items"] = {"anyOf": [{"type": "string"}, ref("LocalDecision")]}
     _properties(schemas, "EventResult")["problem"] = {
         "anyOf": [ref("Problem"), {"type": "null"}],
-        "description": "As in an error answer.",
+        "description": "Problem, as in an error answer.",
     }
     schemas["Event"]["oneOf"] = _about_one_thing()
     return schemas
 
 
 def event_schema(kind: EventType) -> dict[str, Any]:
-    """Return the published schema of an event type.
-
-    Args:
-        kind: one of `EVENT_TYPES`.
-
-    Returns:
-        JSON Schema, draft 2020-12, with examples.
+    """Return the published schema of an event type: JSON Schema, draft 2020-12, with examples.
 
     >>> event_schema("task_result")["properties"]["type"]["const"]
     'task_result'
@@ -166,7 +157,7 @@ def event_schema(kind: EventType) -> dict[str, Any]:
 
 
 def event_schemas() -> dict[str, dict[str, Any]]:
-    """Return the schema of every event type, by the name of its file.
+    """Return the schema of every event type by file name.
 
     >>> sorted(event_schemas())[0]
     'feedback.submit.json'
@@ -175,7 +166,6 @@ def event_schemas() -> dict[str, dict[str, Any]]:
 
 
 def _about_one_thing() -> list[dict[str, Any]]:
-    """Return that an event names a decision or an episode, and not both."""
     one: dict[str, Any] = {"properties": {"decision_id": {"type": "string"}}}
     other: dict[str, Any] = {"properties": {"episode_id": {"type": "string"}}}
     return [
@@ -185,7 +175,7 @@ def _about_one_thing() -> list[dict[str, Any]]:
 
 
 def _described(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose docstring is divided into the properties' descriptions."""
+    """Return a schema with the docstring split into descriptions of its properties."""
     text = cleandoc(schema.get("description", ""))
     summary, _, attributes = text.partition("\n\nAttributes:\n")
     about = {
@@ -211,12 +201,6 @@ def _properties(schemas: dict[str, Any], name: str) -> dict[str, Any]:
 
 def ref(name: str) -> dict[str, str]:
     """Return a reference to a schema of `components`.
-
-    Args:
-        name: of the schema.
-
-    Returns:
-        To be put where the schema is meant.
 
     >>> ref("Problem")
     {'$ref': '#/components/schemas/Problem'}

@@ -1,4 +1,4 @@
-"""What is asked of corpora over HTTP, and what is answered."""
+"""Request and answer messages of corpus search."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class SearchRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for the passages of a corpus that answer a query best.
+    """Request for the passages of a corpus that best answer a query.
 
     Attributes:
-        corpus: its name.
-        query: what is asked, 1 to 20,000 characters.
-        snapshot: of the corpus; absent: its newest revision.
-        k: how many passages, 1 to 100.
-        variant: bm25 (by words), dense (by meaning) or hybrid (by both); absent: hybrid where the
-            corpus has vectors.
-        fusion: how both rankings become one: convex or rrf.
-        fusion_weight: of meaning, 0 to 1.
-        rerank: off, or the name of a reranker that the service has.
-        expansion: whether passages that the best ones lead to are added.
-        deadline_ms: how long the answer is waited for, 1 to 60,000.
+        corpus: corpus name.
+        query: query text, 1 to 20,000 characters.
+        snapshot: corpus snapshot; absent: newest revision.
+        k: number of passages, 1 to 100.
+        variant: search method: bm25 (keywords), dense (embeddings) or hybrid (both); absent: hybrid
+            if the corpus has vectors, else bm25.
+        fusion: method that merges the two rankings: convex or rrf.
+        fusion_weight: weight of the dense score, 0 to 1.
+        rerank: name of a reranker of the service, or off.
+        expansion: whether to add passages that the best passages refer to.
+        deadline_ms: timeout in milliseconds, 1 to 60,000.
     """
 
     corpus: _Name
@@ -41,15 +41,15 @@ class SearchRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HitLineage(msgspec.Struct, omit_defaults=True):
-    """Where a passage stands: text[start:end] of the document with this hash.
+    """Position of a passage: text[start:end] of the document with this hash.
 
     Attributes:
-        sha256: of the document's text in UTF-8, hexadecimal.
-        start: offset of its first character.
-        end: offset behind its last one.
-        headings: that it stands under, outermost first.
-        page: on which it begins, from 1; absent: the document has no pages.
-        chunker: what cut it.
+        sha256: SHA-256 of the document's text in UTF-8, hexadecimal.
+        start: offset of the first character.
+        end: offset after the last character.
+        headings: headings above the passage, outermost first.
+        page: page number where the passage begins, from 1; absent: the document has no pages.
+        chunker: chunker that cut the passage.
     """
 
     sha256: str
@@ -61,20 +61,20 @@ class HitLineage(msgspec.Struct, omit_defaults=True):
 
 
 class SearchHit(msgspec.Struct, omit_defaults=True):
-    """A passage that was found.
+    """One passage found by a search.
 
     Attributes:
-        doc_id: of the document.
-        chunk: its place among the passages of the document, from 0.
-        text: exactly the document's text from ``lineage.start`` to ``lineage.end``.
-        score: what it was ranked by; comparable within one answer alone.
-        lineage: where it stands.
-        title: of the document.
-        source: where the document came from.
-        meta: of the document.
-        ranks: its place in each engine's ranking, from 1.
-        expanded_from: the passage that led to it, as ``doc_id#chunk``.
-        also: passages that say the same, as ``doc_id#chunk``, the first 20.
+        doc_id: document id.
+        chunk: position among the passages of the document, from 0.
+        text: text of the document from ``lineage.start`` to ``lineage.end``.
+        score: ranking score; comparable only within one answer.
+        lineage: position in the document.
+        title: title of the document.
+        source: source of the document.
+        meta: metadata of the document.
+        ranks: rank in the ranking of each search engine, from 1.
+        expanded_from: passage that referred to this one, as ``doc_id#chunk``.
+        also: passages with the same text, as ``doc_id#chunk``, the first 20.
     """
 
     doc_id: str
@@ -91,14 +91,14 @@ class SearchHit(msgspec.Struct, omit_defaults=True):
 
 
 class SearchAnswer(msgspec.Struct):
-    """What a search found.
+    """Result of a search.
 
     Attributes:
-        hits: best first.
-        corpus: its name.
-        revision: that was searched.
-        degraded: parts that were wanted and did not answer: dense, rerank.
-        timings_ms: what each part took.
+        hits: passages, best first.
+        corpus: corpus name.
+        revision: corpus revision that was searched.
+        degraded: requested parts that did not respond: dense, rerank.
+        timings_ms: duration of each part in milliseconds.
     """
 
     hits: list[SearchHit]
@@ -109,14 +109,15 @@ class SearchAnswer(msgspec.Struct):
 
 
 class DocumentRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for a document of a corpus, to check what was cited of it.
+    """Request for a document of a corpus, to check a citation.
 
     Attributes:
-        corpus: its name.
-        doc_id: of the document.
-        snapshot: of the corpus; absent: its newest revision.
-        start: from this character on.
-        end: up to before this one; absent: the end. At most 100,000 characters are given at once.
+        corpus: corpus name.
+        doc_id: document id.
+        snapshot: corpus snapshot; absent: newest revision.
+        start: offset of the first character.
+        end: offset after the last character; absent: end of the document. One answer has at most
+            100,000 characters.
     """
 
     corpus: _Name
@@ -127,20 +128,20 @@ class DocumentRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShownDocument(msgspec.Struct):
-    """A document, or a span of it.
+    """A document or a span of it.
 
     Attributes:
-        doc_id: of the document.
-        title: or empty.
-        source: or empty.
-        meta: of the document.
-        sha256: of all its text in UTF-8, hexadecimal.
-        length: of all its text, in characters.
-        start: where ``text`` begins.
-        end: and where it ends.
-        text: of the span.
-        corpus: its name.
-        revision: that was looked at.
+        doc_id: document id.
+        title: title of the document; may be empty.
+        source: source of the document; may be empty.
+        meta: metadata of the document.
+        sha256: SHA-256 of the whole text in UTF-8, hexadecimal.
+        length: length of the whole text in characters.
+        start: offset of the first character of ``text``.
+        end: offset after the last character of ``text``.
+        text: text of the span.
+        corpus: corpus name.
+        revision: corpus revision that was read.
     """
 
     doc_id: str

@@ -99,7 +99,7 @@ class Searching:
         begun = self._clock()
         if self._waiting >= _MOST_WAITING:
             self._metrics.search("refused")
-            detail = f"{self._waiting} searches wait already; try again later"
+            detail = f"{self._waiting} searches are already waiting, the maximum; try again later"
             raise Refused.of("unavailable", detail, retry_after_s=1.0)
         self._waiting += 1
         try:
@@ -108,9 +108,9 @@ class Searching:
         except TimeoutError:
             self._metrics.search("late")
             detail = (
-                f"no answer within {asked.deadline_ms:g} ms; a corpus that is searched for the "
+                f"no answer within {asked.deadline_ms:g} ms; the first search of a corpus loads "
             )
-            detail += "first time is loaded meanwhile: try again, or give more deadline_ms"
+            detail += "it: try again, or increase deadline_ms"
             raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
         except Refused:
             self._metrics.search("refused")
@@ -144,7 +144,7 @@ class Searching:
         with told(asked.corpus):
             place, found = await self._breaker.call(read)
         if found is None:
-            raise Refused.of("not_found", "there is no such document; search shows those there are")
+            raise Refused.of("not_found", "document not found; search shows the existing documents")
         return json_answer(_document(asked, place, found))
 
     async def _found(self, tenant: UUID, asked: SearchRequest) -> tuple[Opened, Found]:
@@ -180,8 +180,8 @@ def told(name: str) -> Iterator[None]:
     try:
         yield
     except MissingCorpusError:
-        detail = f"there is no corpus {name!r}, or it has no such snapshot (they expire); "
-        detail += "`steersman corpus list` shows those there are"
+        detail = f"corpus {name!r} or its snapshot not found (snapshots expire); "
+        detail += "`steersman corpus list` lists the corpora"
         raise Refused.of("not_found", detail) from None
     except InputError as error:
         raise Refused.of("invalid", str(error)) from None
@@ -192,7 +192,7 @@ def told(name: str) -> Iterator[None]:
         raise Refused.of("unavailable", str(error)) from None
     except (StoreError, *AWAY) as error:
         if isinstance(error, StoreError) or store_is_away(error):
-            detail = "the store does not answer; try again later"
+            detail = "the store does not respond; try again later"
             raise Refused.of("unavailable", detail, retry_after_s=2.0) from error
         raise
 
@@ -220,7 +220,7 @@ async def load_corpus(
         async with one_view(connection, tenant):
             now = await find_place(connection, tenant, place.corpus.name, None)
             if now.corpus.id != place.corpus.id:
-                raise MissingCorpusError("the corpus was dropped and made again; ask again")
+                raise MissingCorpusError("the corpus was replaced during the search; try again")
             loaded = await load(connection, database, tenant, place)
     finally:
         await connection.close()

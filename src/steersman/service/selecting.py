@@ -100,7 +100,7 @@ def offered_in(request: DecideRequest, actions: SequenceActions) -> Offered:
         Refused: see `draw_selection`.
     """
     if not request.eligible:
-        detail = "name the candidates that are there from the start as eligible, one or more"
+        detail = "no candidates; give the initial candidates in eligible, one or more"
         raise Refused.of("invalid", detail, field="eligible")
     _check_count(len(request.eligible), actions)  # before anything is done with that many
     try:
@@ -113,7 +113,7 @@ def offered_in(request: DecideRequest, actions: SequenceActions) -> Offered:
 
 def _check_count(count: int, actions: SequenceActions) -> None:
     if count > actions.candidates:
-        detail = f"{count} candidates; declared are at most {actions.candidates}: offer fewer"
+        detail = f"{count} candidates; at most {actions.candidates} are declared; send fewer"
         raise Refused.of("invalid", detail, field="eligible")
 
 
@@ -125,16 +125,23 @@ def _rows(
         return np.zeros((len(names), 0))
     missing = [name for name in names if name not in given]
     if missing:
-        detail = f"no features for {missing[:3]!r:.200}; give {width} numbers for each candidate"
+        detail = (
+            f"missing features for {missing[:3]!r:.200}; give {width} numbers for each candidate"
+        )
         raise Refused.of("invalid", detail, field="features")
     if len(given) > len(names):
         extra = sorted(set(given) - set(names))
-        detail = f"features are given of {extra[:3]!r:.200}, which nothing leads to; name them as "
-        raise Refused.of("invalid", detail + "eligible or in links", field="features")
+        detail = (
+            f"features are given for {extra[:3]!r:.200}, which are not candidates; add them to "
+            "eligible or links"
+        )
+        raise Refused.of("invalid", detail, field="features")
     wrong = [name for name in names if len(given[name]) != width]
     if wrong:
-        detail = f"{wrong[0]!r:.80} has {len(given[wrong[0]])} numbers; declared are {width}: "
-        detail += f"{len(actions.features)} features and a vector of {actions.vector}"
+        detail = (
+            f"{wrong[0]!r:.80} has {len(given[wrong[0]])} numbers; expected {width}: "
+            f"{len(actions.features)} features and a vector of {actions.vector}"
+        )
         raise Refused.of("invalid", detail, field="features")
     try:
         return rounded([given[name] for name in names])

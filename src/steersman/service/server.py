@@ -212,9 +212,7 @@ def _supervise(start: Callable[[int], SpawnProcess], count: int) -> int:
             wait([process.sentinel for process in running.values()], timeout=0.5)
             for index, process in running.items():
                 if not stopping and process.exitcode is not None:
-                    _log.error(
-                        "process %d ended with %s; it is started again", index, process.exitcode
-                    )
+                    _log.error("process %d ended with %s; restarting it", index, process.exitcode)
                     time.sleep(_RESTART_S)
                     running[index] = start(index)
         return _drain(list(running.values()))
@@ -273,7 +271,7 @@ async def _outlive_nobody(service: Service, server: HttpServer) -> None:
     while supervisor is not None:
         await asyncio.sleep(0.5)
         if not supervisor.is_alive():
-            _log.error("the supervisor is gone; this process stops")
+            _log.error("the supervisor has ended; this process stops")
             _stop(service, server)
             return
 

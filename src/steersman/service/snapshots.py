@@ -41,15 +41,16 @@ _Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class RetractSnapshot(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask to take a version back for good.
+    """Request to retract a published version permanently.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        version: a published one.
-        reason: why; kept in the audit.
-        take_back: if it serves, go back to what was signed before it, stay there until it is
-            unpinned, and open an incident; else what serves is refused.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        version: published version to retract.
+        reason: reason for the audit log.
+        take_back: whether to retract a version that serves. If true, the decision point returns to
+            the previous signed version, stays pinned to it, and an incident opens. If false, a
+            serving version is refused.
     """
 
     skill: _Name
@@ -60,14 +61,14 @@ class RetractSnapshot(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RetractedSnapshot(msgspec.Struct, omit_defaults=True):
-    """A version that was taken back.
+    """Retracted version.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        version: that never serves again.
-        retracted_at: when it was taken back first, seconds since 1970.
-        serves: what serves since in its place; absent: it did not serve.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        version: retracted version; it never serves again.
+        retracted_at: time of the first retraction in seconds since 1970.
+        serves: version that serves instead; absent: the retracted version did not serve.
     """
 
     skill: str
@@ -81,22 +82,22 @@ class ShownSnapshot(msgspec.Struct, omit_defaults=True):
     """One version of a decision point's policy.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        version: such as 0.1.0.
-        reason: declared (it has learned nothing), rebuilt (from the log) or published (signed).
-        spec_hash: of the declaration that it was made under, hexadecimal.
-        feature_hash: of its feature map, hexadecimal.
-        created_at: when the version was given out, seconds since 1970.
-        roles: what it does now: ``serving``, ``control``, ``candidate``; none: nothing.
-        parent: the version before it.
-        algorithm: of its policy.
-        samples: decisions that it learned from.
-        line: of a published one, the snapshot whose state it is,
-        line_seq: and after how many of its updates.
-        published_at: when it was signed, seconds since 1970; absent: it was not, or not yet.
-        retracted_at: when it was taken back; absent: it was not.
-        description: as it was signed.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        version: version, for example 0.1.0.
+        reason: declared (no learning yet), rebuilt (from the log) or published (signed).
+        spec_hash: hash of the declaration at creation, hexadecimal.
+        feature_hash: hash of the feature map, hexadecimal.
+        created_at: creation time in seconds since 1970.
+        roles: current roles: ``serving``, ``control``, ``candidate``; empty: none.
+        parent: previous version.
+        algorithm: algorithm of the policy.
+        samples: number of decisions learned from.
+        line: for a published version, the snapshot that its state comes from.
+        line_seq: number of updates applied to that snapshot.
+        published_at: signing time in seconds since 1970; absent: not signed.
+        retracted_at: retraction time in seconds since 1970; absent: not retracted.
+        description: signed description.
     """
 
     skill: str

@@ -45,18 +45,18 @@ _NOT_READ = "the last hour was not counted"
 
 
 class RolloutStatus(msgspec.Struct, omit_defaults=True):
-    """A rollout that is under way.
+    """Active rollout of a decision point.
 
     Attributes:
-        id: of the rollout.
+        id: rollout id.
         status: running or paused.
-        stage: shadow, canary, ab or live.
-        step: number of the stage among those of the plan, from 0.
-        share: of units that the candidate serves.
-        candidate: the snapshot that is tried.
-        control: the snapshot that it is compared with,
-        control_seq: and this many updates after it.
-        candidate_loaded: whether the process that answers serves the candidate.
+        stage: one of shadow, canary, ab, live.
+        step: current step of the plan, from 0.
+        share: share of units that the candidate serves.
+        candidate: candidate snapshot.
+        control: control snapshot.
+        control_seq: number of updates applied to the control snapshot.
+        candidate_loaded: whether the answering process serves the candidate.
     """
 
     id: str
@@ -71,30 +71,31 @@ class RolloutStatus(msgspec.Struct, omit_defaults=True):
 
 
 class PointStatus(msgspec.Struct, omit_defaults=True):
-    """How one decision point stands.
+    """Learning status of one decision point.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        algorithm: of its policy; null: its declaration cannot be read.
-        learning: online or frozen; null likewise.
-        snapshot: the state that serves: this snapshot,
-        update_seq: and this many updates after it, as the learner has written them.
-        replica_snapshot: what the process that answers holds; absent: not loaded yet.
-        replica_seq: likewise.
-        replica_sha256: likewise, of the state, if asked for with ``?states=true``. Processes that
-            hold the same update hold the same state to the bit; ``steersman learn verify`` tells
-            that of the log.
-        learn_lag_s: age of the oldest work that is due and not done; 0: none.
-        decisions: of the last hour.
-        degraded: of those, answered by the fallback.
-        rewarded: of those, with a reward.
-        mean_reward: of those.
-        capped: whether there were more than could be looked at.
-        pinned_seq: the update that it is frozen at; absent: it follows what is learned.
-        rollout: under way; absent: there is none.
-        problem: why the process that answers does not serve what is wanted, or why nobody can read
-            what is declared, and what to do.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        algorithm: algorithm of the policy; null: the declaration cannot be read.
+        learning: online or frozen; null: the declaration cannot be read.
+        snapshot: snapshot of the live policy.
+        update_seq: number of updates that the learner has written after this snapshot.
+        replica_snapshot: snapshot that the answering process holds; absent: not loaded yet.
+        replica_seq: number of updates that the answering process has applied; absent: not loaded
+            yet.
+        learn_lag_s: age in seconds of the oldest pending work of the learner; 0: none.
+        decisions: decisions of the last hour.
+        degraded: number of these answered by the fallback.
+        rewarded: number of these with a reward.
+        mean_reward: mean reward of these.
+        capped: whether only the newest decisions were counted, because there are too many.
+        pinned_seq: update number that the point is pinned to; absent: it follows the learner.
+        replica_sha256: SHA-256 of the state that the answering process holds; present with
+            ``?states=true``. Processes at the same update number hold identical states; ``steersman
+            learn verify`` computes the hash from the log.
+        rollout: active rollout; absent: none.
+        problem: why the answering process does not serve the wanted state or cannot read the
+            declaration, and what to do.
     """
 
     skill: str
@@ -118,12 +119,12 @@ class PointStatus(msgspec.Struct, omit_defaults=True):
 
 
 class Status(msgspec.Struct):
-    """The answer.
+    """Answer of ``GET /rl-status``.
 
     Attributes:
         guardian_state: NORMAL, BROWNOUT or LOCKDOWN.
-        at: seconds since 1970.
-        points: by skill and name.
+        at: time in seconds since 1970.
+        points: decision points by skill and name.
     """
 
     guardian_state: str

@@ -128,8 +128,11 @@ def configure_tracing(service: str = "steersman") -> Any:
     if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return None
     if find_spec("opentelemetry.exporter.otlp.proto.http") is None:
-        message = "OTEL_EXPORTER_OTLP_ENDPOINT is set, but the exporter is not installed; "
-        raise StoreError(message + "install steersman[otel], or unset it")
+        message = (
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but the exporter is not installed; install "
+            "steersman[otel], or unset the variable"
+        )
+        raise StoreError(message)
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 (an extra)
         OTLPSpanExporter,
     )

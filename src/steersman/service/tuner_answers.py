@@ -111,8 +111,8 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
             for one, missing in ((name, other), (other, name)):
                 if (one in values or name == "url") and missing not in values:
                     raise InputError(
-                        f"{_PREFIX}{missing.upper()} is not set; name the model and the server "
-                        "together, or neither"
+                        f"{_PREFIX}{missing.upper()} is not set; set both the model "
+                        "and its URL, or neither"
                     )
         for name in (*_NUMBERS, *_COUNTS):
             if name in values:
@@ -127,9 +127,9 @@ def _number(name: str, said: str) -> float | int:
         value = math.nan
     least, most = _RANGES.get(name, (0, 1e9))
     if not least <= value <= most:
-        end = f"{least:g} to {most:g}" if name in _RANGES else "0 on"
-        allowed = f"a number from {end}"
-        raise InputError(f"{_PREFIX}{name.upper()} is {said!r:.40}; allowed is {allowed}")
+        end = f"{least:g} to {most:g}" if name in _RANGES else "0 or more"
+        allowed = f"a number, {end}"
+        raise InputError(f"invalid {_PREFIX}{name.upper()} {said!r:.40}: expected {allowed}")
     return value
 
 
@@ -198,8 +198,10 @@ class Models:
             Refused: there is no model here.
         """
         if self.settings is None:
-            detail = "this server has no model that answers, so that no answers can be judged; "
-            detail += "leave answers out, or have its operator set STEERSMAN_ANSWERS_URL and _MODEL"
+            detail = (
+                "this server has no model to answer questions, so answers cannot be judged; leave "
+                "answers out, or ask the operator to set STEERSMAN_ANSWERS_URL and _MODEL"
+            )
             raise Refused.of("not_allowed", detail, field="answers")
         return self.settings
 
@@ -219,8 +221,10 @@ class Models:
         calls = min(asked.max_calls or settings.max_calls, settings.max_calls)
         if not self._prices.estimate("x", max_tokens=1):
             if asked.max_cost_usd is not None:
-                detail = "max_cost_usd cannot be held: this server does not know what its models "
-                detail += "cost; give max_calls instead"
+                detail = (
+                    "max_cost_usd cannot be enforced: this server has no prices of its models; "
+                    "give max_calls instead"
+                )
                 raise Refused.of("not_allowed", detail, field="answers.max_cost_usd")
             return None, calls
         usd = settings.max_usd if asked.max_cost_usd is None else asked.max_cost_usd
@@ -246,7 +250,7 @@ class Models:
             os.utime(file)  # what is only read is used as well
         except (DataError, OSError) as error:
             _log.error("%s", error)
-            detail = "what was paid for cannot be kept; the log of the server says why"
+            detail = "the answer cache cannot be written; see the server log"
             raise Refused.of("unavailable", detail) from None
         return kept
 

@@ -113,22 +113,22 @@ class TunerCounts:
     def families(self) -> Iterator[Family]:
         """Return all that was counted."""
         counters: tuple[tuple[str, str, tuple[str, ...], Any], ...] = (
-            ("evaluations", "Evaluations by how they ended", ("result",), self._ended),
+            ("evaluations", "Evaluations by result", ("result",), self._ended),
             ("configurations", "Evaluated", (*_OF, "gates"), self._configurations),
-            ("rewards", "Rewards by the shipped weights", _OF, self._rewards),
-            ("reward_gained", "Sum of those above 0", _OF, self._gained),
-            ("reward_lost", "Sum of those below 0, as a positive number", _OF, self._lost),
-            ("breaches", "Gates that configurations broke", ("gate",), self._breaches),
-            ("questions", "Questions of configurations", ("result",), self._questions),
+            ("rewards", "Rewards with the default weights", _OF, self._rewards),
+            ("reward_gained", "Sum of the positive rewards", _OF, self._gained),
+            ("reward_lost", "Absolute sum of the negative rewards", _OF, self._lost),
+            ("breaches", "Gates that configurations failed", ("gate",), self._breaches),
+            ("questions", "Questions of evaluated configurations", ("result",), self._questions),
         )
         for name, about, labels, counter in counters:
             yield Family(f"tuner_{name}", "counter", about, labels, list(counter.items()))
         histograms: tuple[tuple[str, str, tuple[str, ...], Histogram], ...] = (
-            ("evaluation_seconds", "Time to an answer", ("judged",), self._took),
-            ("wait_seconds", "Time that evaluations waited for their turn", (), self._waited),
+            ("evaluation_seconds", "Latency of an answer", ("judged",), self._took),
+            ("wait_seconds", "Waiting time of evaluations", (), self._waited),
             (
                 "query_seconds",
-                "Time of an evaluated query",
+                "Latency of an evaluated query",
                 ("judged",),
                 self._queries,
             ),

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 _LISTED = 100
 _TOGETHER = (
-    "{count} configurations are compared with the first, and the intervals of ahead_of_first are "
-    "widened so that all of them hold together with 95 %; they take penalties as they are"
+    "{count} configurations are compared with the first; the ahead_of_first intervals "
+    "hold jointly at 95 % and treat penalties as constant"
 )
 _AWAY = (
-    "for some questions a part of the search was away; they do not count for the configurations "
-    "that need it"
+    "for some questions a part of the search did not respond; they do not count for the "
+    "configurations that need it"
 )
 
 
@@ -90,7 +90,7 @@ def evaluation(
     findable = [one for one in questions if not known.isdisjoint(one.gains)]
     notes = _notes(asked.corpus, questions, findable, missing)
     if not findable:
-        raise Refused.of("invalid", notes[0] + "; name documents of the corpus", field="questions")
+        raise Refused.of("invalid", notes[0] + "; use documents of the corpus", field="questions")
     wanted = [_configuration(one) for one in asked.configurations]
     tuned = _tuned(asked)
     answer = Evaluation(
@@ -116,7 +116,7 @@ def evaluation(
         )
     if any(one.degraded for one in found):
         notes.append(_AWAY)
-    notes.append("F and R are recall and nDCG of gold documents: no answer was written or judged")
+    notes.append("F and R are recall and nDCG of gold documents; no answers were written or judged")
     answer.measures = list(found[0].batch.measures)
     answer.configurations = [
         _shown(one, told) for one, told in zip(asked.configurations, found, strict=True)
@@ -138,20 +138,20 @@ def _judged(answer: Evaluation, asked: EvaluateRequest, told: Judgement) -> Foun
         answer.notes.append(_AWAY)
     reasons = sorted({why for one in told.each for why in one.unjudged})
     if reasons:
-        kept = "" if told.unstored else ": what was found is kept, and not paid again"
+        kept = "" if told.unstored else "; results so far are cached and not paid again"
         answer.notes.append(
-            f"some answers were not judged ({', '.join(reasons)}) and do not count; ask again to "
-            f"go on{kept}"
+            f"some answers were not judged ({', '.join(reasons)}) and do not count; send the "
+            f"request again to continue{kept}"
         )
     if told.today:
-        answer.notes.append(f"too little is left of today to judge the rest: {told.today}")
+        answer.notes.append(f"today's budget is too small to judge the rest: {told.today}")
     if told.unstored:
         answer.notes.append(
-            f"there was no room to keep {told.unstored} answers and judgements: they are paid "
-            "again when they are asked again; the server's operator can make room"
+            f"{told.unstored} answers and judgements were not cached because space is short: a "
+            "repeated request pays for them again; the operator can free space"
         )
     answer.notes.append(
-        "answers were written and judged by models; F and R leave out what could not be judged"
+        "models wrote and judged the answers; F and R exclude answers that could not be judged"
     )
     answer.measures = list(GATED)
     for one, of in zip(asked.configurations, told.each, strict=True):
@@ -201,14 +201,14 @@ def _notes(
     without = len(asked) - len(findable)
     if without:
         notes.append(
-            f"{without} of {len(asked)} questions have no gold document in {corpus!r} and are left "
-            "out: nothing could find it"
+            f"{without} of {len(asked)} questions have no gold document in {corpus!r} and are "
+            "excluded"
         )
     if missing:
         shown = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
         notes.append(
-            f"{len(missing)} gold ids are no documents of {corpus!r} ({shown:.300}); where a "
-            "question has others, they count as missed"
+            f"{len(missing)} gold ids are not in {corpus!r} ({shown:.300}); for questions with "
+            "other gold documents they count as missed"
         )
     return notes
 

@@ -209,7 +209,7 @@ def _rounds(
             raise
         # Of the server's disk, so for its log: most likely deleted, since something was erased.
         _log.warning("%s", error)
-        detail = "what was kept is gone, as after an erasure, or cannot be read; ask again"
+        detail = "the cached answers were erased or cannot be read; try again"
         raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
     finally:
         if episode is not None:
@@ -268,7 +268,9 @@ def embedder_of(opened: Opened, embedders: Embedders) -> tuple[str, TextEmbedder
     """
     name = opened.loaded.place.corpus.embedder
     if not name:
-        detail = "answers are judged with the embedder of the corpus, and this one has none; "
-        detail += "make one with --embedder minilm, or leave answers out"
+        detail = (
+            "judging answers needs a corpus with an embedder, and this corpus has none; create "
+            "one with --embedder minilm, or leave answers out"
+        )
         raise Refused.of("not_allowed", detail, field="answers")
     return name, embedders.get(name, wait_s=_EMBEDDER_S)

@@ -79,11 +79,11 @@ class Line:
         own, every = self._inside.get(tenant, 0), sum(self._inside.values())
         if own >= self._of_tenant or every >= self._most:
             # By its own alone: how long those of others take is nobody's business.
-            who, ahead = ("of yours ", own) if own >= self._of_tenant else ("", 1)
+            who, ahead = ("of this tenant ", own) if own >= self._of_tenant else ("", 1)
             count = own if who else every
             took_s = self._took_s.get(tenant, _FIRST_S) if who else _FIRST_S
             again_s = min(_LONGEST_S, max(1.0, ahead * took_s))
-            detail = f"{count} evaluations {who}run or wait already, which is all that may; "
+            detail = f"{count} evaluations {who}are already running or waiting, the maximum; "
             raise Full.of("unavailable", f"{detail}try again later", retry_after_s=again_s)
         self._inside[tenant] = own + 1
         try:
@@ -201,7 +201,9 @@ class Slices:
                 # It may have been handed over this very moment.
                 if share.stop.is_set() and not mine.is_set():
                     self._leave(share, mine)
-                    raise DataError("stopped while it waited for its turn; ask fewer at once")
+                    raise DataError(
+                        "the evaluation was stopped while it waited; send fewer at once"
+                    )
         return self._clock()
 
     def pass_on(self, share: Share, began: float) -> float:

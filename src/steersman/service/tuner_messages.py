@@ -1,4 +1,4 @@
-"""What is asked of the RAG tuner over HTTP, and what is answered."""
+"""Request and answer messages of the RAG tuner's HTTP endpoint."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _Name = Annotated[str, Meta(min_length=1, max_length=64)]
 _DocId = Annotated[str, Meta(min_length=1, max_length=512)]
 _Weight = Annotated[float, Meta(ge=0, le=100)]
 MOST_SEARCHES = 4_000
-"""Configurations times questions of one request."""
+"""Maximum number of searches per request (configurations times questions)."""
 MOST_ANSWERS = 400
-"""The same, where each is answered and judged."""
+"""Maximum number of answered and judged questions per request (configurations times questions)."""
 
 
 class AskedConfiguration(msgspec.Struct, forbid_unknown_fields=True):
-    """A retrieval configuration.
+    """One retrieval configuration.
 
     Attributes:
-        variant: bm25 (by words), dense (by meaning), hybrid (scores of both by weight) or rrf
-            (ranks of both).
-        k: how many passages, 1 to 100.
-        rerank: whether the found ones are ranked again.
-        fusion_weight: of meaning, 0 to 1; hybrid alone has it.
-        expansion: whether passages that the best ones lead to are added.
-        prompt: what the passages are put into, where questions are answered.
+        variant: search method: bm25 (keywords), dense (embeddings), hybrid (weighted scores of
+            both) or rrf (reciprocal rank fusion of both).
+        k: number of passages, 1 to 100.
+        rerank: whether to rerank the passages that were found.
+        fusion_weight: weight of the dense score, 0 to 1; used by hybrid only.
+        expansion: whether to add passages that the best passages refer to.
+        prompt: prompt template for answering; used only where answers are judged.
     """
 
     variant: Literal["bm25", "dense", "hybrid", "rrf"] = "hybrid"
@@ -38,11 +38,11 @@ class AskedConfiguration(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AskedQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """A question and the documents that answer it.
+    """A question with the documents that answer it.
 
     Attributes:
-        text: what is asked, 1 to 20,000 characters.
-        gold: ids of the right documents, one or more.
+        text: text of the question, 1 to 20,000 characters.
+        gold: ids of the relevant documents, 1 to 100.
     """
 
     text: Annotated[str, Meta(min_length=1, max_length=20_000)]
@@ -50,11 +50,11 @@ class AskedQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Slice(msgspec.Struct, forbid_unknown_fields=True):
-    """A part of the questions, drawn at random.
+    """A random sample of the questions.
 
     Attributes:
-        size: how many; all if there are fewer.
-        seed: of the draw: the same seed draws the same questions.
+        size: number of questions, 1 to 1,000; all questions if there are fewer.
+        seed: random seed; the same seed selects the same questions.
     """
 
     size: Annotated[int, Meta(ge=1, le=1000)]
@@ -62,14 +62,14 @@ class Slice(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AskedWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What quality, time, money and trouble are worth against each other.
+    """Weights of the reward.
 
     Attributes:
-        alpha: of the first measure.
-        beta: of the second.
-        gamma: of latency, in shares of the threshold, at most 2.
-        delta: of cost, in units of 16 passages, at most 2.
-        penalty: lambda, of each unit of penalty.
+        alpha: weight of F (faithfulness or its proxy), 0 to 100.
+        beta: weight of R (relevancy or its proxy), 0 to 100.
+        gamma: weight of latency, 0 to 100. Latency is divided by its threshold and capped at 2.
+        delta: weight of cost, 0 to 100. Cost is in units of 16 passages and capped at 2.
+        penalty: weight of each unit of penalty (lambda), 0 to 100.
     """
 
     alpha: _Weight = 0.5
@@ -80,16 +80,16 @@ class AskedWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AskedAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Have the questions answered from what is found, and the answers judged, by models.
+    """Settings for answering the questions with a model and judging the answers.
 
     Attributes:
-        max_cost_usd: the most that may be spent on it; absent, or more than the server allows: as
-            much as that. Refused where the server has no prices.
-        max_calls: of models; likewise.
-        max_tokens: of an answer.
-        detectors: look at the answers; one that finds something is charged as a penalty, and what
-            it found goes to the review list.
-        repeats: how often a question is answered where `instability` is among the detectors.
+        max_cost_usd: spending limit in US dollars. Absent or above the server's limit: the server's
+            limit. Refused if the server has no prices.
+        max_calls: limit of model calls. Absent or above the server's limit: the server's limit.
+        max_tokens: maximum length of an answer in tokens, 1 to 2,000.
+        detectors: detectors that check the answers. A finding adds a penalty and goes to the review
+            list.
+        repeats: number of answers per question where `instability` is among the detectors, 2 to 10.
     """
 
     max_cost_usd: Annotated[float, Meta(ge=0, le=1e6)] | None = None
@@ -102,17 +102,18 @@ class AskedAnswers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EvaluateRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask what configurations are worth on a corpus.
+    """Request to evaluate retrieval configurations on a corpus.
 
     Attributes:
-        corpus: its name.
-        configurations: 1 to 50; the others are compared with the first.
-        questions: 1 to 1,000; with the configurations at most 4,000 searches.
-        snapshot: of the corpus; absent: its newest revision.
-        slice: ask some of the questions alone.
-        weights: of the reward; absent: those that are shipped.
-        answers: have answers written and judged, at most 400; absent: passages are judged alone.
-        deadline_ms: how long the answer is waited for, 1 to 60,000.
+        corpus: corpus name.
+        configurations: 1 to 50 configurations; all others are compared with the first.
+        questions: 1 to 1,000 questions; configurations times questions must be at most 4,000.
+        snapshot: corpus snapshot; absent: newest revision.
+        slice: random sample of the questions; absent: all questions.
+        weights: weights of the reward; absent: default weights.
+        answers: settings for answering and judging, at most 400 answers; absent: only the passages
+            are judged.
+        deadline_ms: timeout in milliseconds, 1 to 60,000.
     """
 
     corpus: _Name
@@ -126,12 +127,12 @@ class EvaluateRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ShownEstimate(msgspec.Struct, omit_defaults=True):
-    """A mean over questions.
+    """Mean over the questions.
 
     Attributes:
-        value: the mean.
-        low: lower end of its 95 % interval; absent with one question.
-        high: upper end.
+        value: mean.
+        low: lower bound of the 95 % confidence interval; absent with one question.
+        high: upper bound of the 95 % confidence interval; absent with one question.
     """
 
     value: float
@@ -140,34 +141,34 @@ class ShownEstimate(msgspec.Struct, omit_defaults=True):
 
 
 class EvaluatedConfiguration(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a configuration is worth.
+    """Evaluation result of one configuration.
 
     Attributes:
-        configuration: it.
-        faithfulness_proxy: F where passages are judged alone: recall@k of the gold documents.
-        relevancy_proxy: R likewise: nDCG@min(k, 10).
-        faithfulness: F where answers are judged: the share of their statements that the passages
-            bear out; absent where none could be judged.
-        relevancy: R where answers are judged; likewise.
+        configuration: the configuration as requested.
+        faithfulness_proxy: F where only passages are judged: recall@k of the gold documents.
+        relevancy_proxy: R where only passages are judged: nDCG@min(k, 10).
+        faithfulness: F where answers are judged: share of statements that the passages support;
+            absent if no answer could be judged.
+        relevancy: R where answers are judged; absent if no answer could be judged.
         coverage: shares of the questions that have F and R, where answers are judged.
-        latency: L: mean of latency over its threshold, at most 2 for a question.
-        cost: C: mean, at most 2 for a question, of passages over 16; where answers are written, of
-            dollars over their reference.
-        penalty: P, in units of penalty.
-        reward: of all of them, by the weights; absent where it is not defined. Its interval takes
-            the penalty as it is.
-        breaches: hard gates that do not hold: such a configuration may not serve, whatever its
-            reward. Gates on faithfulness and relevancy are checked of judged answers alone.
-        latency_p50_ms: of search and answer.
-        latency_p95_ms: likewise; the gate looks at it.
-        questions: that count.
-        degraded: questions that do not count: a part of the search was away for them.
-        unjudged: questions that do not count: how many for each reason; ask again to go on.
-        failed: questions that got no answer.
-        violations: questions with an answer that a detector flags.
-        unstable: questions whose answers differ when they are asked again.
-        ahead_of_first: reward less that of the first configuration on the same questions; absent
-            for the first. Intervals of all configurations hold together with 95 %.
+        latency: L: mean of latency divided by its threshold, capped at 2 per question.
+        cost: C: mean of passages divided by 16, capped at 2 per question. Where answers are
+            written: dollars divided by their reference cost.
+        penalty: P: units of penalty.
+        reward: weighted reward; absent where it is undefined. Its interval treats the penalty as
+            constant.
+        breaches: hard gates that fail. A configuration with a breach must not serve, whatever its
+            reward. Gates on faithfulness and relevancy apply to judged answers only.
+        latency_p50_ms: median latency of search and answer in milliseconds.
+        latency_p95_ms: 95th percentile of that latency in milliseconds; the latency gate checks it.
+        questions: number of questions that count.
+        degraded: number of questions excluded because a part of the search did not respond.
+        unjudged: number of questions excluded for each reason. Send the request again to continue.
+        failed: number of questions without an answer.
+        violations: number of questions with an answer that a detector flags.
+        unstable: number of questions whose answers differ between repeats.
+        ahead_of_first: reward minus the reward of the first configuration on the same questions;
+            absent for the first. The intervals of all configurations hold jointly at 95 %.
     """
 
     configuration: AskedConfiguration
@@ -193,17 +194,17 @@ class EvaluatedConfiguration(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Spent(msgspec.Struct):
-    """What answering and judging took.
+    """Cost of answering and judging.
 
     Attributes:
-        answered_by: name of the model that answers.
-        judged_by: name of the model that judges.
-        embedded_by: the embedder that relevancy depends on; ``served`` for one with an address.
-        calls: of models, for this request; those that were made before are not made again.
-        cost_usd: for this request.
-        paid_before: questions of configurations that were known already.
-        flagged: items that detectors found.
-        filed: of these, how many are new on the review list.
+        answered_by: model that writes the answers.
+        judged_by: model that judges the answers.
+        embedded_by: embedder used for relevancy; ``served`` for an embedder with a URL.
+        calls: model calls made for this request; cached calls are not repeated.
+        cost_usd: cost of this request in US dollars.
+        paid_before: number of questions answered from the cache.
+        flagged: number of items that detectors found.
+        filed: number of these that are new on the review list.
     """
 
     answered_by: str
@@ -217,17 +218,17 @@ class Spent(msgspec.Struct):
 
 
 class Evaluation(msgspec.Struct, omit_defaults=True):
-    """What configurations are worth on a corpus.
+    """Evaluation of retrieval configurations on a corpus.
 
     Attributes:
-        corpus: its name.
-        revision: that was searched.
-        measures: names of F and R: what they are measured by.
-        configurations: in the order of the request.
-        questions: that were asked.
-        missing_gold: ids that are no documents of the corpus, the first 100; they count as missed.
-        notes: what to know about the numbers, in plain words.
-        spent: on answers; absent where passages are judged alone.
+        corpus: corpus name.
+        revision: corpus revision that was searched.
+        measures: names of the measures F and R.
+        configurations: results in the order of the request.
+        questions: number of questions asked.
+        missing_gold: gold ids that are not in the corpus, the first 100; they count as missed.
+        notes: remarks for reading the numbers.
+        spent: cost of answering and judging; absent where only passages are judged.
     """
 
     corpus: str

@@ -166,7 +166,7 @@ class Daily:
                 else:
                     self._hold(connection, purse, spent, now)
         except Refused:
-            message = "$%.6f and %d calls that tenant %s spent are not written down"
+            message = "spending of $%.6f and %d calls by tenant %s is not recorded"
             _log.error(message, *more, purse.tenant)
             if ended:
                 self._keep_in_mind(purse.tenant, more)
@@ -227,9 +227,9 @@ class Daily:
 
     def _refused(self, before: tuple[float, int], now: float, usd: float, calls: int) -> Refused:
         detail = (
-            f"${before[0] + usd:.2f} and {before[1] + calls:,} calls of models are spent or under "
-            f"way today, of ${self._usd:.2f} and {self._calls:,} that a tenant may; ask again "
-            "after midnight UTC"
+            f"daily limit of model calls reached: ${before[0] + usd:.2f} and "
+            f"{before[1] + calls:,} calls are spent or in progress today, of ${self._usd:.2f} and "
+            f"{self._calls:,} allowed per tenant; try again after midnight UTC"
         )
         return Refused.of("too_many_requests", detail, retry_after_s=_DAY_S - now % _DAY_S)
 
@@ -251,7 +251,7 @@ class Daily:
                 connection.execute("COMMIT")
         except (OSError, sqlite3.Error) as error:
             _log.error("%s: %s", self._file, error)
-            detail = "what is spent cannot be written down; the log of the server says why"
+            detail = "the spending record cannot be written; see the server log"
             raise Refused.of("unavailable", detail) from None
 
 

@@ -72,7 +72,7 @@ class Tuning:
         self._line, self._slices = Line(on_waited=self._counts.waited), Slices()
         models.on_spent = metrics.models
         metrics.add(self._counts.families)
-        metrics.gauge("tuner_line", "Evaluations now", self._line.states, ("state",))
+        metrics.gauge("tuner_line", "Evaluations by state", self._line.states, ("state",))
 
     def routes(self) -> list[tuple[str, Route]]:
         """Return the routes."""
@@ -151,7 +151,7 @@ class Tuning:
             except BackendError as error:
                 # What it says names a server, and quotes it: that is the operator's.
                 _log.warning("%s", error)
-                detail = "the embedder or a model is away; the log of the server says which"
+                detail = "the embedder or a model does not respond; see the server log"
                 raise Refused.of("unavailable", detail, retry_after_s=5.0) from error
             if found.flagged and found.answer.spent is not None:
                 filing = partial(self._file, tenant, opened.loaded.place, found.flagged)
@@ -214,15 +214,15 @@ def _check_size(asked: EvaluateRequest) -> None:
     if asked.answers is not None:
         most, what = MOST_ANSWERS, "answers to judge"
     if searches > most:
-        detail = f"{searches:,} {what}; allowed are {most:,}: fewer configurations, "
+        detail = f"{searches:,} {what}; at most {most:,} are allowed: send fewer configurations "
         raise Refused.of("invalid", detail + "or a smaller slice", field="questions")
 
 
 def _late(asked: EvaluateRequest) -> Refused:
     detail = f"no answer within {asked.deadline_ms:g} ms; "
     if asked.answers is None:
-        detail += "ask fewer questions at once, or give more deadline_ms"
+        detail += "send fewer questions at once, or increase deadline_ms"
         return _Late.of("unavailable", detail, retry_after_s=1.0)
-    detail += "what was found is kept and not paid again: ask the same again to go on"
+    detail += "results so far are cached and not paid again: send the same request to continue"
     # What was asked of the models is waited for, and the next begins when it is there.
     return _Late.of("unavailable", detail, retry_after_s=_ENDING_S)

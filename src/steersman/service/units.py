@@ -26,22 +26,22 @@ _Unit = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class UnitRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for what is kept about a unit.
+    """Request for all data about a unit.
 
     Attributes:
-        unit: as the application named it with its decisions.
+        unit: unit name, as the application sent it with its decisions.
     """
 
     unit: _Unit
 
 
 class EraseRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for decisions to be erased: those of a unit, or those named.
+    """Request to erase decisions. Give a unit or decision ids.
 
     Attributes:
-        reason: why; kept for good, so write nothing personal into it.
-        unit: whose decisions; or
-        decisions: their ids, such as those that only the cold store still holds.
+        reason: reason for the audit log; it is kept permanently, so do not include personal data.
+        unit: unit whose decisions are erased.
+        decisions: decision ids to erase, for example those that only the cold store holds.
     """
 
     reason: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -50,12 +50,12 @@ class EraseRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LearnedFrom(msgspec.Struct, omit_defaults=True):
-    """A state that learned from what was erased.
+    """State that learned from erased decisions.
 
     Attributes:
-        skill: of the decision point.
-        decision: its name.
-        version: of a signed snapshot; absent: the state that serves.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        version: version of a signed snapshot; absent: the live state.
     """
 
     skill: str
@@ -64,13 +64,13 @@ class LearnedFrom(msgspec.Struct, omit_defaults=True):
 
 
 class ErasedRows(msgspec.Struct):
-    """What an erasure did.
+    """Result of an erasure.
 
     Attributes:
-        decisions: ids that are erased from now on.
-        rows: how many rows were deleted, by table.
+        decisions: ids of the erased decisions.
+        rows: number of deleted rows by table.
         learned: states to rebuild with ``steersman learn rebuild``.
-        published: signed snapshots to retract, once others serve.
+        published: signed snapshots to retract after their replacements serve.
     """
 
     decisions: list[UUID]
@@ -152,8 +152,8 @@ class Units:
             lines += line.encode() + b"\n"
             if len(lines) > _MOST_BYTES:
                 message = (
-                    f"more than {_MOST_BYTES >> 20} MiB are kept about this unit; "
-                    "`steersman tenant export` prints them without a limit"
+                    f"this unit has more than {_MOST_BYTES >> 20} MiB of data; "
+                    "`steersman tenant export` has no size limit"
                 )
                 raise Refused.of("invalid", message)
         return bytes(lines)

@@ -232,8 +232,8 @@ class Verified:
         root = self._home / "trust" / tenant / "root.json"
         if not root.is_file():
             # Tenants read this over HTTP: where the home is does not concern them.
-            message = f"there is no trusted root of {tenant} in the service's home; "
-            raise VerificationError(message + "copy root.json there from who holds the keys")
+            message = f"missing trusted root of tenant {tenant} in the service's home folder; "
+            raise VerificationError(message + "copy root.json there from the holder of the keys")
         # In this thread, and only where a registry is trusted: it brings TUF, which takes a while.
         from steersman.registry import Consumer  # noqa: PLC0415
 
@@ -305,7 +305,7 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
 
 def _description(loaded: Loaded) -> Description:
     if loaded.description is None:  # of a warm start or a prior, which are never asked for here
-        message = "a state without a description was loaded; only what was signed serves"
+        message = "a state without a signed description was loaded; only signed states serve"
         raise VerificationError(message)
     return loaded.description
 
@@ -318,13 +318,13 @@ def _fitting(loaded: Loaded, sought: Sought) -> ChoicePolicy:
     name = f"{row.skill}/{row.point} {row.snapshot}"
     if signed != wanted or sought.spec.spec_hash != said.spec_hash:
         raise VerificationError(
-            f"{name} was signed as {signed}, and the store has {wanted}; publish it again"
+            f"{name} was signed as {signed}, but the store has {wanted}; publish it again"
         )
     policy, prior = load_policy(loaded.state), initial_policy(sought.spec)
     parts = policy.algorithm, policy.actions, policy.floor
     declared = prior.algorithm, prior.actions, prior.floor
     if parts != declared:
         raise VerificationError(
-            f"{name} holds {parts}, and its declaration says {declared}; publish it again"
+            f"{name} has {parts}, but its declaration has {declared}; publish it again"
         )
     return policy
