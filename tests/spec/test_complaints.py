@@ -63,7 +63,7 @@ def test_keys_forge_no_lines_and_tell_terminals_nothing(key, shown):
     with pytest.raises(SpecError) as refused:
         loads(RIGHT.replace("    text:", f"    {key}:", 1), source="route.yaml")
     (told,) = [line for line in str(refused.value).split("\n") if line.startswith("route.yaml:8")]
-    assert told.startswith(f"route.yaml:8: {shown}not a name; ")
+    assert told.startswith(f"route.yaml:8: {shown}not a valid name; ")
     assert len(str(refused.value).splitlines()) == str(refused.value).count("route.yaml:") - (
         "route.yaml" in key
     )
@@ -76,7 +76,7 @@ def test_keys_that_look_like_the_tags_of_unions_are_keys():
         with pytest.raises(SpecError) as refused:
             loads(text.replace("    text:", f'    "{key}":', 1), source="route.yaml")
         lines = str(refused.value).splitlines()
-        assert f"route.yaml:8: context.fields.{key}: not a name; " in "\n".join(lines)
+        assert f"route.yaml:8: context.fields.{key}: not a valid name; " in "\n".join(lines)
         assert any(
             line.startswith(f"route.yaml:9: context.fields.{key}.wrds: unknown field; got 1; ")
             and "allowed type, weight, missing; " in line
@@ -85,7 +85,7 @@ def test_keys_that_look_like_the_tags_of_unions_are_keys():
         loaded = RIGHT.replace("otherwise: planner", f'otherwise: {{\n    "{key}": 3}}')
         with pytest.raises(SpecError) as refused:
             loads(loaded, source="route.yaml")
-        assert f"route.yaml:15: fallback.otherwise.{key}: not a name; " in str(refused.value)
+        assert f"route.yaml:15: fallback.otherwise.{key}: not a valid name; " in str(refused.value)
         both = RIGHT.replace("otherwise: planner", f'otherwise: {{k: [1], "{key}": 3}}')
         with pytest.raises(SpecError, match=r":14: fallback.otherwise.k.bool: wrong type; got"):
             loads(both)

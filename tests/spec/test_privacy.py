@@ -64,8 +64,11 @@ def test_a_declaration_survives_its_own_dump():
         ("{scrub: [ip], fields: [txet]}", "allowed text, subject; did you mean text?"),
         ("{scrub: [ip], with: forget}", "privacy.with: unknown choice; got 'forget'"),
         ("{scrub: [ip], how: mask}", "privacy.how: unknown field"),
-        ("{with: hash}", "privacy.scrub: nothing is hashed; got []; allowed email, phone, "),
-        ("{fields: [text]}", "privacy.scrub: fields are named, and nothing is taken out of them"),
+        (
+            "{with: hash}",
+            "privacy.scrub: with: hash is set but scrub is empty; got []; allowed email, phone, ",
+        ),
+        ("{fields: [text]}", "privacy.scrub: fields is set but scrub is empty"),
     ],
 )
 def test_mistakes_are_told(written, told):

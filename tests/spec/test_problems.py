@@ -41,7 +41,7 @@ MISTAKES = [
     ("format: 1", "format: 2", 1, "format", "got 2; allowed 1"),
     ("format: 1", "format: '1'", 1, "format", "got '1'"),
     ("skill: assistant", "skil: assistant", 2, "skil", "did you mean skill?"),
-    ("skill: assistant", "skill: my skill", 2, "skill", "not a name"),
+    ("skill: assistant", "skill: my skill", 2, "skill", "not a valid name"),
     ("skill: assistant", "skill: 3", 2, "skill", "allowed text"),
     ("skill: assistant", "skill:", 2, "skill", "got None"),
     ("  dim: 64", "  dim: 7", 6, "context.dim", "allowed 8 or more"),
@@ -49,7 +49,7 @@ MISTAKES = [
     ("  dim: 64", "  dim: 64.0", 6, "context.dim", "allowed a whole number"),
     ("  dim: 64", "  dim: true", 6, "context.dim", "allowed a whole number"),
     ("type: text", "type: txt", 8, "context.fields.text.type", "'text', 'category', 'number'"),
-    ("{type: text}", "{words: true}", 8, "context.fields.text.type", "required and absent"),
+    ("{type: text}", "{words: true}", 8, "context.fields.text.type", "required field is missing"),
     ("{type: text}", "[1]", 8, "context.fields.text", "allowed a mapping"),
     ("type: text", "type: text, words: yes", 8, "context.fields.text.words", "true or false"),
     ("type: text", "type: text, wrds: true", 8, "context.fields.text.wrds", "did you mean words?"),
@@ -61,7 +61,7 @@ MISTAKES = [
         "type: text, words: false, ngrams: []",
         8,
         "context.fields.text.ngrams",
-        "says nothing",
+        "needs words or n-grams",
     ),
     ("type: text", "type: text, weight: 0", 8, "context.fields.text.weight", "above 0"),
     ("type: category", "type: category, category: x", 9, "context.fields.intent.category", "unkno"),
@@ -83,13 +83,19 @@ MISTAKES = [
     ("sd: 0.2", "sd: 0.2, scale: robust", 10, "context.fields.confidence.mean", "belong to scale"),
     ("sd: 0.2", "sd: 0.2, clip: 0", 10, "context.fields.confidence.clip", "above 0"),
     ("size: 8", "size: 0", 11, "context.fields.meaning.size", "1 or more"),
-    (", size: 8", "", 11, "context.fields.meaning.size", "required and absent"),
+    (", size: 8", "", 11, "context.fields.meaning.size", "required field is missing"),
     ("deep], o", "deep, micro], o", 12, "actions.names[3]", "named twice; got 'micro'"),
     ("deep], o", "deep, 3], o", 12, "actions.names[3]", "got 3; allowed text"),
     ("deep], o", "deep, ''], o", 12, "actions.names[3]", "printable"),
     ("open: false", "features: [f, f]", 12, "actions.features[1]", "named twice"),
-    ("open: false", "features: [f]", 12, "actions.features", "every request would be refused"),
-    ("open: false", "open: true", 12, "actions.open", "lin_ucb knows its actions by name"),
+    (
+        "open: false",
+        "features: [f]",
+        12,
+        "actions.features",
+        "lin_ucb does not use features of actions",
+    ),
+    ("open: false", "open: true", 12, "actions.open", "lin_ucb accepts only named actions"),
     ("[micro, planner, deep]", "[]", 12, "actions.names", "no actions"),
     ("kind: choice", "kind: choices", 12, "actions.kind", "'choice', 'mixed', 'sequence'"),
     ("lin_ucb", "linucb", 13, "policy.algorithm", "'lin_ucb'"),
@@ -100,7 +106,7 @@ MISTAKES = [
         "beta_thompson, prior: [1]",
         13,
         "policy.prior[1]",
-        "required and absent",
+        "required field is missing",
     ),
     ("lin_ucb, alpha: 0.5", "beta_thompson, prior: [0, 1]", 13, "policy.prior[0]", "0.001 or more"),
     ("lin_ucb, alpha: 0.5", "beta_thompson, key: inten", 13, "policy.key", "did you mean intent?"),
@@ -120,25 +126,25 @@ MISTAKES = [
         "rules, rules: [{when: 'conf < 1', action: deep}], otherwise: deep",
         13,
         "policy.rules[0].when",
-        "conf is not a context field",
+        "unknown context field conf",
     ),
     ("explore: floor", "explore: never", 14, "explore", "'floor' or 'none'"),
     ("floor: 0.02", "floor: 1", 15, "floor", "below 1.0"),
     ("floor: 0.02", "floor: -0.1", 15, "floor", "0.0 or more"),
     ("floor: 0.02", "floor: 0", 15, "floor", "or explore: none"),
     ("floor: 0.02", "floor: 5e-324", 15, "floor", "got 5e-324; allowed 1e-06 to below 1, or 0"),
-    ("floor: 0.02", "floor: 9.9e-7", 15, "floor", "lost in the rounding"),
-    ("explore: floor", "explore: none", 15, "floor", "explore is none"),
+    ("floor: 0.02", "floor: 9.9e-7", 15, "floor", "lost in rounding"),
+    ("explore: floor", "explore: none", 15, "floor", "when explore is none"),
     ("confidence < 0.2", "confidence <", 17, "fallback.rules[0].when", "column 13"),
     ("confidence < 0.2", "open(1)", 17, "fallback.rules[0].when", "Call is not part"),
-    ("confidence < 0.2", "a < 0.2", 17, "fallback.rules[0].when", "a is not a context field"),
+    ("confidence < 0.2", "a < 0.2", 17, "fallback.rules[0].when", "unknown context field a"),
     ("action: deep}]", "action: dep}]", 17, "fallback.rules[0].action", "did you mean deep?"),
     ("otherwise: planner", "otherwise: first", 18, "fallback.otherwise", "micro, planner, deep"),
     ("otherwise: planner", "otherwise: {k: 3}", 18, "fallback.otherwise", "unknown action"),
-    ("weight: 2.0", "weight: 0", 21, "reward.terms.success.weight", "changes nothing"),
+    ("weight: 2.0", "weight: 0", 21, "reward.terms.success.weight", "has no effect"),
     ("weight: 2.0", "weight: -9e-7", 21, "reward.terms.success.weight", "or 1e-06 to 1e6"),
     ("weight: 2.0", "weight: 1e300", 21, "reward.terms.success.weight", "1000000.0 or less"),
-    ("weight: 2.0, ", "", 21, "reward.terms.success.weight", "required and absent"),
+    ("weight: 2.0, ", "", 21, "reward.terms.success.weight", "required field is missing"),
     ("high: 1}", "high: 0}", 21, "reward.terms.success.low", "low is not below high"),
     ("high: 1}", "high: .inf}", 21, "reward.terms.success.high", "finite"),
     (
@@ -153,9 +159,21 @@ MISTAKES = [
     ("missing: drop", "missing: {value: 2}", 24, "reward.missing.value", "1.0 or less"),
     ("missing: drop", "missing: {valu: 0}", 24, "reward.missing.valu", "did you mean value?"),
     ("missing: drop", "missing: 0", 24, "reward.missing", "allowed a mapping"),
-    ("canary, share: 0.05", "shadow, share: 0.05", 26, "rollout.stages[0].share", "serves nobody"),
+    (
+        "canary, share: 0.05",
+        "shadow, share: 0.05",
+        26,
+        "rollout.stages[0].share",
+        "serves no units",
+    ),
     ("share: 0.95", "share: 0.01", 26, "rollout.stages[1].share", "allowed 0.5 to 1"),
-    ("live, share: 0.95", "ab, share: 0.01", 26, "rollout.stages[1].share", "less than the 0.05"),
+    (
+        "live, share: 0.95",
+        "ab, share: 0.01",
+        26,
+        "rollout.stages[1].share",
+        "less than the share 0.05",
+    ),
     (
         "live, share: 0.95",
         "canary, share: 0.1",
@@ -163,9 +181,15 @@ MISTAKES = [
         "rollout.stages[1].name",
         "canary after canary",
     ),
-    ("canary, share: 0.05", "canary, share: 0.11", 26, "rollout.stages[0].share", "serves few"),
+    (
+        "canary, share: 0.05",
+        "canary, share: 0.11",
+        26,
+        "rollout.stages[0].share",
+        "serves few units",
+    ),
     ("canary, share: 0.05", "canary, share: 0", 26, "rollout.stages[0].share", "above 0 to 0.1"),
-    ("share: 0.05", "share: 1e-7", 26, "rollout.stages[0].share", "nobody would be served"),
+    ("share: 0.05", "share: 1e-7", 26, "rollout.stages[0].share", "share is too small"),
     ("rollout:", "rollout:\n  alpha: 1e-17", 26, "rollout.alpha", "1e-09 or more"),
     ("share: 0.95", "share: 1, min_units: 3", 26, "rollout.stages[1].min_units", "held back"),
     ("canary, share: 0.05", "ab, share: 0.6", 26, "rollout.stages[0].share", "the same size"),
@@ -179,20 +203,26 @@ MISTAKES = [
         "rollout.guardrails[0].high",
         "high - low is not a finite number",
     ),
-    ("above: 900", "above: 900, low: 5", 27, "rollout.guardrails[0].low", "belongs to better"),
+    (
+        "above: 900",
+        "above: 900, low: 5",
+        27,
+        "rollout.guardrails[0].low",
+        "is only used with better",
+    ),
     (
         "above: 900",
         "above: 900, high: 2000",
         27,
         "rollout.guardrails[0].high",
-        "high belongs to better; got 2000; allowed 1.0 without better; remove it, or declare",
+        "high is only used with better; got 2000; allowed 1.0 without better; remove it, or",
     ),
     (
         "outcome: latency_ms, above: 900",
         "metric: reward, high: 2",
         27,
         "rollout.guardrails[0].high",
-        "belongs to better",
+        "is only used with better",
     ),
     ("outcome: latency_ms", "metric: errors", 27, "rollout.guardrails[0].metric", "no target"),
     ("outcome: latency_ms, ", "", 27, "rollout.guardrails[0].outcome", "one of outcome and metric"),
@@ -207,7 +237,7 @@ MISTAKES = [
     ("deadline_ms: 50", "deadline_ms: 0", 28, "budgets.deadline_ms", "above 0"),
     ("budgets: {", "learning: {bucket_s: 1e-7}\nbudgets: {", 28, "learning.bucket_s", "1e-06 or"),
     ("budgets: {deadline_ms: 50}", "budgets: 3", 28, "budgets", "allowed a mapping"),
-    ("decision: route", "skill: again", 3, "skill", "declared before, on line 2"),
+    ("decision: route", "skill: again", 3, "skill", "duplicate key 'skill', first on line 2"),
 ]
 
 
@@ -265,7 +295,7 @@ reward: {{terms: {{quality: {{weight: 1.0}}}}}}
 @pytest.mark.slow
 def test_joint_policies_need_features_and_open_actions_reserve_first():
     text = RIGHT.replace("lin_ucb, alpha: 0.5", "joint_squarecb, gamma: 10")
-    with pytest.raises(SpecError, match=r"policy.algorithm: a joint policy learns from features"):
+    with pytest.raises(SpecError, match=r"policy.algorithm: a joint policy needs features"):
         loads(text)
     with pytest.raises(SpecError, match=r"actions.names\[3\]: 'first' means the first eligible"):
         loads(RIGHT.replace("deep], open: false", "deep, first], open: true"))
@@ -273,7 +303,7 @@ def test_joint_policies_need_features_and_open_actions_reserve_first():
 
 def test_who_chooses_among_candidates_that_nobody_named():
     unnamed = RIGHT.replace("names: [micro, planner, deep], open: false", "open: true")
-    with pytest.raises(SpecError, match=r":13: policy.algorithm: this policy chooses among named"):
+    with pytest.raises(SpecError, match=r":13: policy.algorithm: this policy needs named actions"):
         loads(unnamed)
     rules = '  rules: [{when: "confidence < 0.2", action: deep}]\n  otherwise: planner'
     joint = unnamed.replace(rules, "  otherwise: first").replace("true", "true, features: [f]", 1)
@@ -324,7 +354,7 @@ def test_no_section_at_all():
         loads("a: 1")
     message = str(refused.value)
     for name in ("format", "skill", "decision", "actions", "policy", "fallback", "reward"):
-        assert f":1: {name}: required and absent; allowed a value; add it" in message
+        assert f":1: {name}: required field is missing; allowed a value; add it" in message
 
 
 @pytest.mark.slow
@@ -431,9 +461,7 @@ def test_documents_that_are_no_declaration(text, message):
     ],
 )
 def test_what_is_no_text_and_no_path(value, kind):
-    with pytest.raises(
-        SpecError, match=rf"^<string>: the declaration is a {kind}; allowed is YAML"
-    ):
+    with pytest.raises(SpecError, match=rf"^<string>: the declaration is a {kind}; allowed: YAML"):
         loads(value)
     with pytest.raises(SpecError, match=rf"^the path of a declaration is a {kind}; .* to loads"):
         load(value)

@@ -80,17 +80,20 @@ def test_ab_may_have_several_steps():
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("{stages: [{name: canary, share: 0.101}]}", "a canary serves few; got 0.101"),
-        ("{stages: [{name: ab, share: 0.51}]}", "the control arm has the same size"),
-        ("{stages: [{name: live, share: 0.4}]}", "live serves most"),
-        ("{stages: [{name: ab, share: 0.5}, {name: ab, share: 0.25}]}", "less than the 0.5 of ab"),
+        ("{stages: [{name: canary, share: 0.101}]}", "a canary stage serves few units; got 0.101"),
+        ("{stages: [{name: ab, share: 0.51}]}", "the control arm must have the same size"),
+        ("{stages: [{name: live, share: 0.4}]}", "a live stage serves most units"),
+        (
+            "{stages: [{name: ab, share: 0.5}, {name: ab, share: 0.25}]}",
+            "less than the share 0.5 of the stage before (ab)",
+        ),
         (
             "{stages: [{name: live, share: 0.9}, {name: live, share: 0.95}]}",
-            "each once but ab",
+            "only ab may repeat",
         ),
         (
             "{guardrails: [{metric: errors}, {metric: errors}]}",
-            "rollout.guardrails[1]: watched twice",
+            "rollout.guardrails[1]: declared twice",
         ),
         ("{guardrails: [{metric: latency}]}", "'reward' or 'errors'"),
         ("{alpha: 0.5}", "rollout.alpha"),
@@ -98,7 +101,7 @@ def test_ab_may_have_several_steps():
         ("{objective: {kind: non_inferior}}", "above 0 with non_inferior"),
         (
             "{guardrails: [{outcome: a, above: 1234567}, {outcome: a, above: 1234567.0}]}",
-            "rollout.guardrails[1]: watched twice",
+            "rollout.guardrails[1]: declared twice",
         ),
         ("{error_budget: {objective: 1.0}}", "rollout.error_budget.objective"),
     ],
@@ -127,12 +130,15 @@ def test_guardrails_have_names_of_their_own():
 @pytest.mark.parametrize(
     ("budget", "told"),
     [
-        ("objective: 0.9, fast_burn: 14.4", "fast_burn: never reached, even if all dec"),
+        ("objective: 0.9, fast_burn: 14.4", "fast_burn: unreachable with objective"),
         ("objective: 0.9, fast_burn: 14.4", "got 14.4; allowed 1 to 10, 1 / (1 - objective); low"),
-        ("objective: 0.8, medium_burn: 6", "medium_burn: never reached, even if all dec"),
+        ("objective: 0.8, medium_burn: 6", "medium_burn: unreachable with objective"),
         ("objective: 0.95, fast_burn: 20", "got 20; allowed 1 to 19.999, 1 / (1 - objective)"),
-        ("objective: 0.5, slow_burn: 2.1", "slow_burn: never reached"),
-        ("fast_burn: 101", "fail, with objective 0.99; got 101; allowed 1 to 99.999, 1 / (1 - "),
+        ("objective: 0.5, slow_burn: 2.1", "slow_burn: unreachable"),
+        (
+            "fast_burn: 101",
+            "even if all decisions fail; got 101; allowed 1 to 99.999, 1 / (1 - ",
+        ),
     ],
 )
 def test_a_burn_that_is_never_reached_is_refused(budget, told):

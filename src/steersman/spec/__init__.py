@@ -1,10 +1,9 @@
-"""What a decision point is: its declaration in YAML, checked, with errors that say what to do.
+"""Declaration of decision points in YAML, with validation.
 
-`load` and `loads` read one; `json_schema` describes the format; `compile_rule` compiles the
-conditions of rules. All parts are frozen.
+`load` and `loads` read a declaration, `json_schema` returns its JSON Schema, and `compile_rule`
+compiles the condition of a rule. All parts are frozen.
 
-Names are resolved on first use: rules are used where decisions are made, and must not cost the
-import of the YAML parser and the validator.
+Names are imported on first use, so that rules do not need the YAML parser and the validator.
 """
 
 from __future__ import annotations

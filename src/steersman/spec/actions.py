@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MOST_CONFIGURATIONS = 10_000
-"""The most combinations of a mixed point's parts: each is an action with a probability."""
+"""Largest number of combinations of parts in a mixed decision point. Each is one action."""
 MOST_CHARACTERS = 1_000
-"""Of the name of a combination."""
+"""Largest length of a configuration's name, in characters."""
 MOST_SEEN = 20_000
-"""The most candidates that one selection looks at, counted anew at each of its steps."""
+"""Largest number of candidates that one selection scores, summed over its steps."""
 FIRST_ELIGIBLE = "first"
-"""In the fallback over open candidates: the first eligible one, in the order the request gave them;
-of a sequence: the first `max_steps` of them."""
+"""Fallback action for open candidates: the first eligible one, in the order of the request.
+For a sequence: the first `max_steps` candidates."""
 
 
 class Choice(Declared):
-    """Named arms, of which those that are eligible may differ per request."""
+    """Named actions. Each request can limit which of them are eligible."""
 
     kind: Literal["choice"]
-    """What kind of actions these are."""
+    """Kind of the actions."""
     names: ActionNames = ()
-    """The arms; may be empty when candidates come with each request."""
+    """Names of the actions. May be empty if every request sends its own candidates."""
     open: bool = False
-    """Whether requests may bring candidates that are not among `names`; for joint policies."""
+    """Whether a request may send candidates that are not in `names`. Joint policies only."""
     features: Identifiers = ()
-    """Names of the features every candidate carries, in order; for joint policies alone."""
+    """Names of the features that every candidate has, in order. Joint policies only."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeats("names", self.names)
@@ -57,12 +57,12 @@ class Choice(Declared):
                 "no actions",
                 [],
                 "at least one name",
-                "name the actions, or set open: true if candidates come with each request",
+                "name the actions, or set open: true if every request sends its candidates",
             )
         if self.open and FIRST_ELIGIBLE in self.names:
             yield Problem(
                 ("names", self.names.index(FIRST_ELIGIBLE)),
-                f"{FIRST_ELIGIBLE!r} means the first eligible candidate where actions are open",
+                f"{FIRST_ELIGIBLE!r} means the first eligible candidate when actions are open",
                 FIRST_ELIGIBLE,
                 "any other name",
                 "rename this action",
@@ -70,31 +70,31 @@ class Choice(Declared):
 
 
 class Mixed(Declared):
-    """A configuration of several parts, all drawn together.
+    """A configuration of several parts, drawn together.
 
-    Every combination of values is an action, but for those that are barred. Its name is its JSON
-    with the parts in the order of the alphabet, as `configuration_name` writes it.
+    Every combination of values is one action, except the barred combinations. The name of an
+    action is its JSON with sorted part names, as `configuration_name` writes it.
     """
 
     kind: Literal["mixed"]
-    """What kind of actions these are."""
+    """Kind of the actions."""
     parts: Annotated[dict[Identifier, Part], Field(min_length=1, max_length=32)]
-    """Parts by name; their order has no meaning."""
+    """Parts by name. The order has no meaning."""
     barred: Annotated[
         tuple[Annotated[dict[Identifier, Value], Field(min_length=1)], ...],
         Field(strict=False, max_length=1000),
     ] = ()
-    """Configurations that may not be chosen, such as those that broke a hard gate; values for some
-    of the parts bar all that have them."""
+    """Configurations that must not be chosen, for example after a failed hard gate. Values for some
+    of the parts bar every configuration that has these values."""
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The parts' names in the order of the alphabet."""
+        """Names of the parts, sorted."""
         return tuple(sorted(self.parts))
 
     @cached_property
     def configurations(self) -> tuple[tuple[Value, ...], ...]:
-        """The values of every combination that may be chosen, in `order`."""
+        """Values of every combination that is not barred, in `order`."""
         grids = [self.parts[name].grid for name in self.order]
         # By the parts they name: a look-up for each choice of parts, however many are barred.
         barred: dict[tuple[int, ...], set[tuple[Value, ...]]] = {}
@@ -113,12 +113,12 @@ class Mixed(Declared):
 
     @cached_property
     def exactly_barred(self) -> tuple[dict[str, Value], ...]:
-        """What is barred, with values as they are in the grids."""
+        """Barred values, rounded to the grids of their parts."""
         return tuple(self._exact(one) for one in self.barred)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of `configurations`."""
+        """Names of `configurations`."""
         return tuple(
             configuration_name(dict(zip(self.order, values, strict=True)))
             for values in self.configurations
@@ -134,19 +134,11 @@ class Mixed(Declared):
         )
 
     def name_of(self, values: Mapping[str, object]) -> str:
-        """Return the name of the configuration with these values.
-
-        Args:
-            values: one that each part holds, for every part.
-        """
+        """Return the name of the configuration with one value for every part."""
         return configuration_name(self._exact(values))
 
     def wrong_values(self, values: Mapping[str, object]) -> Iterator[Problem]:
-        """Yield what is wrong with values by part, of which some may be left out.
-
-        Args:
-            values: by name of the part.
-        """
+        """Yield a problem for every unknown part and every value that its part does not allow."""
         known = list(self.parts)
         for name in sorted(values):
             got = values[name]
@@ -155,7 +147,7 @@ class Mixed(Declared):
                 yield Problem((name,), "unknown part", got, ", ".join(known), advice)
             elif not self.parts[name].holds(got):
                 allowed = self.parts[name].allowed
-                yield Problem((name,), "not a value of this part", got, allowed, "change it")
+                yield Problem((name,), "value not allowed for this part", got, allowed, "change it")
 
     def _exact(self, values: Mapping[str, object]) -> dict[str, Value]:
         return {name: self.parts[name].exact(value) for name, value in values.items()}
@@ -165,10 +157,10 @@ class Mixed(Declared):
         if count > MOST_CONFIGURATIONS:
             yield Problem(
                 ("parts",),
-                f"{count:,} combinations, each of which is an action",
+                f"too many actions: {count:,} combinations of parts",
                 ", ".join(f"{name}: {part.count:,}" for name, part in self.parts.items()),
                 f"{MOST_CONFIGURATIONS:,} or fewer",
-                "give fewer values, or points of a grid, to some part",
+                "reduce the values or grid points of some parts",
             )
             return
         wrong = False
@@ -181,23 +173,23 @@ class Mixed(Declared):
 
     def _problems_of_names(self) -> Iterator[Problem]:
         if not self.configurations:
-            allowed, advice = "one configuration or more that is not barred", "bar fewer"
-            yield Problem(("barred",), "nothing is left to choose", "all", allowed, advice)
+            allowed, advice = "at least one configuration", "bar fewer configurations"
+            yield Problem(("barred",), "all configurations are barred", "all", allowed, advice)
         longest = max(map(len, self.names), default=0)
         if longest > MOST_CHARACTERS:
             allowed = f"{MOST_CHARACTERS:,} characters or fewer"
-            what = f"the name of a configuration has {longest:,} characters"
-            yield Problem(("parts",), what, longest, allowed, "shorten names of parts and values")
+            what = f"a configuration name is too long: {longest:,} characters"
+            yield Problem(("parts",), what, longest, allowed, "shorten part names or values")
 
 
 def configuration_name(values: Mapping[str, Any]) -> str:
-    """Return the name of a configuration as an action: JSON, parts in the order of the alphabet.
+    """Return the action name of a configuration: JSON with sorted part names.
 
     Args:
-        values: by part; some of them name all configurations that have them.
+        values: values by part name. A subset of the parts names all configurations with them.
 
     Returns:
-        Without spaces; numbers as Python writes them.
+        JSON text without spaces.
 
     >>> configuration_name({"k": 8, "expand": False})
     '{"expand":false,"k":8}'
@@ -206,35 +198,35 @@ def configuration_name(values: Mapping[str, Any]) -> str:
 
 
 class Sequence(Declared):
-    """Picks from a growing set of candidates, one step after the other, until stop."""
+    """A list of picks from a growing set of candidates, step by step until stop."""
 
     kind: Literal["sequence"]
-    """What kind of actions these are."""
+    """Kind of the actions."""
     max_steps: Annotated[int, Field(ge=1, le=100)]
-    """The most picks in one decision."""
+    """Largest number of picks in one decision."""
     candidates: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """The most candidates of one request, those that others lead to included; times `max_steps`
-    20,000 or fewer."""
+    """Largest number of candidates of one request, including linked candidates. The product with
+    `max_steps` is at most 20,000."""
     stop: bool = True
     """Whether the policy may stop before `max_steps`."""
     features: Identifiers = ()
-    """Names of the features every candidate carries, in order."""
+    """Names of the features that every candidate has, in order."""
     vector: Annotated[int, Field(ge=0, le=1024)] = 0
-    """How many numbers follow the features: a vector of the candidate, from which its novelty
-    beside what is picked is known; 0 for none."""
+    """Length of the candidate's vector, sent after its features. The policy uses it to compute how
+    novel the candidate is compared with the picks. 0: no vector."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from repeats("features", self.features)
         for place, name in enumerate(self.features):
             if name in STANDING:
                 allowed = f"none of {', '.join(STANDING)}"
-                what = "a column of this name is there for every sequence"
-                yield Problem(("features", place), what, name, allowed, "name it otherwise")
+                what = "this name is reserved: every sequence has this column"
+                yield Problem(("features", place), what, name, allowed, "rename this feature")
         seen = self.max_steps * self.candidates
         if seen > MOST_SEEN:
             allowed = f"max_steps times candidates of {MOST_SEEN:,} or fewer"
-            what = f"a selection would look at {seen:,} candidates, each step counted"
-            advice = "declare fewer steps, or fewer candidates and offer the leading ones"
+            what = f"a selection would score {seen:,} candidates over all steps"
+            advice = "lower max_steps or candidates"
             yield Problem(("candidates",), what, self.candidates, allowed, advice)
 
 

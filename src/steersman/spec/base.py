@@ -1,4 +1,4 @@
-"""What every declared part shares: strictness, immutability, and problems with a way out."""
+"""Base model of all declared parts: strict, frozen, with problems that say what to do."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _MOST_LISTED = 20
 _MOST_COMPARED = 1_000  # names, of which the nearest is found; among more it takes seconds
 MOST_ADVISED = 100
-"""Complaints of which each is told what was probably meant: no more of them are read."""
+"""Number of errors that get a spelling suggestion. A search over more takes too long."""
 UNADVISED = "correct or remove it"
-"""What is advised where nobody knows what was meant."""
+"""Advice when no similar name is known."""
 
 
 def _no_truth(value: object) -> object:
-    """Return a version as it was written; to Python, but to nobody else, true is 1."""
+    """Return the version; refuse true, which Python would accept as 1."""
     if isinstance(value, bool):
         raise PydanticKnownError("literal_error", {"expected": "1"})
     return value
@@ -39,14 +39,14 @@ def _no_truth(value: object) -> object:
 
 FormatVersion = Annotated[Literal[1], BeforeValidator(_no_truth)]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
-# No control or format characters, and no white space at the ends: what people cannot see must not
-# tell names apart. Spelt out, since patterns of JSON Schema know no classes of Unicode; those
-# beyond its first 65,536 characters are left to `_visible`.
+# No control or format characters, and no white space at the ends: two names must not differ only in
+# invisible characters. Listed one by one, because JSON Schema patterns have no Unicode classes.
+# `_visible` checks characters above U+FFFF.
 _UNSEEN = (
     r"\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f"
     r"\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
 )
-# Letters, marks and a symbol that nothing is drawn for, whatever their class says.
+# Letters, marks and a symbol that are drawn as blank, whatever their Unicode class.
 _BLANK = r"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 _SPACES = r" \xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _VARIANTS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -54,12 +54,12 @@ _HIDDEN = _UNSEEN + _BLANK
 
 
 def _visible(name: str) -> str:
-    """Return a name, unless it has format characters that the pattern cannot tell, or no others."""
+    """Return the name; refuse other format characters, and names without visible ones."""
     odd = not name.isascii() and any(category(one) == "Cf" for one in name)
     if odd or (name and not _VARIANTS.sub("", name)):
         details = {
-            "what": "not a name",
-            "allowed": "1 to 200 printable characters, none invisible",
+            "what": "not a valid name",
+            "allowed": "1 to 200 printable, visible characters",
             "advice": "rename it",
         }
         raise PydanticCustomError("declared", "{what}; allowed {allowed}; {advice}", details)
@@ -76,21 +76,21 @@ PartValue = Annotated[
 ]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
-# A YAML list arrives as a Python list: the container may be either, its items stay strict.
+# A YAML list arrives as a Python list. The container may be a list or tuple; items stay strict.
 ONCE: dict[str, JsonValue] = {"uniqueItems": True}
 ActionNames = Annotated[tuple[ActionName, ...], Field(strict=False, json_schema_extra=ONCE)]
 Identifiers = Annotated[tuple[Identifier, ...], Field(strict=False, json_schema_extra=ONCE)]
 
 
 class Meant(NamedTuple):
-    """Advice that is sought only where it is told: the known name that is nearest."""
+    """Spelling suggestion, computed only for errors that are reported."""
 
     name: str
     known: list[str]
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong in a declaration, and what would be right."""
+    """One error in a declaration, with what is allowed and what to do."""
 
     path: tuple[str | int, ...]
     what: str
@@ -100,10 +100,10 @@ class Problem(NamedTuple):
 
 
 class Declared(BaseModel):
-    """A part of a decision point: unknown fields, loose types and non-finite numbers are refused.
+    """Part of a decision point. It refuses unknown fields, wrong types and non-finite numbers.
 
-    Parts check what concerns several of their own fields in `_problems`; all of them are reported
-    together, each at its own field.
+    A part checks combinations of its own fields in `_problems`. All problems are reported
+    together, each at its field.
     """
 
     model_config = ConfigDict(
@@ -114,13 +114,13 @@ class Declared(BaseModel):
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy in which some fields have other values, unchecked as always in pydantic.
+        """Return a copy with some fields replaced, without validation as always in pydantic.
 
-        What was worked out of the old values and kept, such as a hash, is not copied with them.
+        Cached values, such as a hash, are dropped because they belong to the old fields.
 
         Args:
-            update: new values by name.
-            deep: whether the values are copied, too.
+            update: new values by field name.
+            deep: whether values are copied too.
         """
         copied = super().model_copy(update=update, deep=deep)
         if update:
@@ -140,9 +140,9 @@ class Declared(BaseModel):
 
 
 def as_validation_error(title: str, problems: Iterable[Problem]) -> ValidationError:
-    """Return pydantic's error that carries each problem at its own place.
+    """Return a pydantic error with each problem at its field.
 
-    What was probably meant is sought for the first hundred: among many names it takes long.
+    Only the first hundred get a spelling suggestion: the search is slow among many names.
     """
     return ValidationError.from_exception_data(
         title,
@@ -172,10 +172,10 @@ def _advice(advice: str | Meant, *, told: bool) -> str:
 
 
 def repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield place and name of every entry that was there before.
+    """Yield place and name of every duplicate entry.
 
-    Names are the same where people read the same: é is one character or two, composed or not, and
-    a selector after a sign asks for another drawing of it, which few programs have.
+    Two names are equal if they look the same: composed or decomposed Unicode, with or without
+    variation selectors.
     """
     seen: set[str] = set()
     for place, name in enumerate(names):
@@ -186,7 +186,7 @@ def repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def out_of_order(low: float, high: float) -> Iterator[Problem]:
-    """Yield the problem of bounds that leave nothing between them."""
+    """Yield a problem if `low` is not below `high`."""
     if low >= high:
         yield Problem(
             ("low",),
@@ -198,22 +198,22 @@ def out_of_order(low: float, high: float) -> Iterator[Problem]:
 
 
 def repeats(field: str, names: tuple[str, ...]) -> Iterator[Problem]:
-    """Yield the problem of every name of a field that was there before."""
+    """Yield a problem for every duplicate name of a field."""
     first = {name: place for place, name in reversed([*enumerate(names)])}
     for place, name in repeated(names):
         again = first[name] < place
-        what = "named twice" if again else "another spelling of a name before it (Unicode)"
+        what = "named twice" if again else "same name as an earlier one after Unicode normalization"
         yield Problem((field, place), what, name, "each name once", "remove or rename it")
 
 
 def some_of(names: Iterable[str]) -> str:
-    """Return names as errors list them: the first 20, and how many more there are."""
+    """Return the first 20 names, and how many more there are."""
     known = list(names)
     more = f" and {len(known) - _MOST_LISTED:,} more" if len(known) > _MOST_LISTED else ""
     return ", ".join(known[:_MOST_LISTED]) + more
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return advice that names what was probably meant; among many thousands nobody looks."""
+    """Return advice with the most similar known name, if one is similar."""
     close = get_close_matches(name, known, n=1) if len(known) <= _MOST_COMPARED else []
     return f"did you mean {close[0]}?" if close else UNADVISED

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 MAX_TOLD = 100
 _TAG_KEYS = ("type", "kind", "algorithm")
-_OWN_TAGS = {"#name", "#parts", "#drop", "#value"}  # of unions that no field tells apart,
-_TAGGED = {"action", "otherwise", "missing"}  # which stand in these fields
+_OWN_TAGS = {"#name", "#parts", "#drop", "#value"}  # of unions without a discriminator field,
+_TAGGED = {"action", "otherwise", "missing"}  # used in these fields
 _MOST_SHOWN = 80
 
-# Kind of error -> what is wrong, what is allowed, what to do. Braces are filled from the error.
+# Error type -> what is wrong, what is allowed, what to do. Braces are filled from the error.
 _WORDING: dict[str, tuple[str, str, str]] = {
-    "missing": ("required and absent", "a value", "add it"),
+    "missing": ("required field is missing", "a value", "add it"),
     "greater_than": ("too small", "above {gt}", "raise it"),
     "greater_than_equal": ("too small", "{ge} or more", "raise it"),
     "less_than": ("too large", "below {lt}", "lower it"),
@@ -31,7 +31,7 @@ _WORDING: dict[str, tuple[str, str, str]] = {
     "float_type": ("wrong type", "a number", "write a number, without quotes"),
     "int_type": ("wrong type", "a whole number", "write a whole number, without quotes"),
     "bool_type": ("wrong type", "true or false", "write true or false"),
-    "string_type": ("wrong type", "text", "write text, in quotes if need be"),
+    "string_type": ("wrong type", "text", "write text, in quotes if necessary"),
     "tuple_type": ("wrong type", "a list", "write a list such as [a, b]"),
     "dict_type": ("wrong type", "a mapping", "write name: value pairs"),
     "model_type": ("wrong type", "a mapping", "write name: value pairs"),
@@ -41,22 +41,26 @@ _WORDING: dict[str, tuple[str, str, str]] = {
     "string_too_long": ("too long", "at most {max_length} characters", "shorten it"),
     "literal_error": ("unknown choice", "{expected}", "use one of these"),
     "union_tag_invalid": ("unknown choice", "{expected_tags}", "use one of these"),
-    "union_tag_not_found": ("required and absent", "a {discriminator}", "add it"),
+    "union_tag_not_found": ("required field is missing", "a {discriminator}", "add it"),
 }
-# What a pattern holds -> the same; the first that it holds counts.
+# Text in a regex pattern -> wording; the first match counts.
 _PATTERNS = {
-    "_": ("not a name", "a letter, then letters, digits and _, at most 64", "rename it"),
-    "\\u3000": (
-        "not a name",
-        "1 to 200 printable characters, none invisible and no white space at the ends",
+    "_": (
+        "not a valid name",
+        "a letter, then letters, digits and _, at most 64 characters",
         "rename it",
     ),
-    "": ("not a name", "1 to 200 printable characters, none invisible", "rename it"),
+    "\\u3000": (
+        "not a valid name",
+        "1 to 200 printable, visible characters without white space at the ends",
+        "rename it",
+    ),
+    "": ("not a valid name", "1 to 200 printable, visible characters", "rename it"),
 }
 
 
 class Complaint(NamedTuple):
-    """One wrong thing in a document."""
+    """One error in a document."""
 
     line: int
     path: str
@@ -66,17 +70,14 @@ class Complaint(NamedTuple):
 def complaints(
     error: ValidationError, document: Document, schema: dict[str, Any] | None = None
 ) -> set[Complaint]:
-    """Return each of the validator's errors as a line of its own.
+    """Return the validator's errors with their lines in the document.
 
-    Args:
-        error: what the validator found.
-        document: what it read.
-        schema: JSON Schema of the document; default: that of a decision point.
+    `schema` defaults to the JSON Schema of a decision point.
     """
     found = set()
     for place, details in enumerate(error.errors(include_url=False)):
         complaint = _complaint(details, document, schema, advised=place < MOST_ADVISED)
-        # A list whose entries are wrong is also called too short: the entries are told already.
+        # pydantic also reports a list with wrong entries as too short; the entries are enough.
         entries = details["type"] == "too_short" and len(details["input"])
         if not entries or entries < details["ctx"]["min_length"]:
             found.add(complaint)
@@ -84,7 +85,7 @@ def complaints(
 
 
 def report(source: str, found: Iterable[Complaint]) -> str:
-    """Return the message that lists the complaints in the order of the file, the first 100."""
+    """Return the message that lists the first 100 errors in the order of the file."""
     ordered = sorted(found)
     lines = [f"{source}:{line}: {path}: {text}" for line, path, text in ordered[:MAX_TOLD]]
     if len(ordered) > MAX_TOLD:
@@ -93,10 +94,10 @@ def report(source: str, found: Iterable[Complaint]) -> str:
 
 
 def dotted(path: Path) -> str:
-    """Return a path as people write it: ``actions.names[2]``.
+    """Return a path as text: ``actions.names[2]``.
 
-    Keys come from the document: what nobody can see in them is escaped, so that they forge no line
-    and tell a terminal nothing, and each is cut to 80 characters.
+    Keys come from the document. Unprintable characters are escaped, so that a key cannot forge a
+    line or control a terminal. Each key is cut to 80 characters.
     """
     text = ""
     for part in path:
@@ -108,7 +109,7 @@ def dotted(path: Path) -> str:
 
 
 def _plain(key: str) -> str:
-    """Return a key as it can be shown to people."""
+
     return _cut("".join(sign if sign.isprintable() else _escaped(sign) for sign in key[:81]))
 
 
@@ -123,7 +124,7 @@ def _complaint(
     if details["type"].startswith("union_tag"):
         path = (*path, details["ctx"]["discriminator"].strip("'"))
     what, allowed, advice = _explain(details, path, document, schema, advised=advised)
-    absent = what == "required and absent"
+    absent = what == "required field is missing"
     got = "" if absent else f"got {_show(_value_at(path, document.root, details['input']))}; "
     text = f"{what}; {got}allowed {allowed}; {advice}"
     return Complaint(document.line(path), dotted(path), text)
@@ -153,7 +154,7 @@ def _explain(
 
 
 def _document_path(loc: tuple[str | int, ...], kind: str, root: object) -> Path:
-    """Return the validator's location without the names of union members it adds."""
+    """Return the validator's location without the union tags that pydantic adds."""
     path: list[str | int] = []
     here = root
     skipped = False
@@ -163,7 +164,7 @@ def _document_path(loc: tuple[str | int, ...], kind: str, root: object) -> Path:
         if not skipped and not names_field and _is_tag(part, here, path, after):
             skipped = True
             continue
-        # What is wrong with a key is told below it, under this name.
+        # pydantic reports an invalid key under this extra name.
         if part == "[key]" and not _is_key(part, here):
             continue
         path.append(part)

@@ -1,4 +1,4 @@
-"""The context: what is known about a request when a choice is due, and how it becomes numbers."""
+"""Context fields of a request, and their encoding as numbers."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ if TYPE_CHECKING:
 
 
 class TextField(Declared):
-    """Free text, hashed by words and by character n-grams."""
+    """Free text, hashed by words and character n-grams."""
 
     type: Literal["text"]
-    """What kind of field this is."""
+    """Type of the field."""
     words: bool = True
-    """Whether whole words count."""
+    """Whether whole words are hashed."""
     ngrams: Annotated[
         tuple[Annotated[int, Field(ge=1, le=8)], ...],
         Field(strict=False, max_length=4, json_schema_extra=ONCE),
     ] = (3, 4)
-    """Lengths of the character n-grams that count, each 1 to 8 and named once; empty for none."""
+    """Lengths of the hashed character n-grams, each 1 to 8, without duplicates. Empty: no
+    n-grams."""
     weight: Positive = 1.0
-    """How much this field counts beside the other hashed fields."""
+    """Weight of the field relative to the other hashed fields."""
     missing: Literal["empty", "refuse"] = "empty"
-    """What an absent value means: the empty text, or an error."""
+    """Handling of a missing value. `empty`: use the empty text. `refuse`: raise an error."""
     max_chars: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
-    """The longest text that is taken as it is, in characters."""
+    """Largest length of the text, in characters."""
     too_long: Literal["refuse", "truncate"] = "refuse"
-    """What happens to a longer text: an error, or only its first `max_chars` characters count."""
+    """Handling of a longer text. `refuse`: raise an error. `truncate`: use the first `max_chars`
+    characters."""
 
     def _problems(self) -> Iterator[Problem]:
         if not self.words and not self.ngrams:
             yield Problem(
                 ("ngrams",),
-                "a text field with neither words nor n-grams says nothing",
+                "a text field needs words or n-grams",
                 list(self.ngrams),
                 "one to four lengths, 1 to 8",
                 "set words: true or name n-gram lengths",
@@ -49,39 +51,39 @@ class TextField(Declared):
 
 
 class CategoryField(Declared):
-    """One of a set of names that need not be known beforehand."""
+    """One of a set of names. The set need not be declared."""
 
     type: Literal["category"]
-    """What kind of field this is."""
+    """Type of the field."""
     weight: Positive = 1.0
-    """How much this field counts beside the other hashed fields."""
+    """Weight of the field relative to the other hashed fields."""
     missing: Literal["bucket", "refuse"] = "bucket"
-    """What an absent value means: a category of its own, or an error."""
+    """Handling of a missing value. `bucket`: use a separate category. `refuse`: raise an error."""
 
 
 class NumberField(Declared):
     """A number, centred and scaled by statistics that are declared, or fitted once and frozen."""
 
     type: Literal["number"]
-    """What kind of field this is."""
+    """Type of the field."""
     scale: Literal["none", "zscore", "robust"] = "zscore"
-    """`zscore`: (v - mean) / sd. `robust`: (v - median) / (iqr / 1.349), or / sd where
-    the iqr to be fitted is 0. `none`: v itself."""
+    """`zscore`: (v - mean) / sd. `robust`: (v - median) / (iqr / 1.349); if the fitted iqr is 0,
+    divided by sd. `none`: v unchanged."""
     mean: float | None = None
-    """Centre of `zscore`; null to be fitted."""
+    """Centre for `zscore`. null: fitted from data."""
     sd: Positive | None = None
-    """Spread of `zscore`, above 0; null to be fitted."""
+    """Standard deviation for `zscore`, above 0. null: fitted from data."""
     median: float | None = None
-    """Centre of `robust`; null to be fitted."""
+    """Centre for `robust`. null: fitted from data."""
     iqr: Positive | None = None
-    """Distance between the quartiles for `robust`, above 0; null to be fitted."""
+    """Interquartile range for `robust`, above 0. null: fitted from data."""
     clip: Annotated[float, Field(gt=0, le=100)] = 3.0
-    """Scaled values beyond ± this are cut; ± this is the end of the slot's range."""
+    """Limit of the scaled value: larger values are clipped to ± this."""
     weight: Positive = 1.0
-    """How much this field counts beside the other numbers."""
+    """Weight of the field relative to the other numbers."""
     missing: Literal["mean", "flag", "refuse"] = "mean"
-    """What an absent value or NaN means: the centre, the centre and a slot that says so, or an
-    error."""
+    """Handling of a missing value or NaN. `mean`: use the centre. `flag`: use the centre and set an
+    extra slot. `refuse`: raise an error."""
 
     def _problems(self) -> Iterator[Problem]:
         pairs = {"zscore": ("mean", "sd"), "robust": ("median", "iqr")}
@@ -107,16 +109,16 @@ class NumberField(Declared):
 
 
 class VectorField(Declared):
-    """A dense vector such as an embedding, count-sketched into the hashed slots."""
+    """A dense vector such as an embedding, hashed into slots by a count sketch."""
 
     type: Literal["vector"]
-    """What kind of field this is."""
+    """Type of the field."""
     size: Annotated[int, Field(ge=1, le=8192)]
-    """Number of entries every value must have."""
+    """Length of the vector."""
     weight: Positive = 1.0
-    """How much this field counts beside the other hashed fields."""
+    """Weight of the field relative to the other hashed fields."""
     missing: Literal["zero", "refuse"] = "zero"
-    """What an absent value means: the zero vector, or an error."""
+    """Handling of a missing value. `zero`: use the zero vector. `refuse`: raise an error."""
 
 
 ContextField = Annotated[
@@ -125,17 +127,17 @@ ContextField = Annotated[
 
 
 class Context(Declared):
-    """The context's fields and the length of the vector they become."""
+    """Context fields, and the length of the vector that encodes them."""
 
     dim: Annotated[int, Field(ge=8, le=4096)] = 64
-    """Length of the vector, 8 to 4096: a bias, the numbers, and the hashed rest."""
+    """Length of the context vector: a bias, the numbers, and the hashed slots."""
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
-    """Seed of the hash; another one gives other collisions."""
+    """Seed of the hash function."""
     fields: dict[Identifier, ContextField] = Field(default_factory=dict)
-    """Fields by name; their order has no meaning."""
+    """Fields by name. The order has no meaning."""
 
     def number_slots(self) -> int:
-        """Return how many slots numbers take: one each, two when a missing one is flagged."""
+        """Return the number of slots for numbers: one per field, two with `missing: flag`."""
         numbers = [field for field in self.fields.values() if field.type == "number"]
         return len(numbers) + sum(field.missing == "flag" for field in numbers)
 
@@ -147,7 +149,7 @@ class Context(Declared):
             yield Problem(
                 ("dim",),
                 f"bias and numbers take {taken} slots and leave {max(0, self.dim - taken)} for "
-                "the hashed fields",
+                "hashed fields",
                 self.dim,
                 f"{least} to 4096",
                 "raise dim or declare fewer numbers",

@@ -1,7 +1,7 @@
-"""What the sections of a decision point must agree on with each other.
+"""Checks across the sections of a decision point.
 
-Each check names the sections it compares and is skipped when one of them is itself wrong, so a
-document with several mistakes is told about all of them at once.
+Each check names the sections that it compares. It is skipped when one of them is invalid, so one
+run reports all errors of a document.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Path = tuple[str | int, ...]
 _ANY = "any"
 _LEAST_TEMPERATURE = 1e-6
 _LEAST_FLOOR = 1e-6
-_MOST_DRAWN_AMONG = 2_000  # names and probabilities of all steps: every answer and row has them
-_LARGEST_STATE_MIB = 255  # what snapshots hold, 256, less room for names and counts
+_MOST_DRAWN_AMONG = 2_000  # every answer and row has names and probabilities of all steps
+_LARGEST_STATE_MIB = 255  # a snapshot holds 256; the rest is for names and counts
 _ONE_MODEL = {"joint_squarecb", "joint_lin_ts", "sequence_linear"}
 _MODEL_EACH = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 _KIND_OF_FIELD: dict[str, Kind] = {
@@ -55,11 +55,7 @@ _KINDS = {
 
 
 def crosscheck(sections: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield every disagreement between the sections that are given.
-
-    Args:
-        sections: valid sections by their name in the document; wrong ones are left out.
-    """
+    """Yield every conflict between valid sections, given by name."""
     for names, check in _CHECKS:
         if all(name in sections for name in names):
             yield from check(*(sections[name] for name in names))
@@ -69,7 +65,7 @@ def _floor(explore: str, floor: float) -> Iterator[Problem]:
     if explore == "floor" and floor == 0:
         yield Problem(
             ("floor",),
-            "without a floor some actions may never be tried and nothing can be evaluated",
+            "without a floor some actions are never tried and off-policy evaluation is impossible",
             floor,
             "above 0 and below 1",
             "set a floor such as 0.02, or explore: none",
@@ -77,13 +73,19 @@ def _floor(explore: str, floor: float) -> Iterator[Problem]:
     if 0 < floor < _LEAST_FLOOR:
         yield Problem(
             ("floor",),
-            "so small a floor is lost in the rounding of probabilities",
+            "too small: the floor is lost in rounding",
             floor,
             f"{_LEAST_FLOOR:g} to below 1, or 0 with explore: none",
             "set a floor such as 0.02",
         )
     if explore == "none" and floor > 0:
-        yield Problem(("floor",), "explore is none", floor, "0", "remove it or set explore: floor")
+        yield Problem(
+            ("floor",),
+            "floor must be 0 when explore is none",
+            floor,
+            "0",
+            "remove it or set explore: floor",
+        )
 
 
 def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
@@ -98,7 +100,7 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
             yield from _features_unread(actions, policy)
         if actions.open:
             yield from _open_to_nobody(policy)
-        # `first` is for the fallback: a policy knows its actions by name.
+        # `first` is valid in the fallback only.
         actions = actions.model_copy(update={"open": False})
     if isinstance(policy, FixedPolicy):
         yield from _unknown_action(actions, ("policy", "action"), policy.action)
@@ -110,68 +112,68 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
     if policy.algorithm.startswith("joint_") and not getattr(actions, "features", ()):
         yield Problem(
             ("policy", "algorithm"),
-            "a joint policy learns from features of the actions, and none are named",
+            "a joint policy needs features of the actions",
             policy.algorithm,
-            "joint policies where actions.features is not empty",
-            "name the features under actions, or use lin_ucb or lin_ts",
+            "a joint policy with actions.features",
+            "add actions.features, or use lin_ucb or lin_ts",
         )
 
 
 def _nothing_named(policy: Policy) -> Iterator[Problem]:
-    """Yield that a policy which knows its actions by name is given none."""
+
     yield Problem(
         ("policy", "algorithm"),
-        "this policy chooses among named actions, and none are named",
+        "this policy needs named actions",
         policy.algorithm,
-        "joint_squarecb or joint_lin_ts where all candidates come with the request",
-        "name actions, or name features of the candidates and use a joint policy",
+        "joint_squarecb or joint_lin_ts if every request sends its candidates",
+        "add actions.names, or add actions.features and use a joint policy",
     )
 
 
 def _features_unread(actions: Choice, policy: Policy) -> Iterator[Problem]:
-    """Yield that features are declared, and so wanted of every request, which nobody can read."""
+
     yield Problem(
         ("actions", "features"),
-        f"{policy.algorithm} reads no features of actions, and every request would be refused",
+        f"{policy.algorithm} does not use features of actions",
         list(actions.features),
-        "none, or any with joint_squarecb and joint_lin_ts",
+        "no features, or joint_squarecb or joint_lin_ts",
         "remove them, or use a joint policy",
     )
 
 
 def _open_to_nobody(policy: Policy) -> Iterator[Problem]:
-    """Yield that candidates may come with the request of which the policy knows nothing."""
+
     yield Problem(
         ("actions", "open"),
-        f"{policy.algorithm} knows its actions by name, and no other candidate would be taken",
+        f"{policy.algorithm} accepts only named actions",
         got=True,
-        allowed="false, or any with joint_squarecb and joint_lin_ts",
+        allowed="false, or joint_squarecb or joint_lin_ts",
         advice="remove it, or use a joint policy",
     )
 
 
 def _kind_of(policy: Policy) -> str:
-    """Return the kind of actions that a policy is for."""
+    """Return the kind of actions that a policy supports."""
     if policy.algorithm in {"fixed", "rules"}:
         return _ANY
     return _KINDS.get(policy.algorithm, "choice")
 
 
 def _of_another_kind(actions: Actions, policy: Policy) -> Iterator[Problem]:
-    """Yield that a policy is not for actions of this kind."""
+
     own = [algorithm for algorithm, kind in _KINDS.items() if kind == actions.kind]
     others = ", ".join(_KINDS)
     allowed = {
-        "choice": f"any but {others}",
+        "choice": f"all policies except {others}",
         "mixed": f"{', '.join(own)}, fixed or rules",
         "sequence": ", ".join(own),
     }
     yield Problem(
         ("policy", "algorithm"),
-        f"this policy does not choose among {actions.kind} actions",
+        f"this policy does not support {actions.kind} actions",
         policy.algorithm,
         allowed[actions.kind],
-        "name another policy, or declare actions of another kind",
+        "use another policy, or another kind of actions",
     )
 
 
@@ -183,7 +185,7 @@ def _start(
         if name not in columns:
             yield Problem(
                 ("policy", "start", name),
-                "no column of this name",
+                "unknown column",
                 weight,
                 some_of(columns),
                 Meant(name, columns),
@@ -193,28 +195,28 @@ def _start(
 def _drawing(
     actions: Actions, policy: SequenceLinearPolicy | SequenceTreesPolicy
 ) -> Iterator[Problem]:
-    """Yield what steps cannot be drawn with: too many names in all, too low a temperature."""
+
     steps = actions.max_steps if isinstance(actions, Sequence) else 1
     if steps * policy.leading > _MOST_DRAWN_AMONG:
         yield Problem(
             ("policy", "leading"),
-            f"the {steps} steps of a selection would name {steps * policy.leading:,} candidates",
+            f"{steps} steps would log {steps * policy.leading:,} candidates per decision",
             policy.leading,
-            f"max_steps times leading of {_MOST_DRAWN_AMONG:,} or fewer",
-            "let fewer lead, or declare fewer steps",
+            f"max_steps times leading at most {_MOST_DRAWN_AMONG:,}",
+            "lower leading or max_steps",
         )
     if 0 < policy.temperature < _LEAST_TEMPERATURE:
         yield Problem(
             ("policy", "temperature"),
-            "scores over this temperature are beyond what a softmax tells apart",
+            "temperature is too small for a softmax",
             policy.temperature,
             f"0, or {_LEAST_TEMPERATURE:g} to 100",
-            "set 0 to take the best, or a higher temperature",
+            "set 0 to take the best action, or raise it",
         )
 
 
 def _size(context: Context, actions: Actions, policy: Policy) -> Iterator[Problem]:
-    """Yield that what is learned would not fit into a snapshot: no service could load it."""
+    """Yield a problem if the learned state would not fit into a snapshot."""
     if isinstance(actions, Mixed):
         if isinstance(policy, FactoredTSPolicy):
             yield from too_much(actions, policy, context.dim)
@@ -228,15 +230,15 @@ def _size(context: Context, actions: Actions, policy: Policy) -> Iterator[Proble
         models, dim = 1, len(actions.features) + getattr(actions, "vector", 0)
     each = dim * (dim + 3) / 2 * 8 / 2**20
     if models * each > _LARGEST_STATE_MIB:
-        fewer = f", or {int(_LARGEST_STATE_MIB / each):,} models of that many"
+        fewer = f", or {int(_LARGEST_STATE_MIB / each):,} models of this size"
         yield Problem(
             ("actions", "features") if shared else ("context", "dim"),
-            f"{models:,} models of {dim:,} numbers are a state of {models * each:,.0f} MiB",
+            f"{models:,} models of {dim:,} numbers need a state of {models * each:,.0f} MiB",
             dim,
             f"{_LARGEST_STATE_MIB} MiB{'' if shared else fewer}",
-            "name fewer features"
+            "declare fewer features"
             if shared
-            else "lower dim, name fewer actions, or use a joint policy",
+            else "lower dim, declare fewer actions, or use a joint policy",
         )
 
 
@@ -244,7 +246,7 @@ def _policy_learning(policy: Policy, learning: Learning) -> Iterator[Problem]:
     if isinstance(policy, SequenceTreesPolicy) and learning.mode != "frozen":
         yield Problem(
             ("learning", "mode"),
-            "trees are grown from the log and published, and learn nothing while they serve",
+            "sequence_trees cannot learn online: trees are trained from the log and published",
             learning.mode,
             "frozen",
             "set learning: {mode: frozen}, or use sequence_linear",
@@ -276,7 +278,7 @@ def _configuration(actions: Mixed, path: Path, action: Target) -> Iterator[Probl
     if not isinstance(action, dict):
         parts = ", ".join(actions.parts)
         allowed = f"a value for each part: {parts}"
-        yield Problem(path, "not a mixed action", action, allowed, "write part: value pairs")
+        yield Problem(path, "not a configuration", action, allowed, "write part: value pairs")
         return
     wrong = list(actions.wrong_values(action))
     yield from (problem._replace(path=(*path, *problem.path)) for problem in wrong)
@@ -286,7 +288,9 @@ def _configuration(actions: Mixed, path: Path, action: Target) -> Iterator[Probl
             path, f"no value for part {name}", action, actions.parts[name].allowed, "add it"
         )
     if not wrong and not missing and actions.name_of(action) not in actions.names:
-        yield Problem(path, "a barred configuration", action, "one that may be chosen", "change it")
+        yield Problem(
+            path, "configuration is barred", action, "an allowed configuration", "change it"
+        )
 
 
 def _policy_names(context: Context, policy: Policy) -> Iterator[Problem]:
@@ -319,7 +323,7 @@ def _rule_names(context: Context, path: Path, listed: RuleList) -> Iterator[Prob
         for name in sorted(compile_rule(rule.when).names - set(known)):
             yield Problem(
                 (*path, "rules", place, "when"),
-                f"{name} is not a context field",
+                f"unknown context field {name}",
                 rule.when,
                 some_of(known) or "no names (the context has no fields)",
                 Meant(name, known),

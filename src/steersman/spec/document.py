@@ -1,10 +1,9 @@
-"""YAML text as plain values that know their lines.
+"""YAML parser that keeps the line of every value.
 
-Read from the event stream of the parser, by the core schema of YAML 1.2 (so ``off`` and ``on`` are
-texts), with what a declaration never needs refused before it costs anything: more than 256 KiB,
-nesting beyond 32, anchors and aliases (which can blow up a small file), tags, several documents,
-and outside quotes the three characters that end lines for the parser and for few editors: what
-looks like a comment would be read.
+It reads parser events by the core schema of YAML 1.2, so ``off`` and ``on`` are texts. It refuses
+more than 256 KiB, nesting deeper than 32, anchors and aliases (a small file could expand without
+limit), tags, and several documents. Outside quotes it also refuses U+0085, U+2028 and U+2029: they
+end a line for the parser but not in most editors, so a visible comment could be read as a value.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _SPECIAL = re.compile(r"([-+]?\.(inf|Inf|INF))|\.(nan|NaN|NAN)")
 
 
 class Fault(NamedTuple):
-    """A mistake of the YAML itself, found while reading on."""
+    """YAML error that does not stop the parser."""
 
     line: int
     path: Path
@@ -58,12 +57,12 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A document's values, the line of every one of them, and what was wrong on the way.
+    """Parsed document with the line of every value.
 
     Attributes:
-        root: the mapping at the top.
-        lines: 1-based line by path; a mapping's entry counts from its key.
-        faults: duplicate keys and the like, which do not prevent reading on.
+        root: the top-level mapping.
+        lines: 1-based line by path; for a mapping entry, the line of its key.
+        faults: errors that do not stop the parser, such as duplicate keys.
     """
 
     root: Mapping[str, object]
@@ -71,7 +70,7 @@ class Document:
     faults: list[Fault] = field(default_factory=list)
 
     def line(self, path: Path) -> int:
-        """Return the line of ``path``, or of the nearest part around it that was written."""
+        """Return the line of ``path``, or of its nearest enclosing part."""
         while path not in self.lines and path:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -82,15 +81,15 @@ def parse(text: str, source: str) -> Document:
 
     Args:
         text: YAML 1.2, at most 256 KiB as UTF-8.
-        source: what the text is called in errors, such as its file name.
+        source: name of the text in errors, such as its file name.
 
     Raises:
-        SpecError: not YAML, too large or deep, empty, not a mapping, or using anchors, aliases,
-            tags, several documents, or U+0085, U+2028 or U+2029 outside quotes.
+        SpecError: invalid YAML, too large, nested too deep, empty, not a mapping, or a refused
+            feature.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
-        message = f"{source}: {size:,} bytes; allowed at most {MAX_BYTES:,}; this is no declaration"
+        message = f"{source}: too large: {size:,} bytes; allowed at most {MAX_BYTES:,}; shorten it"
         raise SpecError(message)
     reader = _Reader(text, source)
     try:
@@ -101,18 +100,18 @@ def parse(text: str, source: str) -> Document:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        if mark and isinstance(error, ParserError):  # perhaps for a line that nobody sees end
+        if mark and isinstance(error, ParserError):  # perhaps because of an invisible line end
             reader.refuse_breaks(mark.index)
         message = f"{source}:{line}: not valid YAML: {error.problem or error.context}; correct it"
         raise SpecError(message) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        what = f"not valid YAML: no text has the character U+{error.character:04X}"
+        what = f"not valid YAML: character U+{error.character:04X} is not allowed"
         message = f"{source}:{line}: {what}; remove it"
         raise SpecError(message) from None
-    except AssertionError as error:  # how the parser refuses a version that it does not know
+    except AssertionError as error:  # the parser's error for an unknown YAML version
         line = text.count("\n", 0, found.start()) + 1 if (found := _VERSION.search(text)) else 1
-        message = f"{source}:{line}: not valid YAML: {error}; remove the line %YAML"
+        message = f"{source}:{line}: not valid YAML: {error}; remove the %YAML line"
         raise SpecError(message) from None
     except (YAMLError, ValueError) as error:
         reason = " ".join(str(error).split())
@@ -120,7 +119,7 @@ def parse(text: str, source: str) -> Document:
         raise SpecError(message) from None
     if not isinstance(root, dict):
         kind = "an empty document" if root is None else f"a {_kind(root)} at the top"
-        message = f"{source}:1: {kind}; allowed is a mapping; begin with format: 1"
+        message = f"{source}:1: {kind}; allowed: a mapping; begin with format: 1"
         raise SpecError(message)
     return Document(root, reader.lines, reader.faults)
 
@@ -130,7 +129,7 @@ def _kind(value: object) -> str:
 
 
 class _Reader:
-    """Builds values from parser events, in one pass and without expanding anything."""
+    """Builds values from parser events in one pass."""
 
     def __init__(self, text: str, source: str) -> None:
         self.source, self._text = source, text
@@ -154,7 +153,7 @@ class _Reader:
         return root
 
     def refuse_breaks(self, read: int) -> None:
-        """Refuse characters outside quotes, of so many, that end lines for the parser alone."""
+        """Refuse unusual line ends outside quotes in the first ``read`` characters."""
         quoted, nowhere = iter(self._quoted), (len(self._text), len(self._text) + 1)
         begin, end = next(quoted, nowhere)
         for found in _BREAKS.finditer(self._text[:read]):
@@ -164,8 +163,8 @@ class _Reader:
                 line = self._text.count("\n", 0, found.start()) + 1
                 code = f"{ord(found[0]):04X}"
                 raise SpecError(
-                    f"{self.source}:{line}: U+{code} ends a line for few programs and is not "
-                    f'allowed outside quotes; remove it, or write "\\u{code}" in double quotes'
+                    f"{self.source}:{line}: line separator U+{code} is not allowed outside "
+                    f'quotes; remove it, or write "\\u{code}" in double quotes'
                 )
 
     def _value(self, event: Any, path: Path) -> object:
@@ -198,7 +197,7 @@ class _Reader:
             entry = (*path, key)
             if key in values:
                 first = self.lines[entry]
-                what = f"{key!r} was declared before, on line {first}; remove one of the two"
+                what = f"duplicate key {key!r}, first on line {first}; remove one of the two"
                 self.faults.append(Fault(event.start_mark.line + 1, entry, what))
                 self._value(next(self._events), (*entry, "(again)"))
                 continue
@@ -227,7 +226,7 @@ class _Reader:
             # JSON writes characters such as emoji as two escapes, and JSON is YAML.
             return value.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            half = "half of a character (U+D800 to U+DFFF)"
+            half = "half of a surrogate pair (U+D800 to U+DFFF)"
             raise self._refusal(event, half, "remove it") from None
 
     def _refusal(self, event: Any, what: str, advice: str) -> SpecError:

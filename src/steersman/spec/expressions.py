@@ -1,13 +1,11 @@
-"""The small expression language of rules: ``confidence < 0.2 and intent in ["faq", "chat"]``.
+"""Expression language of rules: ``confidence < 0.2 and intent in ["faq", "chat"]``.
 
-Python's own parser reads it; a whitelist of node types is then compiled, one by one, into
-closures. Nothing is ever handed to ``eval`` or ``exec``, so an expression can compare and calculate
-and do nothing else. It knows comparisons (chained too), ``and``, ``or``, ``not``, ``in``,
-``not in``, ``+ - * /`` on numbers, names of context fields, numbers, strings, ``True``, ``False``,
-and lists or tuples of such literals.
+Python's parser reads the expression. Each allowed node type is compiled into a closure; ``eval``
+and ``exec`` are never used. The language has comparisons (also chained), ``and``, ``or``, ``not``,
+``in``, ``not in``, ``+ - * /`` on numbers, names of context fields, numbers, strings, ``True``,
+``False``, and lists or tuples of literals.
 
-This module needs the standard library alone, so that policies can use rules without loading the
-parser and the validator of specs.
+This module needs only the standard library, so policies can use rules without the YAML parser.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ Evaluate = Callable[[Mapping[str, object]], object]
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A compiled condition; call it with a context to learn whether it holds.
+    """Compiled condition. Call it with a context; it returns whether the condition holds.
 
-    Made by `compile_rule`. Two rules are equal when their texts are.
+    `compile_rule` creates it. Two rules are equal if their texts are equal.
 
     Attributes:
-        text: the expression as written.
-        names: the context fields it reads.
+        text: the expression.
+        names: the context fields that it reads.
     """
 
     text: str
@@ -44,14 +42,14 @@ class CompiledRule:
     _evaluate: Evaluate = field(compare=False, repr=False)
 
     def __call__(self, context: Mapping[str, object]) -> bool:
-        """Return whether the rule holds for ``context``.
+        """Return whether the condition holds for ``context``.
 
         Args:
-            context: values by field name; it must hold every name in `names`.
+            context: values by field name, with every name in `names`.
 
         Raises:
-            InputError: a name is absent, values have types that do not go together, a division by
-                zero, or a result that is neither true nor false.
+            InputError: missing name, incompatible types, division by zero, or a result other than
+                true or false.
         """
         try:
             result = self._evaluate(context)
@@ -60,26 +58,26 @@ class CompiledRule:
             raise InputError(message) from None
         if isinstance(result, bool):
             return result
-        message = f"rule {self.text!r} gives {_show(result)}, want true or false; compare it"
+        message = f"rule {self.text!r} returned {_show(result)}; allowed: true or false; compare it"
         raise InputError(message)
 
     def __reduce__(self) -> tuple[Callable[[str], CompiledRule], tuple[str]]:
-        """Copy and send by text: closures cannot travel between processes."""
+        """Pickle the text, because closures cannot be pickled."""
         return compile_rule, (self.text,)
 
 
 def compile_rule(text: str) -> CompiledRule:
-    """Return the rule that ``text`` declares.
+    """Return the compiled rule of an expression.
 
     Args:
-        text: an expression of at most 500 characters, nested at most 50 deep.
+        text: expression, at most 500 characters, nested at most 50 deep.
 
     Returns:
-        The compiled rule, to be called with contexts.
+        A rule that can be called with a context.
 
     Raises:
-        SpecError: no text, or one that does not parse or uses anything outside the language, with
-            the column.
+        SpecError: not a text, a syntax error, or an expression outside the language. The message
+            names the column.
 
     >>> rule = compile_rule("0.2 <= confidence < 0.5 and intent not in ['chat', 'faq']")
     >>> rule({"confidence": 0.3, "intent": "weather"}), sorted(rule.names)
@@ -88,7 +86,7 @@ def compile_rule(text: str) -> CompiledRule:
     _check_text(text)
     if len(text) > MAX_LENGTH:
         message = (
-            f"rule of {len(text)} characters; allowed at most {MAX_LENGTH} characters; split it"
+            f"rule has {len(text)} characters; allowed at most {MAX_LENGTH} characters; split it"
         )
         raise SpecError(message)
     tree = _parse(text)
@@ -102,12 +100,12 @@ def compile_rule(text: str) -> CompiledRule:
 
 def _check_text(value: object) -> None:
     if not isinstance(value, str):
-        message = f"a rule got {_show(value)}; allowed is an expression as text (str); quote it"
+        message = f"invalid rule {_show(value)}; allowed: an expression as text (str); quote it"
         raise SpecError(message)
 
 
 class _RefusedError(Exception):
-    """A node outside the language, and where it stands."""
+    """Carries the node that is outside the language."""
 
     def __init__(self, node: ast.AST, what: str) -> None:
         super().__init__(what)
@@ -117,7 +115,7 @@ class _RefusedError(Exception):
 def _parse(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
-            # The parser only warns about things such as "1and 2"; a rule must not be doubtful.
+            # The parser only warns about text such as "1and 2"; a rule must be unambiguous.
             warnings.simplefilter("error")
             return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
@@ -129,7 +127,7 @@ def _parse(text: str) -> ast.expr:
 
 
 def _column(text: str, node: ast.AST) -> int:
-    """Return where a node stands in a rule as it was written, in characters from 1."""
+    """Return the 1-based column of a node in the original text."""
     read = text.strip().replace("\r\n", "\n").replace("\r", "\n")
     before = read.split("\n")[: getattr(node, "lineno", 1)]
     within = before.pop().encode("utf-8", "surrogatepass")[: getattr(node, "col_offset", 0)]
@@ -145,13 +143,10 @@ def _spec_error(text: str, column: int, what: str) -> SpecError:
 
 
 def evaluated(node: ast.expr) -> object:
-    """Return what a part of a compiled rule that reads no names always is.
-
-    Args:
-        node: of a rule that was compiled before, so that it is within the language.
+    """Return the value of a constant part of a compiled rule.
 
     Raises:
-        InputError: as a call of the rule, whenever that part is reached.
+        InputError: the part fails whenever the rule reaches it.
     """
     return _build(node, 0)({})
 
@@ -178,7 +173,7 @@ def _name(node: ast.Name, _depth: int) -> Evaluate:
     def read(context: Mapping[str, object]) -> object:
         if name not in context:
             known = ", ".join(sorted(context)) or "nothing"
-            message = f"the context has no {name!r}; it has {known}"
+            message = f"the context has no field {name!r}; it has {known}"
             raise InputError(message)
         return context[name]
 
@@ -191,7 +186,7 @@ def _sequence(node: ast.List | ast.Tuple, depth: int) -> Evaluate:
 
 
 def _literal(item: ast.expr, depth: int) -> object:
-    """Return what an entry of a list is: a literal, of a number with its sign."""
+    """Return an entry of a list: a literal, or a number with a sign."""
     match item:
         case ast.Constant():
             return _build(item, depth)({})
@@ -199,8 +194,8 @@ def _literal(item: ast.expr, depth: int) -> object:
             number = _build(literal, depth)({})
             if _is_number(number):
                 return -number if isinstance(sign, ast.USub) else number
-            raise _RefusedError(item, "a sign belongs to a number")
-    raise _RefusedError(item, "a list may hold literals only")
+            raise _RefusedError(item, "a sign needs a number")
+    raise _RefusedError(item, "a list may hold only literals")
 
 
 def _boolean(node: ast.BoolOp, depth: int) -> Evaluate:
@@ -237,10 +232,10 @@ def _arithmetic(node: ast.BinOp, depth: int) -> Evaluate:
         try:
             return apply(_number(left(context)), _number(right(context)))
         except ZeroDivisionError:
-            message = "division by zero; allowed is any other number; compare the divisor with 0 "
-            raise InputError(message + "before, as in a != 0 and b / a < 1") from None
+            message = "division by zero; allowed: any other divisor; compare the divisor with 0 "
+            raise InputError(message + "first, for example a != 0 and b / a < 1") from None
         except ArithmeticError as error:
-            message = f"{error}; allowed are numbers up to 1.7e308; change the unit"
+            message = f"{error}; allowed: numbers up to 1.7e308; change the unit"
             raise InputError(message) from None
 
     return evaluate
@@ -270,18 +265,18 @@ def _comparison(node: ast.Compare, depth: int) -> Evaluate:
 def _truth(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    message = f"and, or, not want true or false, got {_show(value)}; compare it with something"
+    message = f"and, or, not need true or false; got {_show(value)}; add a comparison"
     raise InputError(message)
 
 
 def _number(value: object) -> float:
     if not _is_number(value):
-        message = f"arithmetic wants numbers, got {_show(value)}; leave it out, or send a number"
+        message = f"arithmetic needs numbers; got {_show(value)}; send a number, or change the rule"
         raise InputError(message)
     try:
         return float(value)
     except OverflowError:
-        message = f"arithmetic wants numbers up to 1.7e308, got {_show(value)}"
+        message = f"arithmetic needs numbers up to 1.7e308; got {_show(value)}"
         raise InputError(message) from None
 
 
@@ -290,7 +285,9 @@ def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[object, object], b
         both_text = isinstance(left, str) and isinstance(right, str)
         if both_text or (_is_number(left) and _is_number(right)):
             return bool(compare(left, right))
-        message = f"cannot order {_show(left)} and {_show(right)}; want two numbers or two texts"
+        message = (
+            f"cannot order {_show(left)} and {_show(right)}; allowed: two numbers or two texts"
+        )
         raise InputError(message)
 
     return evaluate
@@ -300,21 +297,21 @@ def _equal(left: object, right: object) -> bool:
     for value in (left, right):
         _check_comparable(value)
     if isinstance(left, tuple) != isinstance(right, tuple):
-        return False  # numbers of numpy would be compared with each entry
+        return False  # numpy numbers would be compared with each entry
     return _answer(left, right, operator.eq)
 
 
 def _answer(left: object, right: object, compare: Callable[[Any, Any], Any]) -> bool:
     try:
         return bool(compare(left, right))
-    except ValueError:  # of arrays within, which give an array of answers
-        message = f"cannot compare {_show(left)} and {_show(right)}; want numbers, texts, lists"
+    except ValueError:  # arrays inside give an array of answers
+        message = f"cannot compare {_show(left)} and {_show(right)}; allowed: numbers, texts, lists"
         raise InputError(message) from None
 
 
 def _check_comparable(value: object) -> None:
     if not isinstance(value, str | bool | Real | tuple | None):
-        message = f"cannot compare {_show(value)}; want a number, a text, true or false"
+        message = f"cannot compare {_show(value)}; allowed: a number, a text, true or false"
         raise InputError(message)
 
 
@@ -326,7 +323,7 @@ def _contained(item: object, container: object) -> bool:
         return _answer(like, item, operator.contains)
     if isinstance(container, str) and isinstance(item, str):
         return item in container
-    message = f"'in' wants a list, or a text in a text; got {_show(item)} in {_show(container)}"
+    message = f"'in' needs a list, or a text in a text; got {_show(item)} in {_show(container)}"
     raise InputError(message)
 
 
@@ -337,7 +334,7 @@ def _is_number(value: object) -> TypeGuard[Real]:
 def _show(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
+    except ValueError:  # Python cannot format integers of more than 4,300 digits
         text = "too many digits"
     return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 

@@ -1,4 +1,4 @@
-"""Loading a decision point, with every problem told at once."""
+"""Loader of decision points that reports all errors at once."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from steersman.spec.point import DecisionPoint
 from steersman.spec.reading import text_of
 
 _KEPT = 256
-"""Declarations that are kept: services and learners read the same again and again."""
+"""Size of the cache: services and learners read the same declarations many times."""
 _SHORT = 1 << 14
-"""Characters: longer ones are not kept, so that nobody fills the memory with them."""
+"""Longest cached declaration, in characters, to limit the memory of the cache."""
 
 
 def load(path: str | PathLike[str]) -> DecisionPoint:
     """Return the decision point declared in a YAML file.
 
     Args:
-        path: a UTF-8 file of at most 256 KiB.
+        path: UTF-8 file, at most 256 KiB.
 
     Returns:
-        The validated declaration, defaults filled in.
+        The validated declaration with defaults.
 
     Raises:
-        SpecError: no path, the file cannot be read, or what it declares is wrong; all problems are
-            listed, one a line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+        SpecError: invalid path, unreadable file, or invalid declaration. The message lists all
+            errors, one per line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
     """
     _check_path(path)
     return loads(text_of(path), source=str(path))
@@ -43,13 +43,13 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
 
     Args:
         text: YAML 1.2, at most 256 KiB.
-        source: what errors call the text.
+        source: name of the text in errors.
 
     Returns:
-        The validated declaration, defaults filled in.
+        The validated declaration with defaults.
 
     Raises:
-        SpecError: as `load`.
+        SpecError: as for `load`.
 
     >>> point = loads('''
     ... format: 1
@@ -67,7 +67,7 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     _check_text(text, source)
     if len(text) > _SHORT:
         return _read(text, source)
-    return _read_once(text, source).model_copy(deep=True)  # nobody changes what others get
+    return _read_once(text, source).model_copy(deep=True)  # callers must not share mutable state
 
 
 def _read(text: str, source: str) -> DecisionPoint:
@@ -88,8 +88,8 @@ _read_once = lru_cache(_KEPT)(_read)
 def _check_path(value: object) -> None:
     if not isinstance(value, str | PathLike):
         message = (
-            f"the path of a declaration is a {type(value).__name__}; allowed is str or Path; "
-            "give the path of a YAML file, or its text to loads"
+            f"the path of a declaration is a {type(value).__name__}; allowed: str or Path; "
+            "pass the path of a YAML file, or pass its text to loads"
         )
         raise SpecError(message)
 
@@ -97,14 +97,14 @@ def _check_path(value: object) -> None:
 def _check_text(value: object, source: str) -> None:
     if not isinstance(value, str):
         message = (
-            f"{source}: the declaration is a {type(value).__name__}; allowed is YAML text (str); "
+            f"{source}: the declaration is a {type(value).__name__}; allowed: YAML text (str); "
             "decode bytes, dump other values as YAML, or read a file with load"
         )
         raise SpecError(message)
 
 
 def _disagreements(error: ValidationError, document: Document) -> set[Complaint]:
-    """Cross-check the sections that are right, since the validator gave up before it got there."""
+    """Cross-check the valid sections; the validator stops before it does so."""
     wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
     right = {
         name: (declared.annotation, declared)

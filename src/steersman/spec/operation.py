@@ -1,4 +1,4 @@
-"""How a decision point is run: learning, gates and budgets. Rollouts have a file of their own."""
+"""Learning, gates and budgets of a decision point."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from steersman.spec.base import Declared, Fraction, Positive
 
 
 class Learning(Declared):
-    """Whether the serving policy learns from what it serves."""
+    """Online learning of the live policy."""
 
     mode: Literal["online", "frozen"] = "online"
     """`online`: every reward updates the policy. `frozen`: only a new snapshot changes it."""
-    bucket_s: Annotated[float, Field(ge=1e-6, le=1e9)] = 86_400.0  # shorter ones have no number
-    """Length of a time bucket in seconds: policies that forget do so once per bucket."""
+    bucket_s: Annotated[float, Field(ge=1e-6, le=1e9)] = (
+        86_400.0  # shorter ones overflow the bucket number
+    )
+    """Length of a time bucket in seconds. Policies with `forget` below 1 decay once per bucket."""
 
 
 class Gates(Declared):
-    """What off-policy evidence must show before a candidate may be promoted."""
+    """Off-policy evaluation results that a candidate needs before promotion."""
 
     min_effective_sample_size: Annotated[float, Field(ge=1, le=1e9)] = 100.0
-    """Least effective sample size of the importance weights."""
+    """Minimum effective sample size of the importance weights."""
     max_weight_share: Annotated[float, Field(gt=0, le=1)] = 0.05
-    """Greatest share of the sum that one importance weight may have."""
+    """Maximum share of one importance weight in the sum of weights."""
     min_value: Fraction | None = None
-    """Least lower bound of the candidate's reward; null for none."""
+    """Minimum for the lower confidence bound of the candidate's reward. null: no minimum."""
 
 
 class Budgets(Declared):
-    """What a decision may take."""
+    """Cost and time limits of decisions."""
 
     cost_usd_per_day: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    """Most that a day should cost, in USD, for whoever reads it: nothing is stopped by it yet, so
-    cap spending where it is spent; null for no limit."""
+    """Planned cost per day in USD. For information only: Steersman does not enforce it. null: no
+    limit."""
     deadline_ms: Positive = 50.0
-    """Time after which the drawn action is served whether it is logged yet or not."""
+    """Time in milliseconds after which the action is returned even if it is not logged yet."""

@@ -1,7 +1,7 @@
-"""How much a model of the parts of mixed actions takes, counted before it is made.
+"""Size limits of a `factored_ts` model, checked in the declaration.
 
-The policy that keeps it, `factored_ts`, refuses by the same counts. It stands on a floor above and
-cannot be asked from here; ``tests/spec/test_mixed.py`` compares the two.
+The policy has the same limits, but it is in a higher layer and cannot be imported here.
+``tests/spec/test_mixed.py`` compares the two.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ if TYPE_CHECKING:
 _MOST_FEATURES = 512
 _MOST_WEIGHTS = 1_024
 _MOST_WORK = 250_000_000
-_WAVES = 4  # that a number on a scale has at the most
+_WAVES = 4  # maximum per number with a scale
 
 
 def too_much(actions: Mixed, policy: FactoredTSPolicy, dim: int) -> Iterator[Problem]:
-    """Yield what of a policy is more than it can be made with, the first of features to work.
+    """Yield the first exceeded limit of features, weights or multiplications.
 
-    Args:
-        actions: whose parts it learns.
-        policy: as it was declared.
-        dim: length of the context.
+    `dim` is the length of the context.
     """
     parts = [actions.parts[name] for name in actions.order]
     columns = [
@@ -44,25 +41,25 @@ def too_much(actions: Mixed, policy: FactoredTSPolicy, dim: int) -> Iterator[Pro
     if features > _MOST_FEATURES:
         yield Problem(
             ("actions", "parts"),
-            f"{features:,} features of the parts and their pairs",
+            f"too many features of parts and pairs: {features:,}",
             features,
             f"{_MOST_FEATURES} or fewer with factored_ts",
-            "give fewer categorical values, or declare pairs: false",
+            "declare fewer categorical values, or pairs: false",
         )
     elif weights > _MOST_WEIGHTS:
         yield Problem(
             ("context", "dim"),
-            f"{features} features and {alone} that depend on {dim} of the context are "
-            f"{weights:,} weights",
+            f"too many weights: {weights:,} ({features} features and {alone} times {dim} context "
+            "numbers)",
             dim,
             f"{_MOST_WEIGHTS:,} weights or fewer with factored_ts",
-            "lower dim, give fewer categorical values, or declare contextual: false",
+            "lower dim, declare fewer categorical values, or contextual: false",
         )
     elif work > _MOST_WORK:
         yield Problem(
             ("policy", "draws"),
-            f"{policy.draws:,} draws of {weights:,} weights take {work:,} multiplications after "
-            "an update",
+            f"too slow: {policy.draws:,} draws of {weights:,} weights take {work:,} "
+            "multiplications after an update",
             policy.draws,
             f"{_MOST_WORK:,} multiplications or fewer",
             "declare fewer draws, fewer values, or pairs: false",
@@ -70,7 +67,7 @@ def too_much(actions: Mixed, policy: FactoredTSPolicy, dim: int) -> Iterator[Pro
 
 
 def _work(sizes: Sequence[int], columns: Sequence[int], *, pairs: bool) -> int:
-    """Return the multiplications of one draw where configurations are taken by their halves."""
+    """Return the multiplications of one draw when configurations are split into halves."""
     cut = min(range(len(sizes)), key=lambda cut: prod(sizes[:cut]) + prod(sizes[cut:]))
     left, right = prod(sizes[:cut]), prod(sizes[cut:])
     own, across = (sum(columns[:cut]), sum(columns[cut:])) if pairs else (0, 0)

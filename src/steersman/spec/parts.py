@@ -1,4 +1,4 @@
-"""The parts of a mixed action, each with the values that it can take."""
+"""Parts of mixed actions and their values."""
 
 from __future__ import annotations
 
@@ -23,42 +23,34 @@ class CategoricalPart(Declared):
     """One of several named values."""
 
     type: Literal["categorical"]
-    """What kind of part this is."""
+    """Type of the part."""
     values: Annotated[
         tuple[PartValue, ...],
         Field(strict=False, min_length=2, json_schema_extra=ONCE),
     ]
-    """The values, at least two."""
+    """Values, at least two."""
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self.values)
 
     @property
     def grid(self) -> tuple[Value, ...]:
-        """The values, in their order."""
+        """Values in declared order."""
         return self.values
 
     @property
     def allowed(self) -> str:
-        """The values this part can take, for people."""
+        """Allowed values, as text for messages."""
         return some_of(self.values)
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
+        """Return whether ``value`` is allowed."""
         return isinstance(value, str) and value in self.values
 
     def exact(self, value: object) -> Value:
-        """Return a value that it holds, as it is in the grid.
-
-        Args:
-            value: one that it holds.
-        """
+        """Return the grid value of an allowed value."""
         return cast("str", value)
 
     def _problems(self) -> Iterator[Problem]:
@@ -66,48 +58,40 @@ class CategoricalPart(Declared):
 
 
 class IntegerPart(Declared):
-    """A whole number between two bounds, both possible."""
+    """A whole number between two bounds, both included."""
 
     type: Literal["integer"]
-    """What kind of part this is."""
+    """Type of the part."""
     low: Annotated[int, Field(ge=-(10**9), le=10**9)]
-    """Least value."""
+    """Minimum."""
     high: Annotated[int, Field(ge=-(10**9), le=10**9)]
-    """Greatest value, above `low`."""
+    """Maximum, above `low`."""
     scale: Scale = "linear"
-    """`log` where doubling a value does as much everywhere; then `low` is above 0. Policies learn
-    on this scale."""
+    """Scale on which policies learn. `log`: use it if doubling has a similar effect at every value;
+    requires `low` above 0."""
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return self.high - self.low + 1
 
     @property
     def grid(self) -> tuple[Value, ...]:
-        """The values, ascending."""
+        """Values, ascending."""
         return tuple(range(self.low, self.high + 1))
 
     @property
     def allowed(self) -> str:
-        """The values this part can take, for people."""
+        """Allowed values, as text for messages."""
         return f"{self.low!r} to {self.high!r}"
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
+        """Return whether ``value`` is allowed."""
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole and self.low <= cast("int", value) <= self.high
 
     def exact(self, value: object) -> Value:
-        """Return a value that it holds, as it is in the grid.
-
-        Args:
-            value: one that it holds.
-        """
+        """Return the grid value of an allowed value."""
         return cast("int", value)
 
     def _problems(self) -> Iterator[Problem]:
@@ -119,85 +103,75 @@ class BooleanPart(Declared):
     """True or false."""
 
     type: Literal["boolean"]
-    """What kind of part this is."""
+    """Type of the part."""
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return 2
 
     @property
     def grid(self) -> tuple[Value, ...]:
-        """The values."""
+        """Values."""
         return (False, True)
 
     @property
     def allowed(self) -> str:
-        """The values this part can take, for people."""
+        """Allowed values, as text for messages."""
         return "true or false"
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
+        """Return whether ``value`` is allowed."""
         return isinstance(value, bool)
 
     def exact(self, value: object) -> Value:
-        """Return a value that it holds, as it is in the grid.
-
-        Args:
-            value: one that it holds.
-        """
+        """Return the grid value of an allowed value."""
         return cast("bool", value)
 
 
 class RealPart(Declared):
-    """A real number, drawn on an even grid so that its propensity is a mass."""
+    """A real number, drawn from an even grid so that its propensity is a probability."""
 
     type: Literal["real"]
-    """What kind of part this is."""
+    """Type of the part."""
     low: Annotated[float, Field(ge=-1e9, le=1e9)]
-    """Least value."""
+    """Minimum."""
     high: Annotated[float, Field(ge=-1e9, le=1e9)]
-    """Greatest value, above `low`."""
+    """Maximum, above `low`."""
     points: Annotated[int, Field(ge=2, le=1001)] = 21
-    """Number of grid points, both ends included."""
+    """Number of grid points, including both ends."""
     scale: Scale = "linear"
-    """`log` where doubling a value does as much everywhere; then `low` is above 0. The grid is even
-    on this scale, and policies learn on it."""
+    """Scale of the even grid, on which policies learn. `log`: use it if doubling has a similar
+    effect at every value; requires `low` above 0."""
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return self.points
 
     @cached_property
     def grid(self) -> tuple[Value, ...]:
-        """The values, ascending, to twelve digits."""
+        """Values, ascending, rounded to twelve digits."""
         shares = [place / (self.points - 1) for place in range(self.points)]
         if self.scale == "log":
             inner = [exp((1 - t) * log(self.low) + t * log(self.high)) for t in shares]
         else:
             inner = [(1 - t) * self.low + t * self.high for t in shares]
-            nothing = 10.0**-_DIGITS * max(abs(self.low), abs(self.high))  # what is left of a 0
+            nothing = 10.0**-_DIGITS * max(
+                abs(self.low), abs(self.high)
+            )  # rounding error of a zero
             inner = [0.0 if abs(value) < nothing else value for value in inner]
         rounded = [float(f"{value:.{_DIGITS}g}") for value in inner[1:-1]]
         return (self.low, *rounded, self.high)
 
     @property
     def allowed(self) -> str:
-        """The values this part can take, for people."""
+        """Allowed values, as text for messages."""
         steps = "" if self.scale == "linear" else " on a logarithmic scale"
         return f"{self.low!r} to {self.high!r} in {self.points - 1} even steps{steps}"
 
     def holds(self, value: object) -> bool:
-        """Return whether this part can take ``value``.
-
-        Args:
-            value: anything.
-        """
+        """Return whether ``value`` is allowed."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not self.low <= cast("float", value) <= self.high:
             return False
@@ -206,11 +180,7 @@ class RealPart(Declared):
         return abs(nearest - cast("float", value)) <= _ON_GRID * most
 
     def exact(self, value: object) -> Value:
-        """Return a value that it holds, as it is in the grid.
-
-        Args:
-            value: one that it holds.
-        """
+        """Return the grid value of an allowed value."""
         wanted = cast("float", value)
         return min(self.grid, key=lambda one: abs(cast("float", one) - wanted))
 
@@ -219,8 +189,11 @@ class RealPart(Declared):
         yield from _without_logarithm(self.low, self.scale)
         drawable = self.low < self.high and (self.scale == "linear" or self.low > 0)
         if drawable and len(set(self.grid)) < self.points:
-            allowed, advice = "fewer than the numbers between the bounds", "give fewer points"
-            what = "points of the grid are the same number"
+            allowed, advice = (
+                "fewer points than floating-point numbers between the bounds",
+                "lower points",
+            )
+            what = "grid points coincide after rounding"
             yield Problem(("points",), what, self.points, allowed, advice)
 
 
@@ -231,4 +204,6 @@ Part = Annotated[
 
 def _without_logarithm(low: float, scale: Scale) -> Iterator[Problem]:
     if scale == "log" and low <= 0:
-        yield Problem(("low",), "has no logarithm", low, "above 0", "raise it, or scale: linear")
+        yield Problem(
+            ("low",), "scale log needs a positive low", low, "above 0", "raise it, or scale: linear"
+        )

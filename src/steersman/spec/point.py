@@ -1,4 +1,4 @@
-"""A decision point: one named place where a skill chooses."""
+"""Declaration of a decision point: one named place where a skill chooses."""
 
 from __future__ import annotations
 
@@ -25,50 +25,50 @@ if TYPE_CHECKING:
 
 
 class DecisionPoint(Declared):
-    """One named place where a skill chooses, declared completely."""
+    """Complete declaration of one named place where a skill chooses."""
 
     format: FormatVersion
     """Version of this format."""
     skill: Identifier
-    """The application capability that chooses here."""
+    """Name of the skill, an application capability."""
     decision: Identifier
     """Name of the decision point within its skill."""
     description: Annotated[str, Field(max_length=1000)] = ""
-    """One line for people."""
+    """Short description for people."""
     context: Context = Context()
-    """What is known when a choice is due."""
+    """Context fields that each request sends."""
     actions: Actions
-    """What can be chosen."""
+    """Actions that the policy can choose."""
     policy: Policy
-    """Who chooses, and with which parameters."""
+    """Policy and its parameters."""
     explore: Literal["floor", "none"] = "floor"
-    """`floor`: every eligible action keeps some probability. `none`: off-policy evaluation
-    refuses."""
+    """`floor`: every eligible action keeps a minimum probability. `none`: no minimum, and
+    off-policy evaluation refuses the log."""
     floor: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Total probability spread evenly over the eligible actions, 1e-6 to below 1; 0 with
-    `explore: none` alone."""
+    """Total probability that is spread evenly over the eligible actions, 1e-6 to below 1. 0 is
+    allowed only with `explore: none`."""
     fallback: RuleList
-    """Who answers when no policy or store can."""
+    """Rules that choose the action when the policy or the store is unavailable."""
     reward: Reward
-    """What is to be got more of."""
+    """Reward to maximise."""
     learning: Learning = Learning()
-    """Whether the serving policy learns."""
+    """Online learning of the live policy."""
     gates: Gates = Gates()
-    """What evidence must show before a promotion."""
+    """Off-policy evaluation results required for a promotion."""
     rollout: Rollout = Rollout()
-    """How a candidate comes to serve."""
+    """Stages and guardrails of a rollout."""
     budgets: Budgets = Budgets()
-    """What deciding may cost, and how long it may take."""
+    """Cost and time limits of decisions."""
     privacy: Privacy = Privacy()
-    """What is taken out of texts before anything is stored."""
+    """Personal data that is removed from texts before they are stored."""
 
     @cached_property
     def spec_hash(self) -> str:
-        """SHA-256, as 64 hex digits, of what the declaration means.
+        """SHA-256 hash of the declaration, as 64 hex digits.
 
-        Comments, layout, the order of mapping keys and defaults written out do not change it.
+        Comments, layout, key order and explicit defaults do not change it.
         """
-        # Whoever scrubs nothing means what was meant before there was anything to declare.
+        # Without scrubbing, the hash stays as it was before `privacy` existed.
         without = {"rollout"} if self.privacy.scrub else {"rollout", "privacy"}
         meaning = json.dumps(
             self.model_dump(mode="json", exclude=without) | {"rollout": self.rollout.meaning()},

@@ -1,4 +1,4 @@
-"""The policies a decision point can name, with their parameters and defaults."""
+"""Declarations of policies, with their parameters and defaults."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Variance = Annotated[float, Field(ge=1e-9, le=1e9)]
 Alpha = Annotated[float, Field(ge=0, le=1e6)]
 Seed = Annotated[int, Field(ge=0, le=2**63)]
 LARGEST_VARIANCE_RATIO = 1e12
-"""Of a coefficient's variance beforehand to that of a reward: all that float64 can hold."""
+"""Largest ratio of prior variance to noise variance that float64 can represent."""
 
 
 class _WithVariances(Declared):
-    """A policy with a Gaussian prior, and Gaussian noise around what it expects."""
+    """Policy with a Gaussian prior and Gaussian noise."""
 
     def _problems(self) -> Iterator[Problem]:
         prior, noise = getattr(self, "prior_var", 0.0), getattr(self, "noise_var", 0.0)
@@ -38,166 +38,168 @@ class _WithVariances(Declared):
 
 
 class LinUCBPolicy(Declared):
-    """Ridge regression per action, and a bonus for what is uncertain."""
+    """LinUCB: ridge regression per action with a bonus for uncertainty."""
 
     algorithm: Literal["lin_ucb"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     alpha: Alpha = 1.0
     """Weight of the uncertainty bonus, in standard errors."""
     ridge: Ridge = 1.0
-    """Strength of the pull of every coefficient towards zero."""
+    """Ridge penalty; a larger value shrinks the coefficients more."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
 
 
 class BoundedLinUCBPolicy(Declared):
-    """LinUCB whose bounds are cut at the largest possible reward, so that it explores less."""
+    """LinUCB with upper bounds clipped at the largest possible reward, so that it explores less."""
 
     algorithm: Literal["bounded_lin_ucb"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     alpha: Alpha = 1.0
     """Weight of the uncertainty bonus, in standard errors."""
     ridge: Ridge = 1.0
-    """Strength of the pull of every coefficient towards zero."""
+    """Ridge penalty; a larger value shrinks the coefficients more."""
     ceiling: Annotated[float, Field(ge=-1e9, le=1e9)] = 1.0
-    """The largest reward that can occur; every declared reward is at most 1."""
+    """Largest possible reward. Declared rewards are at most 1."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
 
 
 class KernelUCBPolicy(Declared):
-    """Bounded LinUCB on the context and on random waves of it, so that it also learns curves."""
+    """Bounded LinUCB on the context and its random Fourier features, for nonlinear rewards."""
 
     algorithm: Literal["kernel_ucb"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     alpha: Alpha = 0.5
     """Weight of the uncertainty bonus, in standard errors."""
     ridge: Ridge = 0.3
-    """Strength of the pull of every coefficient towards zero."""
+    """Ridge penalty; a larger value shrinks the coefficients more."""
     ceiling: Annotated[float, Field(ge=-1e9, le=1e9)] = 1.0
-    """The largest reward that can occur; every declared reward is at most 1."""
+    """Largest possible reward. Declared rewards are at most 1."""
     random_features: Annotated[int, Field(ge=1, le=4096)] = 256
-    """Number of waves; a decision costs (dim + this)² per action."""
+    """Number of random Fourier features. A decision costs (dim + this)² operations per action."""
     lengthscale: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
-    """Distance between contexts over which rewards change; a context's norm is 1 to 2."""
+    """Length scale of the kernel: distance between contexts over which rewards change. The norm of
+    a context is 1 to 2."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
     seed: Seed = 0
-    """Seed of the waves."""
+    """Seed of the random features."""
 
 
 class LinTSPolicy(_WithVariances):
-    """Bayesian linear regression per action; each action is drawn as often as it may be best."""
+    """Linear Thompson sampling: Bayesian linear regression per action."""
 
     algorithm: Literal["lin_ts"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     prior_var: Variance = 1.0
-    """Variance of a coefficient before anything is seen."""
+    """Prior variance of a coefficient."""
     noise_var: Variance = 0.1
-    """Variance of a reward around its mean."""
+    """Noise variance of the reward."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
 
 
 class BetaThompsonPolicy(Declared):
-    """A Beta distribution of the success of each action, apart for each value of a key."""
+    """Beta Thompson sampling: a Beta distribution of success per action and key value."""
 
     algorithm: Literal["beta_thompson"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     prior: Annotated[
         tuple[PriorCount, PriorCount],
         Field(strict=False),
     ] = (1.0, 1.0)
-    """Successes and failures counted before anything is seen."""
+    """Prior counts of successes and failures."""
     key: Identifier | None = None
-    """The category field that tells cases apart; null keeps one distribution per action."""
+    """Category field of the context; each value has its own distributions. null: one distribution
+    per action."""
 
 
 class EpsilonGreedyPolicy(Declared):
-    """The best action so far, and with a falling probability any other."""
+    """Epsilon-greedy: the best action so far, and any action with a decreasing probability."""
 
     algorithm: Literal["epsilon_greedy"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     epsilon: Fraction = 0.1
-    """Probability of exploring at the start."""
+    """Initial exploration probability."""
     decay: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Factor on epsilon per learned reward."""
+    """Factor applied to epsilon after each learned reward."""
     min_epsilon: Fraction = 0.01
-    """What `decay` never takes epsilon below; an epsilon below it stays."""
+    """Lower limit of epsilon under `decay`. A smaller initial epsilon stays unchanged."""
     contextual: bool = False
-    """Whether the best action depends on the context (ridge regression) or not (means)."""
+    """Whether rewards are estimated from the context (ridge regression) or as plain means."""
 
 
 class FixedPolicy(Declared):
-    """Always the same action."""
+    """Fixed policy: always the same action."""
 
     algorithm: Literal["fixed"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     action: Target
-    """The action."""
+    """Action that is always chosen."""
 
 
 class RulesPolicy(RuleList):
-    """The first rule that holds decides."""
+    """Rules policy: the first rule that holds chooses the action."""
 
     algorithm: Literal["rules"]
-    """Which policy this is."""
+    """Name of the algorithm."""
 
 
 class JointSquareCBPolicy(Declared):
-    """One regression over per-action features; probability falls with the gap to the best."""
+    """SquareCB with one regression over action features (inverse gap weighting)."""
 
     algorithm: Literal["joint_squarecb"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     gamma: Positive = 100.0
-    """How sharply the probability falls with the gap; larger explores less."""
+    """Exploitation strength of inverse gap weighting; a larger value explores less."""
     ridge: Ridge = 1.0
-    """Strength of the pull of every coefficient towards zero."""
+    """Ridge penalty; a larger value shrinks the coefficients more."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
 
 
 class JointLinTSPolicy(_WithVariances):
-    """One Bayesian regression over per-action features; seeded posterior draws are the choice."""
+    """Linear Thompson sampling with one Bayesian regression over action features."""
 
     algorithm: Literal["joint_lin_ts"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     prior_var: Variance = 1.0
-    """Variance of a coefficient before anything is seen."""
+    """Prior variance of a coefficient."""
     noise_var: Variance = 0.1
-    """Variance of a reward around its mean."""
+    """Noise variance of the reward."""
     draws: Annotated[int, Field(ge=1, le=10_000)] = 64
-    """Posterior draws per decision; their frequencies are the distribution."""
+    """Number of posterior draws per decision. Their frequencies are the action probabilities."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
     seed: Seed = 0
-    """Seed of the draws."""
+    """Seed of the posterior draws."""
 
 
 class FactoredTSPolicy(_WithVariances):
-    """One Bayesian regression over the parts of mixed actions; seeded draws are the choice.
+    """Thompson sampling with one Bayesian regression over the parts of mixed actions.
 
-    What one value of a part does is learned wherever it stands, so a configuration that was never
-    tried is judged by its parts.
+    Configurations share the effects of their part values, so the policy can score a configuration
+    that was never tried.
     """
 
     algorithm: Literal["factored_ts"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     contextual: bool = False
-    """Whether what a part does may depend on the context."""
+    """Whether the effect of a part may depend on the context."""
     pairs: bool = True
-    """Whether what a part does may depend on every other part."""
+    """Whether the effect of a part may depend on each other part (pairwise interactions)."""
     prior_var: Variance = 0.01
-    """Variance of what one part does before anything is seen; of a pair it is a third of that, of
-    the level of all together 25 times."""
+    """Prior variance of the effect of one part. A pair has a third of it; the intercept has 25
+    times it."""
     noise_var: Variance = 0.1
-    """Variance of a reward around its mean."""
+    """Noise variance of the reward."""
     draws: Annotated[int, Field(ge=1, le=1_000)] = 64
-    """Posterior draws per decision; their frequencies are the distribution."""
+    """Number of posterior draws per decision. Their frequencies are the action probabilities."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
     seed: Seed = 0
-    """Seed of the draws."""
+    """Seed of the posterior draws."""
 
 
 Weights = dict[Identifier, Annotated[float, Field(ge=-1e9, le=1e9)]]
@@ -206,37 +208,37 @@ Temperature = Annotated[float, Field(ge=0, le=100)]
 
 
 class SequenceLinearPolicy(_WithVariances):
-    """One Bayesian regression: what each pick, and stopping, adds to the reward of a selection."""
+    """Bayesian regression for the reward that each pick, and stopping, adds to a selection."""
 
     algorithm: Literal["sequence_linear"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     start: Weights = Field(default_factory=dict)
-    """What a unit of a column is worth before anything is seen, in units of the reward."""
+    """Prior mean of the weight of each column, in reward per unit of the column."""
     leading: Leading = 8
-    """How many candidates may be drawn at each step, the best by what they are worth; times
-    the point's `max_steps` 2,000 or fewer."""
+    """Number of best-scored candidates from which each step draws. The product with `max_steps` is
+    at most 2,000."""
     temperature: Temperature = 0.05
-    """Of the softmax over what actions are worth, 1e-6 or more; or 0, which takes the best."""
+    """Temperature of the softmax over scores, at least 1e-6. 0: take the best action."""
     prior_var: Variance = 1.0
-    """Variance of what a unit of a column is worth before anything is seen."""
+    """Prior variance of the weight of a column."""
     noise_var: Variance = 0.1
-    """Variance of a reward around its mean."""
+    """Noise variance of the reward."""
     forget: Forget = 1.0
-    """Share of the evidence kept per time bucket; 1 forgets nothing."""
+    """Share of past data that is kept per time bucket. 1: keep all."""
 
 
 class SequenceTreesPolicy(Declared):
-    """Boosted trees over every action's columns; they come with a published snapshot."""
+    """Boosted trees over the columns of each action, loaded from a published snapshot."""
 
     algorithm: Literal["sequence_trees"]
-    """Which policy this is."""
+    """Name of the algorithm."""
     start: Weights = Field(default_factory=dict)
-    """Weight of each column in the score, to which the trees add."""
+    """Weight of each column in the base score. The trees add to this score."""
     leading: Leading = 8
-    """How many candidates may be drawn at each step, the best by score; times
-    the point's `max_steps` 2,000 or fewer."""
+    """Number of best-scored candidates from which each step draws. The product with `max_steps` is
+    at most 2,000."""
     temperature: Temperature = 1.0
-    """Of the softmax over scores, 1e-6 or more; or 0, which takes the best."""
+    """Temperature of the softmax over scores, at least 1e-6. 0: take the best action."""
 
 
 Policy = Annotated[

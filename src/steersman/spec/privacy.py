@@ -1,4 +1,4 @@
-"""What must not be kept: personal data that is taken out of texts before anything is stored."""
+"""Declaration of personal data that is removed from texts before they are stored."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _ALLOWED = f"{', '.join(KINDS)}, {CUSTOM}NAME"
 
 
 class Privacy(Declared):
-    """What is taken out of texts before they are encoded, stored, signed or logged."""
+    """Personal data that is removed from texts before they are encoded, stored or logged."""
 
-    # The document says `with`, which is no name in Python.
+    # The YAML key is `with`, which is a Python keyword.
     model_config = ConfigDict(serialize_by_alias=True)
 
     scrub: Annotated[
         tuple[Annotated[str, Field(json_schema_extra={"pattern": _KIND})], ...],
         Field(strict=False, max_length=16),
     ] = ()
-    """Kinds of personal data: `email`, `phone`, `card`, `iban`, `ip`, and `custom:NAME` for a
-    scrubber that is installed by that name. Empty: texts stay as they are."""
+    """Kinds of personal data to remove: `email`, `phone`, `card`, `iban`, `ip`, and `custom:NAME`
+    for an installed scrubber of that name. Empty: texts stay unchanged."""
     how: Annotated[Literal["mask", "hash"], Field(alias="with")] = "mask"
-    """`mask`: `[email]` takes its place. `hash`: `[email:…]` with a keyed hash, the same for the
-    same value within a tenant."""
+    """`mask`: replace by `[email]`. `hash`: replace by `[email:…]` with a keyed hash; equal values
+    of one tenant have equal hashes."""
     fields: Identifiers | None = None
-    """The text fields of the context this is done to; null for all of them. Bodies of events are
-    scrubbed in any case."""
+    """Text fields of the context to scrub. null: all text fields. Event bodies are always
+    scrubbed."""
 
     def _problems(self) -> Iterator[Problem]:
         for place, kind in enumerate(self.scrub):
@@ -51,11 +51,14 @@ class Privacy(Declared):
         if not self.scrub and self.fields is not None:
             yield Problem(
                 ("scrub",),
-                "fields are named, and nothing is taken out of them",
+                "fields is set but scrub is empty",
                 list(self.scrub),
                 _ALLOWED,
-                "name what is to be taken out, or remove fields",
+                "add kinds to scrub, or remove fields",
             )
         if not self.scrub and self.how == "hash":
-            what, advice = "nothing is hashed", "name what is to be taken out, or remove with"
+            what, advice = (
+                "with: hash is set but scrub is empty",
+                "add kinds to scrub, or remove with",
+            )
             yield Problem(("scrub",), what, list(self.scrub), _ALLOWED, advice)

@@ -1,4 +1,4 @@
-"""Reading any checked YAML file: what is shipped, or what a person wrote."""
+"""Reader of validated YAML files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,11 @@ Model = TypeVar("Model", bound="Declared")
 
 
 def read_declared(path: Path, model: type[Model]) -> tuple[Model, Document]:
-    """Return what a YAML file declares, and the document it was read from.
-
-    Args:
-        path: UTF-8, at most 256 KiB.
-        model: what it has to declare.
-
-    Returns:
-        The checked declaration; the document knows the lines of its fields.
+    """Return the validated content of a YAML file, and the document with its lines.
 
     Raises:
-        SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
-            line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+        SpecError: unreadable file or invalid content. The message lists all errors, one per line:
+            ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
     """
     source = str(path)
     text = text_of(path)
@@ -49,13 +42,10 @@ def read_declared(path: Path, model: type[Model]) -> tuple[Model, Document]:
 
 
 def text_of(path: str | PathLike[str]) -> str:
-    """Return what is written in a file.
-
-    Args:
-        path: UTF-8, at most 256 KiB.
+    """Return the text of a UTF-8 file of at most 256 KiB.
 
     Raises:
-        SpecError: it cannot be read, is larger, or is no UTF-8.
+        SpecError: unreadable file, too large, or not UTF-8.
     """
     source = str(path)
     try:
@@ -66,7 +56,7 @@ def text_of(path: str | PathLike[str]) -> str:
         message = f"{source}: cannot be read: {reason}; check path and permissions"
         raise SpecError(message) from None
     if len(content) > MAX_BYTES:
-        message = f"{source}: more than {MAX_BYTES:,} bytes; this is no declaration"
+        message = f"{source}: too large: more than {MAX_BYTES:,} bytes; shorten it"
         raise SpecError(message)
     try:
         return content.decode("utf-8-sig")
@@ -78,10 +68,10 @@ def text_of(path: str | PathLike[str]) -> str:
 
 
 def shipped(name: str) -> Path:
-    """Return a file of the shipped configuration, in the package or in a checkout.
+    """Return the path of a shipped configuration file, in the package or a checkout.
 
     Args:
-        name: its place within ``configs``.
+        name: path below ``configs``.
 
     >>> shipped("assistant/route.yaml").name
     'route.yaml'

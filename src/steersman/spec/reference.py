@@ -1,7 +1,7 @@
-"""Tables of every field of a decision point, for the reference page.
+"""Generator of the field tables on the reference page of decision points.
 
-``python -m steersman.spec.reference PAGE`` writes the tables of a Markdown page anew, from the same
-declarations that check a document. A table stands after its marker: ``<!-- fields: TextField -->``.
+``python -m steersman.spec.reference PAGE`` rewrites the tables of a Markdown page from the
+declared models. Each table follows its marker: ``<!-- fields: TextField -->``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,10 @@ _TYPES = {
 
 
 def refreshed(page: str) -> str:
-    """Return the page with every table written anew.
-
-    Args:
-        page: Markdown with markers.
+    """Return a Markdown page with updated tables.
 
     Raises:
-        KeyError: a marker names no part of a decision point.
+        KeyError: a marker names an unknown part.
     """
     schema = json_schema()
     parts = {"DecisionPoint": schema, **schema["$defs"]}
@@ -63,7 +60,7 @@ def _default(field: dict[str, Any]) -> str:
     if "default" not in field:
         return "empty"
     value = field["default"]
-    # Nested defaults do not fit a table; the page shows them in their own section.
+    # Nested defaults do not fit into a table; the page has a section for them.
     text = json.dumps(value)
     return "see there" if "{" in text else f"`{text}`"
 

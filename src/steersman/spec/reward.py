@@ -1,4 +1,4 @@
-"""The reward: which outcomes count, by how much, within which time."""
+"""Declaration of the reward: outcomes, their weights, and the time window."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_LEAST_WEIGHT = 1e-6  # a smaller one is lost in the rounding of its own digits
+_LEAST_WEIGHT = 1e-6  # a smaller weight is lost in rounding
 
 
 class Term(Declared):
-    """One outcome's share: z = clip((v - low) / (high - low), 0, 1), times the weight."""
+    """One outcome in the reward: weight times z = clip((v - low) / (high - low), 0, 1)."""
 
     weight: Annotated[float, Field(ge=-1e6, le=1e6)]
-    """What a full term is worth, from -1e6 to 1e6 and no nearer to 0 than 1e-6; negative for what
-    is to be avoided."""
+    """Weight of the outcome, 1e-6 to 1e6 in absolute value. Negative for outcomes to minimise."""
     low: float = 0.0
-    """The raw value that counts as nothing."""
+    """Raw value that is scaled to 0."""
     high: float = 1.0
-    """The raw value that counts in full, above `low`."""
+    """Raw value that is scaled to 1, above `low`."""
     missing: float | None = None
-    """The raw value assumed when the others arrived and this one did not; null: it is required."""
+    """Raw value to use when only this outcome is missing. null: the outcome is required."""
 
     def _problems(self) -> Iterator[Problem]:
         if abs(self.weight) < _LEAST_WEIGHT:
             yield Problem(
                 ("weight",),
-                f"a term of weight {self.weight:g} changes nothing",
+                f"a term of weight {self.weight:g} has no effect",
                 self.weight,
                 f"-1e6 to -{_LEAST_WEIGHT:g}, or {_LEAST_WEIGHT:g} to 1e6",
-                "remove the term or give it a weight",
+                "remove the term or raise its weight",
             )
         yield from out_of_order(self.low, self.high)
         if not isfinite(self.high - self.low):
@@ -45,15 +44,15 @@ class Term(Declared):
                 "high - low is not a finite number",
                 self.high,
                 "a range below 1.7e308",
-                "narrow it",
+                "narrow the range",
             )
 
 
 class MissingValue(Declared):
-    """A reward that stands in when no reward can be formed."""
+    """Reward to use when required outcomes are missing."""
 
     value: Fraction
-    """The reward used instead, 0 to 1."""
+    """Reward value, 0 to 1."""
 
 
 def _missing_tag(value: object) -> str:
@@ -67,16 +66,18 @@ Missing = Annotated[
 
 
 class Reward(Declared):
-    """Weighted outcomes, brought to 0 to 1: (Σ w z - Σ negative w) / Σ |w|."""
+    """Weighted outcomes, scaled to [0, 1]: (Σ w z - Σ negative w) / Σ |w|."""
 
     terms: Annotated[dict[Identifier, Term], Field(min_length=1, max_length=64)]
-    """Terms by the name of their outcome; their order has no meaning."""
+    """Terms by outcome name. The order has no meaning."""
     window_s: Annotated[float, Field(gt=0, le=366 * 86_400)] = 600.0
-    """How long after the decision outcomes count, in seconds, up to a year."""
+    """Time window after the decision in which outcomes count, in seconds, at most 366 days."""
     trigger: Literal["first", "window"] = "first"
-    """When the policy first learns: once all required terms are in, or when the window closes."""
+    """Time of the first update. `first`: when all required outcomes have arrived. `window`: when
+    the window closes."""
     scope: Literal["decision", "episode"] = "decision"
-    """Who is credited with an outcome: its decision alone, or every decision of the episode."""
+    """Credit for an outcome. `decision`: its decision only. `episode`: every decision of the
+    episode."""
     missing: Missing = "drop"
-    """What it means when required terms are still absent as the window closes: no reward, or
-    `{value: ...}`."""
+    """Handling of required outcomes that are missing when the window closes. `drop`: no reward.
+    `{value: ...}`: this reward."""

@@ -1,4 +1,4 @@
-"""The stages through which a candidate comes to serve, and what holds it or sends it back."""
+"""Declaration of a rollout: stages, guardrails, objective and error budget."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ MAX_CANARY = 0.1
 
 Units = Annotated[int, Field(ge=0, le=10**9)]
 Seconds = Annotated[float, Field(ge=0, le=366 * 86_400)]
-# Below it, one less the part of a guardrail among several is 1 in floats: a level nobody can hold.
+# Below it, the confidence level per guardrail rounds to 1 in float64.
 Probability = Annotated[float, Field(ge=1e-9, lt=0.5)]
-_LEAST_SHARE = 1e-6  # of which a unit comes along once in years, if ever
+_LEAST_SHARE = 1e-6  # a smaller share gets almost no units
 
 
 class Stage(Declared):
     """One stage of a rollout."""
 
     name: Literal["shadow", "canary", "ab", "live"]
-    """Stages come in this order; any may be left out, and `ab` may have several steps."""
+    """Name of the stage. Stages follow this order; each may be omitted, and `ab` may repeat."""
     share: Fraction
-    """Share of units that the candidate serves: 0 for shadow, at most 0.1 for canary and 0.5 for
-    ab, whose control arms are of equal size; what is left at live is the holdback."""
+    """Share of units that the candidate serves: 0 for shadow, at most 0.1 for canary, at most 0.5
+    for ab (its control arm has the same size), 0.5 to 1 for live (the rest is the holdback)."""
     min_units: Units = 0
-    """Least number of units of each arm that are closed in this stage before it may be left; in
-    shadow, of decisions that the candidate was computed for."""
+    """Minimum number of closed units per arm before the stage may end. In shadow: minimum number of
+    decisions computed by the candidate."""
     min_s: Seconds = 86_400.0
-    """Least time in seconds before the stage may be left."""
+    """Minimum duration of the stage, in seconds."""
 
     def _problems(self) -> Iterator[Problem]:
         low, high, why = {
-            "shadow": (0.0, 0.0, "a shadow serves nobody"),
-            "canary": (0.0, MAX_CANARY, "a canary serves few"),
-            "ab": (0.0, 0.5, "the control arm has the same size"),
-            "live": (0.5, 1.0, "live serves most, and the rest is the holdback"),
+            "shadow": (0.0, 0.0, "a shadow stage serves no units"),
+            "canary": (0.0, MAX_CANARY, "a canary stage serves few units"),
+            "ab": (0.0, 0.5, "the control arm must have the same size"),
+            "live": (0.5, 1.0, "a live stage serves most units"),
         }[self.name]
         if not low <= self.share <= high or (high > 0 and self.share == 0):
             allowed = "0" if high == 0 else f"{low or 'above 0'} to {high}"
@@ -50,53 +50,67 @@ class Stage(Declared):
             yield Problem(("share",), why, self.share, allowed, advice)
         elif 0 < self.share < _LEAST_SHARE:
             allowed = f"{_LEAST_SHARE:g} to {high}"
-            yield Problem(("share",), "nobody would be served", self.share, allowed, "raise it")
+            yield Problem(("share",), "share is too small", self.share, allowed, "raise it")
         if self.share == 1 and self.min_units > 0:
-            what = "nobody is held back to compare with"
-            yield Problem(("min_units",), what, self.min_units, "0", "set 0 or a smaller share")
+            what = "no units are held back for comparison"
+            yield Problem(
+                ("min_units",), what, self.min_units, "0", "set min_units: 0 or a smaller share"
+            )
 
 
 class Guardrail(Declared):
-    """A number between 0 and 1 per decision that must not get worse.
+    """A metric between 0 and 1 that the candidate must not make worse.
 
-    Either the share of values beyond a target (`above` or `below`), or the mean of the value
-    itself, cut to `low` and `high` and brought to 0 to 1 (`better`). Averaged per unit first.
+    It is the share of values beyond a target (`above` or `below`), or the mean of the values,
+    clipped to `low` and `high` and scaled to [0, 1] (`better`). Values are averaged per unit first.
     """
 
     metric: Literal["reward", "errors"] | None = None
-    """What Steersman knows itself: `reward`, or `errors`, the share of decisions that the policy
-    could not answer or whose outcome `error` is above 0. Both are watched unless declared."""
+    """Built-in metric: `reward`, or `errors`, the share of decisions that used the fallback or have
+    an outcome `error` above 0. Both are always monitored; declare one to change its margin."""
     outcome: Identifier | None = None
-    """The outcome that is watched; this or `metric`."""
+    """Name of the monitored outcome. Set either this or `metric`."""
     above: float | None = None
-    """A value is bad above this."""
+    """Upper target: larger values are bad."""
     below: float | None = None
-    """A value is bad below this."""
+    """Lower target: smaller values are bad."""
     better: Literal["higher", "lower"] | None = None
-    """Watches the mean of the outcome, of which `higher` or `lower` is better."""
+    """Compare the mean of the outcome; `higher` or `lower` values are better."""
     low: float = 0.0
-    """With `better` alone: the raw value that counts as 0, and any below it."""
+    """With `better` only: raw value that is scaled to 0. Smaller values are clipped."""
     high: float = 1.0
-    """With `better` alone: the raw value that counts as 1, and any above it."""
+    """With `better` only: raw value that is scaled to 1. Larger values are clipped."""
     margin: Fraction = 0.03
-    """How much worse the candidate may be, 0 to 1 on that scale. To be promoted it must be shown to
-    be worse by less than this; 0 asks that it be shown better."""
+    """Non-inferiority margin, 0 to 1 on the metric's scale. A promotion requires evidence that the
+    candidate is worse by less than this. 0: requires evidence that it is better."""
     tolerate: Fraction = 0.0
-    """A difference that is accepted as a price, at most `margin`: it breaks the guardrail only when
-    it is shown to be worse by more than this."""
+    """Accepted loss, at most `margin`. The guardrail breaks only on evidence that the candidate is
+    worse by more than this."""
     action: Literal["roll_back", "hold"] = "roll_back"
-    """What happens when the guardrail is broken: back to control at once, or no further. What may
-    only hold needs no margin to be shown."""
+    """Action when the guardrail breaks. `roll_back`: return to control at once. `hold`: stay at the
+    current stage; promotion then requires no evidence for the margin."""
 
     def _problems(self) -> Iterator[Problem]:
         if (self.metric is None) == (self.outcome is None):
             allowed = "exactly one of outcome and metric"
-            yield Problem(("outcome",), "what is watched?", self.outcome, allowed, "name one")
+            yield Problem(
+                ("outcome",),
+                "a guardrail needs an outcome or a metric",
+                self.outcome,
+                allowed,
+                "name one",
+            )
         elif self.outcome is not None:
             yield from self._target()
         elif (self.above, self.below, self.better) != (None, None, None):
             advice = "remove above, below and better"
-            yield Problem(("metric",), "it has its own target", self.metric, "no target", advice)
+            yield Problem(
+                ("metric",),
+                "a built-in metric has its own target",
+                self.metric,
+                "no target",
+                advice,
+            )
         if self.better is None:
             yield from self._range_of_nothing()
         elif not self.low < self.high:
@@ -106,82 +120,89 @@ class Guardrail(Declared):
             yield Problem(("high",), what, self.high, "a range below 1.7e308", "narrow it")
         if self.tolerate > self.margin:
             allowed = f"0 to the margin, {self.margin!r}"
-            what = "more than the margin could never be promoted"
+            what = "tolerate is above the margin"
             yield Problem(("tolerate",), what, self.tolerate, allowed, "lower it or raise margin")
 
     def _range_of_nothing(self) -> Iterator[Problem]:
-        """Yield that a range is declared which nothing is brought to."""
+
         for name in ("low", "high"):
             got, default = getattr(self, name), type(self).model_fields[name].default
             if got != default:
-                what, advice = f"{name} belongs to better", "remove it, or declare better"
+                what, advice = f"{name} is only used with better", "remove it, or declare better"
                 yield Problem((name,), what, got, f"{default!r} without better", advice)
 
     def _target(self) -> Iterator[Problem]:
         if sum(target is not None for target in (self.above, self.below, self.better)) != 1:
             yield Problem(
                 ("above",),
-                "a guardrail has one target",
+                "a guardrail needs exactly one target",
                 self.above,
                 "exactly one of above, below and better",
-                "declare the one that is bad",
+                "declare one target",
             )
 
 
 class Objective(Declared):
-    """What a candidate must have shown before it goes live."""
+    """Evidence that a candidate needs before it goes live."""
 
     kind: Literal["superior", "non_inferior"] = "superior"
-    """`superior`: its reward is better. `non_inferior`: it is worse by less than the margin."""
+    """`superior`: its reward is higher. `non_inferior`: its reward is lower by less than the
+    margin."""
     margin: Fraction = 0.0
-    """With `non_inferior`: the loss of reward that would be accepted, above 0."""
+    """With `non_inferior`: accepted loss of reward, above 0."""
 
     def _problems(self) -> Iterator[Problem]:
         if (self.kind == "non_inferior") != (self.margin > 0):
             allowed = "above 0 with non_inferior, 0 with superior"
-            yield Problem(("margin",), f"objective {self.kind}", self.margin, allowed, "change it")
+            yield Problem(
+                ("margin",),
+                f"wrong margin for objective {self.kind}",
+                self.margin,
+                allowed,
+                "change it",
+            )
 
 
 class ErrorBudget(Declared):
-    """How many decisions may fail, and how fast the budget may burn.
+    """Error budget of the candidate, and limits of its burn rate.
 
-    A burn rate of 1 uses up exactly the budget over the period; where every decision fails it is
-    1 / (1 - objective), and no more. Each rate is watched over a long window and, so that it ends
-    when the trouble ends, over a twelfth of it.
+    A burn rate of 1 uses exactly the budget over the period. The largest rate is
+    1 / (1 - objective), when every decision fails. Each rate is checked over a long window and over
+    a window of a twelfth of it, so that an alarm ends soon after the failures end.
     """
 
     objective: Annotated[float, Field(gt=0, lt=1)] = 0.99
-    """Share of decisions that must be free of errors."""
+    """Required share of decisions without errors."""
     period_s: Positive = 30 * 86_400.0
-    """Period of the budget in seconds; the windows are fractions of it: 1/720, 1/120 and 1/10,
-    which are an hour, six hours and three days of thirty."""
+    """Period of the budget in seconds. The long windows are 1/720, 1/120 and 1/10 of it: one hour,
+    six hours and three days of 30 days."""
     fast_burn: Annotated[float, Field(ge=1, le=1000)] = 14.4
-    """Burn rate over 1/720 of the period at which the candidate is rolled back, up to
-    1 / (1 - objective); not given: 14.4, or 0.9 of that where it is less."""
+    """Burn rate over 1/720 of the period that rolls the candidate back, at most 1 / (1 -
+    objective). Default: 14.4, or 0.9 / (1 - objective) if that is smaller."""
     medium_burn: Annotated[float, Field(ge=1, le=1000)] = 6.0
-    """Burn rate over 1/120 of the period at which the candidate is rolled back, up to
-    1 / (1 - objective); not given: 6, or 0.6 of that where it is less."""
+    """Burn rate over 1/120 of the period that rolls the candidate back, at most 1 / (1 -
+    objective). Default: 6, or 0.6 / (1 - objective) if that is smaller."""
     slow_burn: Annotated[float, Field(ge=1, le=1000)] = 1.0
-    """Burn rate over 1/10 of the period at which the rollout holds, up to 1 / (1 - objective)."""
+    """Burn rate over 1/10 of the period that holds the rollout, at most 1 / (1 - objective)."""
     min_errors: Annotated[int, Field(ge=1, le=10**6)] = 10
-    """Errors in the long window below which no rate is believed."""
+    """Minimum number of errors in the long window before a rate counts."""
 
     def model_post_init(self, _context: object) -> None:
-        """Lower what was not declared to what can be reached, so that it can act.
+        """Lower the default burn rates to values that can be reached.
 
         Args:
-            _context: what a validation was given, and nothing here.
+            _context: unused.
         """
         own = self._own()
         self.__dict__.update({name: own[name] for name in own.keys() - self.model_fields_set})
 
     def meaning(self) -> dict[str, float]:
-        """Return rates that are as they would be by themselves, as they were always hashed."""
+        """Return the original defaults of rates that were not declared, to keep hashes stable."""
         alone = {name: rate for name, rate in self._own().items() if rate == getattr(self, name)}
         return {name: type(self).model_fields[name].default for name in alone}
 
     def _own(self) -> dict[str, float]:
-        """Return the rates that roll back where none are declared."""
+        """Return the default burn rates for the objective."""
         most = _fastest(self.objective)
         return {
             name: min(type(self).model_fields[name].default, max(1.0, share * most))
@@ -193,20 +214,18 @@ class ErrorBudget(Declared):
         for name in ("fast_burn", "medium_burn", "slow_burn"):
             rate = getattr(self, name)
             if rate > most:
-                what = (
-                    f"never reached, even if all decisions fail, with objective {self.objective!r}"
-                )
-                # Rounded down: what is advised is taken.
+                what = f"unreachable with objective {self.objective!r}, even if all decisions fail"
+                # Rounded down, so that the suggested value is valid.
                 allowed = f"1 to {floor(most * 1000) / 1000:g}, 1 / (1 - objective)"
                 yield Problem((name,), what, rate, allowed, "lower it, or raise objective")
 
 
-# Of the fastest burn rate there is: what rolls back by itself where the usual rates are beyond it.
+# Default rates as shares of the largest burn rate, if the usual defaults cannot be reached.
 _REACHED = {"fast_burn": 0.9, "medium_burn": 0.6}
 
 
 def _fastest(objective: float) -> float:
-    """Return the burn rate where every decision fails."""
+    """Return the burn rate when every decision fails."""
     return 1.0 / (1.0 - objective)
 
 
@@ -217,7 +236,7 @@ _STAGES = (
     Stage(name="ab", share=0.5, min_units=200),
     Stage(name="live", share=0.95),
 )
-# What the default was before there was more to declare. Its hash stands in logs and snapshots.
+# The default of an earlier version. Logs and snapshots hold its hash.
 _STAGES_BEFORE: tuple[tuple[str, float, int], ...] = (
     ("shadow", 0.0, 100),
     ("canary", 0.05, 0),
@@ -227,40 +246,40 @@ _STAGES_BEFORE: tuple[tuple[str, float, int], ...] = (
 
 
 class Rollout(Declared):
-    """The stages a candidate goes through, and what sends it back."""
+    """Stages of a rollout, and the conditions that roll it back."""
 
     stages: Annotated[tuple[Stage, ...], Field(strict=False, min_length=1, max_length=16)] = _STAGES
-    """Stages in order, their shares never falling."""
+    """Stages in order, with non-decreasing shares."""
     guardrails: Annotated[tuple[Guardrail, ...], Field(strict=False, max_length=16)] = ()
-    """What is watched meanwhile, besides the reward and errors."""
+    """Guardrails in addition to the reward and errors."""
     objective: Objective = Objective()
-    """What must have been shown before live."""
+    """Evidence required before live."""
     canary_margin: Fraction = 0.1
-    """How much worse the reward may be for all that the canary shows, 0 to 1."""
+    """Margin of the reward in the canary stage, 0 to 1: the canary must rule out a larger loss."""
     alpha: Probability = 0.05
-    """Chance of promoting a candidate that does not meet the objective, over all looks; and the
-    same again of rolling back one that breaks no guardrail."""
+    """Probability of promoting a candidate that does not meet the objective, over all looks. Also
+    the probability of rolling back a candidate that breaks no guardrail."""
     planned_units: Annotated[int, Field(ge=100, le=10**9)] = 2000
-    """Units per arm at which promotion is easiest to show; `steersman rollout plan` says how many
-    an effect takes. More are possible."""
+    """Units per arm at which the promotion test is most powerful. `steersman rollout plan` computes
+    the number for an effect size. A rollout may use more."""
     harm_units: Annotated[int, Field(ge=50, le=10**9)] = 300
-    """Units per arm at which harm is easiest to show: early."""
+    """Units per arm at which the harm test is most powerful."""
     first_look_units: Annotated[int, Field(ge=20, le=10**6)] = 50
-    """Units of each arm before the first conclusion from means."""
+    """Minimum units per arm before the first test of means."""
     sample_ratio_alpha: Annotated[float, Field(gt=0, le=0.05)] = 0.001
-    """Chance of stopping for arms of unequal size when they were split as planned."""
+    """False-alarm probability of the sample-ratio test, which stops a rollout with uneven arms."""
     unit_window_s: Positive | None = None
-    """How long after a unit's first decision its decisions count, in seconds; null: as long as the
-    window of the reward. A unit's number enters when the last of them has its reward."""
+    """Time after a unit's first decision in which its decisions count, in seconds. null: the window
+    of the reward. A unit counts when its last decision has a reward."""
     stale_s: Positive = 3600.0
-    """Traffic or a metrics source is taken for dead when nothing came for so many seconds."""
+    """Time without data, in seconds, after which traffic or a metrics source counts as down."""
     error_budget: ErrorBudget = ErrorBudget()
-    """How many decisions of the candidate may fail."""
+    """Error budget of the candidate."""
     concurrent: bool = False
-    """Whether it may run while another decision point of the skill has a rollout."""
+    """Whether this rollout may be active while another rollout of the skill is active."""
 
     def meaning(self) -> dict[str, Any]:
-        """Return what is hashed of it: what was not declared is as it was before it could be."""
+        """Return the hashed content. Fields at their defaults keep the form of earlier versions."""
         dumped = self.model_dump(mode="json")
         dumped["error_budget"] |= self.error_budget.meaning()
         if self.stages == _STAGES:
@@ -273,7 +292,7 @@ class Rollout(Declared):
         if [(stage.name, stage.share, stage.min_units) for stage in self.stages] == list(
             _STAGES_BEFORE
         ):
-            # Written out it is no longer the default: another meaning, so another hash.
+            # Declared explicitly it is not the default, so the hash must differ.
             meaning["declared"] = True
         return meaning
 
@@ -283,22 +302,24 @@ class Rollout(Declared):
             if later < 0 or (later == 0 and stage.name != "ab"):
                 yield Problem(
                     ("stages", step, "name"),
-                    f"{stage.name} after {before.name}",
+                    f"wrong order: {stage.name} after {before.name}",
                     stage.name,
-                    "shadow, canary, ab, live in this order, each once but ab",
+                    "shadow, canary, ab, live in this order; only ab may repeat",
                     "reorder the stages",
                 )
             if stage.share < before.share:
                 yield Problem(
                     ("stages", step, "share"),
-                    f"less than the {before.share!r} of {before.name} before it",
+                    f"less than the share {before.share!r} of the stage before ({before.name})",
                     stage.share,
                     f"{before.share!r} to 1",
-                    "let shares rise, so that no unit goes back",
+                    "use non-decreasing shares, so that units stay on the candidate",
                 )
         for place, name in repeated(_names(self.guardrails)):
             advice = "keep one of the two"
-            yield Problem(("guardrails", place), "watched twice", name, "each once", advice)
+            yield Problem(
+                ("guardrails", place), "declared twice", name, "each guardrail once", advice
+            )
 
 
 def _names(guardrails: tuple[Guardrail, ...]) -> list[str]:
@@ -306,13 +327,13 @@ def _names(guardrails: tuple[Guardrail, ...]) -> list[str]:
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
-    """Return what a guardrail is called.
+    """Return the name of a guardrail.
 
     Args:
-        guardrail: as it was declared.
+        guardrail: declared guardrail.
 
     Returns:
-        Its metric, or its outcome with its target, to all digits that it has.
+        The metric, or the outcome with its target.
 
     >>> guardrail_name(Guardrail(outcome="latency_ms", above=900))
     'latency_ms>900'
@@ -323,12 +344,12 @@ def guardrail_name(guardrail: Guardrail) -> str:
         return f"{guardrail.outcome}>{_digits(guardrail.above)}"
     if guardrail.below is not None:
         return f"{guardrail.outcome}<{_digits(guardrail.below)}"
-    # An outcome may be called `reward`: its mean is told from the metric of that name.
+    # `mean(...)` separates an outcome named `reward` from the metric of that name.
     return f"mean({guardrail.outcome})"
 
 
 def _digits(number: float) -> str:
-    """Return a number as briefly as it can be told from every other."""
+    """Return the shortest text that identifies the number."""
     brief = f"{number:g}"
     return brief if float(brief) == number else repr(number).removesuffix(".0")
 
@@ -340,7 +361,7 @@ _KEPT = {
 
 
 def _declared(part: Declared, dumped: dict[str, Any], kept: set[str]) -> dict[str, Any]:
-    """Leave out fields at their defaults, except those that were always written."""
+    """Leave out fields at their defaults, except those that earlier versions wrote."""
     entries: dict[str, Any] = {}
     for name, field in type(part).model_fields.items():
         value = getattr(part, name)

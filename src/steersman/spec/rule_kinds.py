@@ -1,9 +1,9 @@
-"""Rules that can never work: what each of their parts is, as far as it is known beforehand.
+"""Type check of rules: finds rules that can never work.
 
 A rule that compiles can still fail on every context: ``1 / 0 < 2``, ``'a' < 3``, ``3`` alone, or
-``intent < 3`` where ``intent`` is declared a category. Only what is certain is told: a part that
-fails whenever it is reached, or compares a text with a number and so never changes its answer. A
-vector is a list, which rules only look into: ``0.5 in meaning``.
+``intent < 3`` if ``intent`` is a category. Only certain errors are reported: a part that always
+fails, or a comparison with a constant answer, such as a text with a number. A vector supports only
+``in``: ``0.5 in meaning``.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _SAID: dict[Kind, str] = {
     "list": "a list",
     "vector": "a vector",
 }
-_TRUTH = "a condition that is true or false", "compare it with something"
-_ORDER = "two numbers or two texts", "compare it with its own kind"
-_NUMBERS = "numbers on both sides of + - * /", "calculate with numbers alone"
-_EQUALS = "two of a kind: numbers, or texts", "write what the field can be, texts in quotes"
-_WITHIN = "a value in a list of its kind, or a text in a text", "write such a list after in"
+_TRUTH = "a condition that is true or false", "add a comparison"
+_ORDER = "two numbers or two texts", "compare values of the same type"
+_NUMBERS = "numbers on both sides of + - * /", "use only numbers in arithmetic"
+_EQUALS = "two numbers, or two texts", "use a value of the field's type, texts in quotes"
+_WITHIN = "a value in a list of its type, or a text in a text", "write such a list after in"
 _ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 class Never(NamedTuple):
-    """Why a rule can never work: what is wrong, what is allowed, what to do."""
+    """Reason why a rule can never work."""
 
     what: str
     allowed: str
@@ -44,7 +44,7 @@ class Never(NamedTuple):
 
 
 class _NeverError(Exception):
-    """Carries what was found out of the parts."""
+    """Carries the reason through the recursion."""
 
     def __init__(self, what: str, wanted: tuple[str, str]) -> None:
         super().__init__(what)
@@ -54,12 +54,10 @@ class _NeverError(Exception):
 def never_works(text: str, kinds: Kinds | None = None) -> Never | None:
     """Return why a rule can never work, or None.
 
-    Args:
-        text: a rule that `compile_rule` takes.
-        kinds: what context fields are, by name; of those that are left out nothing is known.
+    `kinds` holds the types of context fields by name; other fields have unknown types.
 
     >>> never_works("intent < 3", {"intent": "text"}).what
-    'intent (a text) is never ordered against 3 (a number)'
+    'intent (a text) cannot be ordered against 3 (a number)'
     >>> never_works("intent < 3") is None
     True
     """
@@ -79,7 +77,7 @@ def _want(node: ast.expr, wanted: Kind, kinds: Kinds, allowed: tuple[str, str]) 
 
 
 def _kind(node: ast.expr, kinds: Kinds) -> Kind | None:
-    """Return what a part is, None where nobody knows before there is a context."""
+    """Return the type of a part; None if it depends on the context."""
     match node:
         case ast.Name():
             return kinds.get(node.id)
@@ -108,7 +106,7 @@ def _calculate(node: ast.BinOp, kinds: Kinds) -> None:
     for side in (node.left, node.right):
         _want(side, "number", kinds, _NUMBERS)
     if isinstance(node.op, ast.Div) and _always(node.right) == 0:
-        wanted = "any other divisor", "divide by something else"
+        wanted = "any other divisor", "change the divisor"
         raise _NeverError(f"{_cut(node)} is a division by zero", wanted)
     _always(node)
 
@@ -117,7 +115,7 @@ def _compare(left: Member, operator: ast.cmpop, right: Member) -> None:
     first, second = left[1], right[1]
     if isinstance(operator, _ORDERED):
         if not _may_be_ordered(first, second):
-            what = f"{_named(*left)} is never ordered against {_named(*right)}"
+            what = f"{_named(*left)} cannot be ordered against {_named(*right)}"
             raise _NeverError(what, _ORDER)
     elif isinstance(operator, ast.In | ast.NotIn):
         if not _may_be_within(first, *right):
@@ -149,13 +147,13 @@ def _may_be_within(item: Kind | None, container: ast.expr, kind: Kind | None) ->
 
 
 def _always(node: ast.expr) -> object:
-    """Return what a part without names is, None for one with names."""
+    """Return the value of a constant part; None for a part with names."""
     if any(isinstance(one, ast.Name) for one in ast.walk(node)):
         return None
     try:
         return evaluated(node)
     except InputError as error:
-        wanted = "what has a value", "change the numbers"
+        wanted = "an expression that has a value", "change the numbers"
         raise _NeverError(f"{_cut(node)}: {error}".partition(";")[0], wanted) from None
 
 

@@ -1,4 +1,4 @@
-"""Rules: conditions on the context, and what is done where they hold."""
+"""Rules: conditions on the context, each with an action."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Configuration = Annotated[
     dict[Identifier, str | bool | int | float], Field(min_length=1), Tag("#parts")
 ]
 Target = Annotated[Annotated[ActionName, Tag("#name")] | Configuration, Discriminator(_target_tag)]
-"""A named action, or a value for every part of a mixed one."""
+"""Action name, or a value for every part of a mixed action."""
 
 
 class Rule(Declared):
-    """An action and the condition under which it is taken."""
+    """A condition and its action."""
 
     when: str
-    """A condition on the context, such as `confidence < 0.2 and intent in ["faq", "chat"]`."""
+    """Condition on the context, for example `confidence < 0.2 and intent in ["faq", "chat"]`."""
     action: Target
-    """The action taken when the condition holds."""
+    """Action when the condition holds."""
 
     @field_validator("when")
     @classmethod
@@ -56,10 +56,10 @@ Rules = Annotated[tuple[Rule, ...], Field(strict=False, max_length=100)]
 
 
 class RuleList(Declared):
-    """Rules in order, the first that holds wins, and what is done when none does."""
+    """Ordered rules: the first rule that holds chooses the action."""
 
     rules: Rules = ()
-    """Conditions and actions, tried in order."""
+    """Conditions and actions, checked in order."""
     otherwise: Target
-    """The action when no rule holds: a name; in the fallback `first` for the first eligible of open
-    candidates; a value for each part where actions are mixed."""
+    """Action when no rule holds. For mixed actions: a value for each part. In a fallback over open
+    candidates: `first` is the first eligible candidate."""

@@ -1,7 +1,7 @@
-"""The published JSON Schema of a decision point.
+"""JSON Schema of a decision point.
 
-``python -m steersman.spec.schema`` writes it to where it is shipped; ``--check`` only says whether
-that file is up to date.
+``python -m steersman.spec.schema`` writes the shipped file; ``--check`` only checks that it is up
+to date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA_FILE = Path(__file__).with_name("decision_point.schema.json")
 
 
 class _Generator(GenerateJsonSchema):
-    """Says what is written below fields, and that a mapping by names has no other keys."""
+    """Adds field descriptions, and forbids other keys in mappings by name."""
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         found = super().model_schema(schema)
@@ -36,21 +36,15 @@ class _Generator(GenerateJsonSchema):
 
 
 def meanings(model: type[Declared]) -> dict[str, str]:
-    """Return what is written below the fields of a model, by their names in Python.
+    """Return the attribute docstrings of a model by Python field name.
 
-    pydantic reads it itself if it is told to (``use_attribute_docstrings``), but whenever a class
-    is made: 45 ms at the start of every program, for a schema that few ask for.
-
-    Args:
-        model: with its source.
-
-    Returns:
-        Texts; a field without one is missing.
+    pydantic can read them (``use_attribute_docstrings``), but that costs 45 ms at every program
+    start.
 
     >>> meanings(DecisionPoint)["skill"]
-    'The application capability that chooses here.'
+    'Name of the skill, an application capability.'
     """
-    # Only here: a program that reads declarations needs nothing of pydantic that may be renamed.
+    # Imported here, because a private pydantic name may change; loading needs only public ones.
     from pydantic._internal._docs_extraction import (  # noqa: PLC0415
         extract_docstrings_from_cls,
     )
@@ -71,11 +65,11 @@ def _schema() -> dict[str, Any]:
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a decision point.
 
-    It says which fields exist, their types, ranges and defaults, so that editors can complete and
-    check a declaration. Agreement between sections is checked by `load` alone.
+    It holds fields, types, ranges and defaults, so editors can complete and check a declaration.
+    Only `load` checks conflicts between sections.
 
     Returns:
-        A new dictionary, as ``decision_point.schema.json`` holds it.
+        A new dictionary with the content of ``decision_point.schema.json``.
 
     >>> sorted(json_schema()["required"])[:3]
     ['actions', 'decision', 'fallback']
@@ -85,19 +79,19 @@ def json_schema() -> dict[str, Any]:
 
 
 def published() -> str:
-    """Return the text of the published schema file, as it should be."""
+    """Return the expected text of the schema file."""
     return json.dumps(_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def names_at(
     path: tuple[str | int, ...], root: object, schema: dict[str, Any] | None = None
 ) -> list[str]:
-    """Return the names of the fields that may stand at ``path`` of a document.
+    """Return the field names that are allowed at ``path`` of a document.
 
     Args:
-        path: where, from the top.
-        root: the document, which tells between alternatives by their ``type`` and the like.
-        schema: JSON Schema of the document; default: that of a decision point.
+        path: keys from the top.
+        root: the document; its ``type`` or ``kind`` selects between alternatives.
+        schema: JSON Schema of the document. Default: that of a decision point.
     """
     schema = schema or _schema()
     here: Any = root
@@ -121,7 +115,7 @@ def _entry(node: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _resolve(node: dict[str, Any], here: object, schema: dict[str, Any]) -> dict[str, Any]:
-    """Follow references and alternatives to the schema that describes ``here``."""
+    """Resolve references and alternatives to the schema of ``here``."""
     if "$ref" in node:
         return _resolve(schema["$defs"][node["$ref"].rsplit("/", 1)[1]], here, schema)
     if "discriminator" in node:

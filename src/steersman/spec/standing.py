@@ -1,14 +1,15 @@
-"""What every point of kind sequence knows of an action beside the features that it declares."""
+"""Built-in columns of sequence actions, in addition to the declared features."""
 
 from __future__ import annotations
 
 STANDING = (
     *("hop", "linked", "linked_last", "novelty", "picked", "is_pick", "is_stop", "stop_after"),
 )
-"""Columns that tell where the selection stands, in their order.
+"""Columns that describe the state of the selection, in order.
 
-hop: links followed to the candidate; 0: it was there from the start. linked: picked candidates
-that lead to it. linked_last: whether the one picked last does. novelty: 1 less the largest cosine
-of its vector with that of a picked one; 1 without vectors. picked: picked so far. is_pick, is_stop:
-what the action is. stop_after: of stop alone, picked so far. All others are 0 for stop.
+hop: number of links followed to the candidate; 0 for an initial candidate. linked: number of picked
+candidates that link to it. linked_last: whether the last pick links to it. novelty: 1 minus the
+largest cosine similarity of its vector to a picked vector; 1 without vectors. picked: number of
+picks so far. is_pick, is_stop: type of the action. stop_after: number of picks so far, for stop
+only. All other columns are 0 for stop.
 """

@@ -86,7 +86,7 @@ def test_what_broke_a_gate_is_barred_from_the_policy_its_floor_and_the_fallback(
     with pytest.raises(InputError, match="unknown action"):
         policy.learn(np.zeros(16), gone, 1.0)
     dumped["fallback"]["otherwise"] = listed[0]
-    with pytest.raises(SpecError, match="a barred configuration"):
+    with pytest.raises(SpecError, match="configuration is barred"):
         loads(json.dumps(dumped))
 
 
