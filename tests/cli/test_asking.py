@@ -135,9 +135,10 @@ def test_status_tells_what_service_and_store_say(asking, service):
 
 def test_without_a_key_status_says_that_the_service_was_not_asked(command, service):
     said = command("status")
-    assert "was not asked: no API key" in said
-    assert said.index("was not asked") < said.index("assistant")  # a row of the store
-    assert "--states asks the service" in command("status", "--states", status=2)
+    assert "skipped the service" in said
+    assert "no API key" in said
+    assert said.index("skipped the service") < said.index("assistant")  # a row of the store
+    assert "--states needs the service" in command("status", "--states", status=2)
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("deside", "decide"), ("tenat", "tenant")])
@@ -184,7 +185,7 @@ def test_the_doctor_asks_the_redis_that_is_named(asking, monkeypatch):
     with redis_server() as server:
         monkeypatch.setenv("REDIS_URL", server.url)
         verdict, found, _ = told()
-        assert (verdict, found.endswith("by REDIS_URL")) == ("ok", True)
+        assert (verdict, found.endswith("from REDIS_URL")) == ("ok", True)
     verdict, found, advice = told()
     assert (verdict, PASSWORD in found) == ("warn", False)
     assert "PostgreSQL stands in" in advice
@@ -219,7 +220,7 @@ def test_another_program_at_the_address_is_not_taken_for_the_service(command, st
     rows = {row["what"]: row for row in command.json("doctor", "--url", stranger, status=1)}
     assert rows["service"]["verdict"] == "fail"
     said = command("status", "--url", stranger, "--api-key", "sk_x", status=1)
-    assert "is no service of Steersman's" in said
+    assert "is not a Steersman service" in said
     frame = command.json("monitor", "--once", "--url", stranger)
     assert (frame["service"]["state"], bool(frame["service"]["why"])) == (None, True)
 

@@ -101,7 +101,7 @@ def test_rerankers_that_cannot_be_had_are_told(data, tmp_path):
     asked = ("evaluate", "--sets", "bands", "--policies", "oracle", "--ablations")
     run(data, tmp_path, *asked, "--report", page)
     told = page.read_text(encoding="utf-8")
-    assert "words alone were asked for; it compares vectors" in told
+    assert "needs vectors; leave out --words" in told
     assert "models/cross-encoder holds no model" in told
 
 
@@ -133,8 +133,11 @@ def test_answers_are_asked_of_a_server_and_kept(data, tmp_path, monkeypatch):
         said = run(data, tmp_path, *MEASURED, "--answers", server.url(), status=1)
         assert "name its model with --model" in said
     for more, said in (
-        (("--model", "big"), "big is no local model; there are smollm2, gemma3-270m"),
-        (("--model", "gemma3-270m", "--judge"), "goes on with texts and judges nothing"),
+        (
+            ("--model", "big"),
+            "unknown local model 'big' in --model: expected smollm2",
+        ),
+        (("--model", "gemma3-270m", "--judge"), "gemma3-270m cannot follow instructions"),
     ):
         assert said in run(data, tmp_path, *MEASURED, "--answers", "local", *more, status=1)
 
@@ -196,11 +199,13 @@ def test_a_selector_learns_from_feedback_without_gold(data, tmp_path, caplog):
     assert "Ray is not installed; working on this machine only" in caplog.text
     assert file.read_bytes() == made
     for more, said in (
-        (("--may-stop",), "learns what to pick, not when to stop"),
+        (("--may-stop",), "--from feedback cannot learn when to stop"),
         (("--ray", "nonsense"), "allowed are auto and HOST:PORT"),
     ):
         assert said in run(data, tmp_path, *ask, *more, status=1)
-    assert "a clone of gold draws none" in run(data, tmp_path, *ask[:-2], "--ray", "auto", status=1)
+    assert "--ray needs --from feedback" in run(
+        data, tmp_path, *ask[:-2], "--ray", "auto", status=1
+    )
 
 
 @pytest.mark.usefixtures("no_ray")
@@ -215,7 +220,7 @@ def test_without_ray_an_evaluation_says_so_and_works_here(data, tmp_path, caplog
 
 def test_who_stops_when_sure_needs_somebody_to_ask(data, tmp_path):
     said = run(data, tmp_path, *MEASURED, "--until-sure", status=1)
-    assert "--until-sure asks who answers; name one with --answers" in said
+    assert "--until-sure needs an answering model; name one with --answers" in said
     pytest.importorskip("lightgbm", reason="the extra evidence")
     with chat_server() as server:
         server.answer = "3 bridges"
@@ -223,7 +228,7 @@ def test_who_stops_when_sure_needs_somebody_to_ask(data, tmp_path):
         found = json.loads(run(data, tmp_path, *asked, "--json"))["figures"]
         assert found["bands/+BC, until sure/passages"]["value"] <= 2
         said = run(data, tmp_path, *asked, "--ray", "auto", status=1)
-        assert "asks who answers, from here; leave --ray out" in said
+        assert "calls the model from this process; leave out --ray" in said
 
 
 def test_a_judge_is_held_against_people(tmp_path):

@@ -195,4 +195,4 @@ def test_a_version_of_other_actions_is_not_weighed(command, database):
 
 def test_only_points_that_declare_trees_grow_them(command, logged):
     said = command("evidence", "grow", *POINT, "--tenant", logged, status=1)
-    assert "trees are for sequence_trees" in " ".join(said.split())
+    assert "expected sequence_trees" in " ".join(said.split())

@@ -32,7 +32,7 @@ def test_lines_tell_parts_tenths_and_what_takes_long_to_embed(capsys):
     worked(quiet=False)
     tenths = [f"selecting: {share} %" for share in (10, 20, 30, 40, 50)]
     said = capsys.readouterr()
-    expected = ["reading", "150 texts embedded, and kept", "selecting", *tenths, "intervals"]
+    expected = ["reading", "150 texts embedded and cached", "selecting", *tenths, "intervals"]
     assert said.err.splitlines() == expected
     assert not said.out
 

@@ -21,4 +21,4 @@ def test_what_cannot_be_marked_is_told_and_fails_nothing(tmp_path, monkeypatch, 
         monkeypatch.setenv("STEERSMAN_REGISTRY", registry)
     database = Database("postgresql://nobody@127.0.0.1:1/none")  # nobody listens there
     run(mark_here(tmp_path, "acme", database, POINT))
-    assert "not marked yet, `steersman rollout run` will do it: " in capsys.readouterr().err
+    assert "mark not signed yet: " in capsys.readouterr().err

@@ -47,8 +47,8 @@ def test_points_are_named_by_options_or_by_the_environment():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (("--gates", "retrieval"), "write SKILL/POINT"),
-        (("--gates", "rag/"), "write SKILL/POINT"),
+        (("--gates", "retrieval"), "expected SKILL/POINT"),
+        (("--gates", "rag/"), "expected SKILL/POINT"),
         (("--gates", "a/b", "--gate-coverage", "0"), "0<x<=1"),
         (("--gates", "a/b", "--gate-queries", "9"), "10<=x<=10000"),
     ],
@@ -60,7 +60,7 @@ def test_what_names_no_gates(wrong, says):
 def test_the_controller_takes_them_and_tells_wrong_ones_before_it_begins(tmp_path):
     asked = ["rollout", "run", "--home", str(tmp_path / "home"), "--gates", "retrieval"]
     done = CliRunner().invoke(main, asked)
-    assert (done.exit_code, "write SKILL/POINT" in done.output) == (2, True)
+    assert (done.exit_code, "expected SKILL/POINT" in done.output) == (2, True)
     assert not (tmp_path / "home").exists()
 
 

@@ -148,7 +148,7 @@ def test_everything_runs_learns_stops_and_goes_on(home):
         # A second one would share the store; a killed child is started again.
         with Up(home, "--port", "0") as other:
             assert other.process.wait(PATIENCE_S) == 1
-            assert "running already" in other.said()
+            assert "is in use by process" in other.said()
         os.kill(told["processes"]["learner"], signal.SIGKILL)
         second = _decide(told, key)
         event |= {"event_id": "e-2", "decision_id": second["decision_id"]}

@@ -305,7 +305,7 @@ def _tables(report: SetReport) -> Iterator[tuple[list[dict[str, Any]], tuple[str
     if report.ablated:
         rows = [
             {"set": name, "changed": one.part, "to": one.variant,
-             "all gold": "skipped: " + one.why if one.figure is None else str(one.figure),
+             "all gold": "not tried: " + one.why if one.figure is None else str(one.figure),
              "less": one.over if one.ahead else "", "by": _signed(one.ahead)}
             for one in report.ablated
         ]  # fmt: skip

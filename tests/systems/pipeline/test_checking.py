@@ -19,7 +19,7 @@ async def test_a_tampered_snapshot_is_found(database, tenant, tmp_path):
     found = await checked(made, loaded)
     assert all(one.ok for one in found.values()), found
     assert found["route: snapshots"].said == "0.1.1 verify"
-    assert found["tool: snapshots"].said == "none was published yet"
+    assert found["tool: snapshots"].said == "none published yet"
     assert await tables(database, tenant.id) == before
 
     (file,) = (tmp_path / "registry").rglob("*.state.zst")
@@ -41,7 +41,7 @@ async def test_a_tampered_snapshot_is_found(database, tenant, tmp_path):
     await connection.close()
     said = (await checked(made, loaded))["route: snapshots"]
     assert not said.ok
-    assert "with another state than was signed" in said.said
+    assert "differs from the signed" in said.said
 
 
 async def test_keys_declarations_and_parameters_are_looked_at(database, tenant, tmp_path):
@@ -52,7 +52,7 @@ async def test_keys_declarations_and_parameters_are_looked_at(database, tenant, 
     assert not (await checked(made, config(tmp_path)))["keys"].ok
     bad = config(tmp_path, "training: {route: {alpha: -1}, nowhere: {}}")
     wrong = await checked(made, bad)
-    assert "no decision point" in wrong["configuration"].said
+    assert "unknown decision point" in wrong["configuration"].said
     assert "training.route.alpha: too small" in wrong["route: declaration"].said
     assert wrong["tool: declaration"].ok
 

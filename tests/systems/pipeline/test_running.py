@@ -92,7 +92,7 @@ async def test_all_steps_lead_from_the_log_to_a_rollout(database, tenant, tmp_pa
     )
     assert package.values["version"] == trained.values["version"]
     assert "canary 0.05" in canary.said
-    assert "is a controller running" in promote.said
+    assert "check that `steersman up` or `steersman rollout run` is running" in promote.said
 
     async def signed(it):
         return await find_snapshot(it, (made.tenant.id, *POINT), "0.2.1")
@@ -103,7 +103,7 @@ async def test_all_steps_lead_from_the_log_to_a_rollout(database, tenant, tmp_pa
     # Once more: nothing is new, so nothing is made.
     again = await run(made, loaded, wait_s=0)
     assert again[1].values["version"] == again[3].values["version"] == "0.2.1"
-    assert "under way already" in again[4].said
+    assert "already active" in again[4].said
 
 
 async def test_the_same_log_gives_the_same_numbers_and_a_dry_run_writes_nothing(
@@ -139,7 +139,7 @@ async def test_more_data_is_a_patch_and_another_algorithm_a_major_version(
     minor = await take(made, config(tmp_path, "training: {routing: {feature_dim: 32}}"), "train")
     assert (minor.values["version"], minor.values["samples"]) == ("0.2.1", 3000)
     first = await take(made, config(tmp_path), "evaluate")
-    assert first.values["against"] == "0.1.0, which has learned nothing"
+    assert first.values["against"] == "0.1.0 (nothing learned)"
     assert first.values["difference_low"] > 0
     assert (await take(made, config(tmp_path), "package")).values["version"] == "0.1.1"
     second = await take(made, config(tmp_path), "evaluate")
@@ -152,7 +152,7 @@ async def test_too_few_decisions_are_refused_and_nothing_follows(database, tenan
     reports = await run(made, config(tmp_path))
     assert [(one.step, one.status) for one in reports] == [("dataset", "refused")]
     assert "300 of 300" in reports[0].said
-    assert "500 are wanted" in reports[0].said
+    assert "at least 500 needed" in reports[0].said
     loaded = config(tmp_path, "dataset: {min_episodes: 300}")
     assert (await take(made, loaded, "dataset")).status == "done"
     loaded = config(tmp_path, "dataset: {min_decisions: 1, lookback_days: 2}")
@@ -226,9 +226,9 @@ async def test_one_decision_point_alone_and_steps_without_those_before(database,
         ("tool", "refused"),
     ]
     for step, said in (
-        ("canary", "nothing is published under this declaration"),
-        ("monitor", "there is no rollout"),
-        ("promote", "there is no rollout"),
+        ("canary", "no version published under this declaration"),
+        ("monitor", "no rollout of this decision point"),
+        ("promote", "no rollout of this decision point"),
     ):
         report = await take(made, loaded, step)
         assert report.status == "refused"
@@ -254,12 +254,12 @@ async def test_a_promotion_waits_for_a_verdict_that_says_so(database, tenant, tm
     assert (on.status, on.values["stage"], on.values["share"]) == ("done", "canary", 0.025)
     after = await take(made, loaded, "promote")
     assert after.status == "waits"
-    assert "no verdict at canary yet" in after.said
+    assert "no verdict at stage canary yet" in after.said
     for _ in range(3):
         await judged(made, "promote", "shown")
         last = await take(made, loaded, "promote")
     assert last.values["rollout_status"] == "promoted"
-    assert (await take(made, loaded, "promote")).said == "0.2.1 serves already"
+    assert (await take(made, loaded, "promote")).said == "0.2.1 is already live"
     assert (await take(made, loaded, "monitor")).status == "done"
 
 
