@@ -97,8 +97,8 @@ def test_a_head_that_may_be_outdated_does_not_pass_for_the_signed_one(command, n
         report["signed_at"],
     )
     said = command("audit", "verify", "--tenant", name, status=1)
-    assert "the registry did not verify just now" in said
-    assert "rows that were removed since are not noticed" in said
+    assert "the registry cannot be verified now" in said
+    assert "rows removed since then are not detected" in said
     assert "holds" in command("audit", "verify", "--tenant", name, "--without-registry")
 
 
@@ -124,7 +124,7 @@ def test_an_audit_that_is_broken_in_itself_is_not_accepted(command, name, databa
     publisher.anchor(99, bytes(32))
     tamper(database, name, "UPDATE audit SET actor = 'eve' WHERE tenant = $1 AND seq = 2")
     said = command("audit", "accept", "--tenant", name, "--reason", "restored", status=1)
-    assert "no restore does that; nothing was signed" in said
+    assert "a restore cannot cause this, so nothing was signed" in said
     assert publisher.anchored() == (99, bytes(32))
 
 

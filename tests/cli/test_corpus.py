@@ -64,7 +64,7 @@ def test_a_folder_is_added_once_and_searched(command, name, folder):
     said = command("corpus", "search", "manuals", "relief valve", "--tenant", name)
     assert "1. inner/valves.txt#0" in said
     assert "ten bar" in said
-    assert "nothing found" in command("corpus", "search", "manuals", "zzz", "--tenant", name)
+    assert "no passages found" in command("corpus", "search", "manuals", "zzz", "--tenant", name)
 
 
 def test_changes_are_taken_over_and_what_is_gone_goes_when_asked(command, name, folder):
@@ -84,7 +84,7 @@ def test_files_that_cannot_be_read_are_named_and_nothing_is_pruned(command, name
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 broken")
     (folder / "pumps.md").unlink()
     ran = command(*("corpus", "add", "manuals", folder, "--tenant", name, "--prune"), status=1)
-    assert "1 files could not be read and nothing was pruned" in ran
+    assert "1 of the files could not be read and nothing was pruned" in ran
     assert "broken.pdf" in ran
     assert command.json("corpus", "show", "manuals", "--tenant", name)["documents"] == 4
 

@@ -31,7 +31,7 @@ def test_a_recording_is_not_written_over_by_its_provenance(system, name, tmp_pat
     refused = record(system, tmp_path / name)
     assert refused.exit_code == 2
     said = " ".join(refused.output.split())
-    assert f"{name} is where the provenance goes; name the recording another, as x.npz" in said
+    assert f"{name} is the file of the provenance; use another name, such as x.npz" in said
     assert not list(tmp_path.iterdir())
 
 
@@ -40,9 +40,9 @@ def test_where_nothing_can_be_written_nothing_is_recorded(system, tmp_path):
     (tmp_path / "said.json").mkdir()
     (tmp_path / "file").write_text("")
     for out, said in [
-        ("-", "- is no file: standard output tells people"),
+        ("-", "invalid file '-': expected a file, not standard output"),
         (tmp_path / "said.npz", "said.json cannot be written"),
-        (tmp_path / "file" / "said.npz", "said.npz cannot be written, because of"),
+        (tmp_path / "file" / "said.npz", "said.npz cannot be written because of"),
     ]:
         refused = record(system, out)
         assert refused.exit_code == 1

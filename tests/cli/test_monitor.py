@@ -384,7 +384,7 @@ def test_frames_go_on_as_lines_of_json(command, busy):
 def pictured(frame, width):
     console = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
     with console.file:
-        console.print(draw(frame, width, footer="Ctrl-C ends"))
+        console.print(draw(frame, width, footer="Ctrl-C to exit"))
     return console.export_text().splitlines()
 
 
@@ -415,12 +415,12 @@ def test_every_width_is_kept_to_and_no_number_is_cut(command, trying, width):
 
 def test_a_store_that_is_away_and_an_empty_one_are_said():
     nobody = Frame(datetime.now(UTC), 60.0, ServiceView("http://x", "LOCKDOWN", 1), ())
-    assert any("no tenant yet" in line for line in pictured(nobody, 100))
+    assert any("no tenants yet" in line for line in pictured(nobody, 100))
     bare = TenantView("bare", (), (), (), 60.0, capped=False)
     away = Frame(datetime.now(UTC), 60.0, nobody.service, (bare,), "connection refused")
     lines = pictured(away, 100)
-    assert any("the store is away: connection refused" in line for line in lines)
-    assert any("nothing declared yet" in line for line in lines)
+    assert any("database unavailable: connection refused" in line for line in lines)
+    assert any("no decision points yet" in line for line in lines)
 
 
 def test_the_interval_is_drawn_with_better_on_the_right():

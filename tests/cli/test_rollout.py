@@ -135,7 +135,7 @@ def test_what_cannot_be_has_status_one_and_what_is_no_command_two(command, candi
     said = command(
         "rollout", "start", "assistant", "route", version, "--set", broken, *of, status=2
     )
-    assert "no JSON" in said
+    assert "not valid JSON" in said
     command("rollout", "explain", "assistant/route", *of, status=1)
     command("rollout", "plan", "assistant", "route", "--effect", "0", *of, status=2)
     said = command("rollout", "plan", "assistant", "route", *of, status=1)
@@ -152,7 +152,7 @@ def test_a_plan_tells_units_and_days(command, candidate):
     larger = command.json(*arguments, "--effect", 0.06, *of)
     assert larger["units"] <= found["units"]
     told = command(*arguments, *of)
-    assert "units of each arm" in told
+    assert "units per arm" in told
     assert "canary" in told
 
 
@@ -185,7 +185,7 @@ def test_the_controller_runs_judges_and_stops(command, database, candidate):
     assert "decisions in shadow" in explained
     _forge(database, name, begun["id"])
     said = command("rollout", "history", begun["id"], "--recompute", *of, status=1)
-    assert "do not follow from their inputs" in said
+    assert "differ from their recomputation" in said
 
 
 def _forge(database, name, rollout):

@@ -1,7 +1,7 @@
-"""The command ``steersman``: a thin skin over the floors below; nothing imports it.
+"""The command line, ``steersman``.
 
-Commands are loaded when they are called, so ``steersman --help`` answers at once. Exit status: 0
-done, 1 refused or failed (with the message of the error), 2 bad usage.
+Each command's module is imported when that command runs, so ``steersman --help`` starts fast. Exit
+status: 0 done, 1 refused or failed (with the error's message), 2 bad usage.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from steersman.errors import SteersmanError
 __all__ = ["main"]
 
 _COMMANDS = {
-    "audit": "Show who did what, and whether that is still what was written.",
-    "corpus": "Add documents to a corpus, search it, name a state of it that stays.",
-    "data": "Keep, query and import the rows; fetch what the shipped systems run on.",
-    "decide": "Ask the service for one decision.",
-    "demo": "Run a shipped system from nothing to its report.",
-    "doctor": "Check this machine, the store and the service, and say what to do.",
-    "evidence": "Select passages one after the other; measure, train and use who selects.",
-    "events": "Tell the service what came of its decisions.",
-    "key": "Make, list, rotate and revoke API keys.",
-    "learn": "Run the learner; relearn or verify what was learned.",
-    "monitor": "Watch decision points and rollouts.",
-    "ope": "Say what other policies would have earned, by the log.",
-    "review": "Look at what detectors flagged, and say whether they were right.",
-    "rollout": "Let a candidate take over in stages, on evidence, or take it back.",
-    "run": "Take what a shipped system learned through gates to what serves.",
-    "serve": "Run service processes over a store that is there.",
-    "snapshot": "Publish what was learned, signed; compare, make again or take back versions.",
-    "status": "Show what the service decides and has learned.",
-    "tenant": "Make tenants, declare their decision points, hand out or erase their rows.",
-    "tune": "Record, tune and judge retrieval configurations.",
-    "up": "Run everything until it is stopped.",
+    "audit": "List and verify the audit log.",
+    "corpus": "Add documents to a corpus, search it, take snapshots of it.",
+    "data": "Back up, compact, query and import rows; download sample data.",
+    "decide": "Request one decision from the service.",
+    "demo": "Run a shipped system from set-up to its report.",
+    "doctor": "Check this machine, the database and the service; suggest fixes.",
+    "evidence": "Train, evaluate and run evidence selection.",
+    "events": "Send events about decisions to the service.",
+    "key": "Create, list, rotate and revoke API keys.",
+    "learn": "Run the learner; rebuild or verify learned states.",
+    "monitor": "Monitor decision points and rollouts in the terminal.",
+    "ope": "Estimate the reward of other policies from logged decisions.",
+    "review": "List and resolve outputs that detectors flagged.",
+    "rollout": "Start, control and explain staged rollouts of snapshots.",
+    "run": "Train, evaluate, publish and roll out a candidate for a skill.",
+    "serve": "Run service processes on an existing database.",
+    "snapshot": "Publish, compare, reproduce and withdraw signed snapshots.",
+    "status": "Show the state of the service and of each decision point.",
+    "tenant": "Create tenants, declare decision points, export or erase data.",
+    "tune": "Record, tune and evaluate retrieval configurations.",
+    "up": "Run the database, the service and the workers until stopped.",
 }
 """Name -> help line; the module ``steersman.cli.<name>`` holds the click command ``command``."""
 
@@ -78,7 +78,7 @@ class _LazyGroup(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
-            # Not every terminal can show every name: it sees what it is, instead of a traceback.
+            # Escape characters that the terminal cannot encode, instead of failing on them.
             if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         with tidy_when_told():
@@ -90,16 +90,16 @@ class _LazyGroup(click.Group):
         except SteersmanError as refused:
             raise click.ClickException(str(refused)) from refused
         except OSError as error:
-            if error.errno == errno.EPIPE:  # who read our output has seen enough: click's to end
+            if error.errno == errno.EPIPE:  # the reader closed the pipe; click exits quietly
                 raise
             raise click.ClickException(_told(error)) from error
 
 
 def _told(error: OSError) -> str:
-    """Return what the system refused: a file, a folder or an address, and why."""
     if error.filename is None:
-        return f"the system refused: {error.strerror or error}"
-    return f"{error.filename}: {error.strerror}; name another, or see to its rights and its disk"
+        return f"operating system error: {error.strerror or error}"
+    advice = "name another path, or check its permissions and free space"
+    return f"{error.filename}: {error.strerror}; {advice}"
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""``python -m steersman.cli``: the command, by the interpreter that runs it."""
+"""Entry point of ``python -m steersman.cli``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``steersman audit``: who did what, and whether that is still what was written."""
+"""The audit log: list, verify, and accept after a restore."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ _HASH_BYTES = 32
 def _parsed(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[Anchor, ...]:
-    """Return the numbers and hashes of rows, as `steersman audit verify` prints them."""
     return tuple(_anchor(ctx, param, value) for value in values)
 
 
@@ -47,19 +46,22 @@ def _anchor(ctx: click.Context, param: click.Parameter, value: str) -> Anchor:
     except ValueError:
         anchor = Anchor(0, b"")
     if anchor.seq < 1 or len(anchor.hash) != _HASH_BYTES:
-        message = f"{value!r} is no number above 0, ':' and 64 hexadecimal digits"
+        message = (
+            f"invalid anchor {value!r}: expected SEQ:SHA256, with SEQ above 0 and 64 hexadecimal "
+        )
+        message += "digits, for example 42:9f86d0…"
         raise click.BadParameter(message, ctx, param)
     return anchor
 
 
 class SignedHead(NamedTuple):
-    """The head of an audit as it was signed, and how fresh that is.
+    """The signed head of an audit log.
 
     Attributes:
-        anchor: its number and hash.
-        signed_at: when the registry was signed that says so; None: an earlier release signed it.
-        reasons: why the registry did not verify just now, so that a later head may have been
-            signed; empty if it did.
+        anchor: sequence number and hash of the head.
+        signed_at: when the registry signed it; None: an earlier release signed it.
+        reasons: why the registry cannot be verified now, so a later head may exist; empty if it can
+            be verified.
     """
 
     anchor: Anchor
@@ -69,7 +71,7 @@ class SignedHead(NamedTuple):
 
 @click.group()
 def command() -> None:
-    """Show who did what, and whether that is still what was written."""
+    """List and verify the audit log of a tenant."""
 
 
 @command.command("list")
@@ -79,16 +81,18 @@ def command() -> None:
     type=click.IntRange(1, 10_000),
     default=50,
     show_default=True,
-    help="Most rows.",
+    help="Maximum number of rows.",
 )
 @click.option(
-    "--before", type=click.IntRange(1, (1 << 63) - 1), help="Only rows with a lower number."
+    "--before",
+    type=click.IntRange(1, (1 << 63) - 1),
+    help="Show only rows with a lower sequence number.",
 )
 @administers
 def list_command(
     tenant_name: str, limit: int, before: int | None, home: Path, *, as_json: bool
 ) -> None:
-    """Show what was done, the latest first."""
+    """List audited actions, newest first."""
 
     async def work(database: Database, tenant: Tenant) -> list[AuditRow]:
         connection = await database.connect("app")
@@ -99,7 +103,7 @@ def list_command(
             await connection.close()
 
     rows = [_row(row) for row in for_tenant(home, tenant_name, work)]
-    show_rows(rows, _COLUMNS, as_json=as_json, none=f"nothing was done for {tenant_name} yet")
+    show_rows(rows, _COLUMNS, as_json=as_json, none=f"the audit log of {tenant_name} is empty")
 
 
 @command.command("verify")
@@ -110,9 +114,11 @@ def list_command(
     callback=_parsed,
     metavar="SEQ:HASH",
     multiple=True,
-    help="Number and hash of a row, as this command printed them once.",
+    help="Number and hash of a row that this command printed earlier. Repeatable.",
 )
-@click.option("--without-registry", is_flag=True, help="Do not ask for the head that was signed.")
+@click.option(
+    "--without-registry", is_flag=True, help="Do not compare with the head signed in the registry."
+)
 @administers
 def verify_command(
     tenant_name: str,
@@ -122,12 +128,12 @@ def verify_command(
     without_registry: bool,
     as_json: bool,
 ) -> None:
-    """Compute every hash again; exit status 1 if a row was changed, moved or removed.
+    """Recompute every hash; exit with status 1 if a row was changed, moved or removed.
 
-    That rows are missing from the end only an anchor tells, which was kept elsewhere: the head that
-    is signed with the tenant's snapshots, if its root is trusted here, or one that this command
-    printed. Where the registry does not verify just now, the head that did last is compared, and
-    the exit status is 1: a later one may have been signed.
+    Truncation can only be detected against an anchor stored outside the database. Anchors are the
+    head that is signed with the tenant's snapshots, if this machine trusts its root, and those
+    given with --anchor. If the registry cannot be verified now, the last verified head is compared.
+    The exit status is then 1, because a later head may exist.
     """
     signed = None if without_registry else signed_head(home, tenant_name)
     report = verified(home, tenant_name, [*anchors, *(() if signed is None else (signed.anchor,))])
@@ -143,13 +149,14 @@ def verify_command(
 
 @command.command("accept")
 @tenant_option
-@click.option("--reason", required=True, help="Why; kept in the audit.")
+@click.option("--reason", required=True, help="Reason; kept in the audit log.")
 @administers
 def accept_command(tenant_name: str, reason: str, home: Path, *, as_json: bool) -> None:
-    """Sign the head of the audit as it is, after the database was restored from a backup.
+    """Sign the current head of the audit log after a restore from a backup.
 
-    The head that was signed before is then ahead of what was restored, and nothing is signed any
-    more. It is kept in the audit, with the reason. Needs the tenant's signing keys.
+    After a restore, the head that was signed before is ahead of the database. Nothing more is
+    signed until this command accepts the restored log. The log keeps the earlier head and the
+    reason. Needs the tenant's signing keys.
     """
     from steersman.cli.signing import need_publisher  # noqa: PLC0415 (slow, and rarely needed)
 
@@ -175,17 +182,13 @@ def accept_command(tenant_name: str, reason: str, home: Path, *, as_json: bool) 
 
 
 def signed_head(home: Path, tenant_name: str) -> SignedHead | None:
-    """Return the head of a tenant's audit as its signed metadata has it.
-
-    Args:
-        home: directory of all state; says which root is trusted.
-        tenant_name: whose.
+    """Return the signed head of a tenant's audit log.
 
     Returns:
-        None: no root is trusted here, or no head was signed yet.
+        None: this machine trusts no root of the tenant, or no head was signed yet.
 
     Raises:
-        RegistryError: the registry does not verify, and did not lately either.
+        RegistryError: the registry cannot be verified, and could not recently either.
     """
     root = home / "trust" / tenant_name / "root.json"
     if not root.is_file():
@@ -202,15 +205,15 @@ def signed_head(home: Path, tenant_name: str) -> SignedHead | None:
 
 
 def verified(home: Path, tenant_name: str, anchors: Sequence[tuple[int, bytes]]) -> ChainReport:
-    """Return what is found of a tenant's audit.
+    """Return the result of the verification of a tenant's audit log.
 
     Args:
         home: directory of all state.
-        tenant_name: whose.
-        anchors: numbers and hashes of rows that were kept elsewhere.
+        tenant_name: tenant name.
+        anchors: sequence numbers and hashes that were stored outside the database.
 
     Raises:
-        StoreError: there is no such tenant, or the database does not answer.
+        StoreError: the tenant does not exist, or the database does not answer.
     """
 
     async def work(database: Database, tenant: Tenant) -> ChainReport:
@@ -241,16 +244,16 @@ def _row(row: AuditRow) -> dict[str, Any]:
 async def _check_restored(
     connection: Any, tenant: Tenant, signed: tuple[int, bytes] | None
 ) -> None:
-    """Refuse an audit that is broken in itself, or holds what was signed."""
+    """Refuse a log whose chain is broken, or that contains the signed head."""
     found = await verify_chain(connection, tenant.id)
     if not found.holds:
         message = (
-            f"{found.broken[0].what}: no restore does that; nothing was signed. See "
-            "`steersman audit verify`, and find out who changed it"
+            f"{found.broken[0].what}: a restore cannot cause this, so nothing was signed. Run "
+            "`steersman audit verify` and find out who changed the log"
         )
         raise VerificationError(message)
     if signed is None or (await verify_chain(connection, tenant.id, [signed])).holds:
-        message = f"what was signed of the audit of {tenant.name} is in it; nothing to accept"
+        message = f"the audit log of {tenant.name} contains the signed head; nothing to accept"
         raise InputError(message)
 
 
@@ -269,9 +272,9 @@ def _report(report: ChainReport, signed: SignedHead | None) -> dict[str, Any]:
 
 def _outdated(signed: SignedHead) -> str:
     return (
-        f"the registry did not verify just now ({'; '.join(signed.reasons)}): what was compared "
-        f"was signed at {signed.signed_at or 'an unknown time'}, and rows that were removed since "
-        "are not noticed. See to the registry, then repeat; or say --without-registry"
+        f"the registry cannot be verified now ({'; '.join(signed.reasons)}). The compared head was "
+        f"signed at {signed.signed_at or 'an unknown time'}; rows removed since then are not "
+        "detected. Repair the registry and repeat, or use --without-registry"
     )
 
 

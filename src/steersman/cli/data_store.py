@@ -1,4 +1,4 @@
-"""The commands of ``steersman data`` that keep rows: compaction, queries, imports, backups."""
+"""Commands of ``steersman data`` on stored rows: compaction, queries, imports, backups."""
 
 from __future__ import annotations
 
@@ -48,22 +48,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _ROOM_EVERY_S = 3_600.0
-_ROOM_AGAIN_S = 30.0  # after what was in the way; partitions are made two weeks ahead
+_ROOM_AGAIN_S = 30.0  # after an error; partitions are created two weeks ahead
 cold_option = click.option(
     "--cold",
     envvar="STEERSMAN_COLD",
     show_envvar=True,
-    help="The cold store: a directory or s3://bucket/prefix.  [default: HOME/cold]",
+    help="Cold store: a directory or s3://bucket/prefix.  [default: HOME/cold]",
 )
 
 
 def cold_place(home: Path, cold: str | None) -> str:
-    """Return where the cold store is.
-
-    Args:
-        home: directory of all state.
-        cold: as it was named; None: in the home.
-    """
+    """Return the location of the cold store; None: a folder in the home."""
     if cold and "://" in cold:
         return cold
     return str(Path(cold).expanduser() if cold else home.absolute() / "cold")
@@ -71,17 +66,17 @@ def cold_place(home: Path, cold: str | None) -> str:
 
 @click.command("compact")
 @cold_option
-@click.option("--tenant", "tenant_name", help="Only this tenant.  [default: all]")
+@click.option("--tenant", "tenant_name", help="Tenant name.  [default: all]")
 @click.option(
     "--until",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="The last day (UTC) to write.  [default: yesterday]",
+    help="Last day (UTC) to write.  [default: yesterday]",
 )
 @administers
 def compact_command(
     cold: str | None, tenant_name: str | None, until: datetime | None, home: Path, *, as_json: bool
 ) -> None:
-    """Write finished days to Parquet; the same again does nothing."""
+    """Write finished days to Parquet files. Running it again changes nothing."""
     from steersman.store.cold import compact, open_destination  # noqa: PLC0415 (an extra)
 
     last = None if until is None else until.date()
@@ -101,7 +96,7 @@ def compact_command(
         result = {"written": files, "unchanged": done.unchanged, "removed": done.removed}
         show(result, as_json=True)
         return
-    show_rows(files, ("dataset", "day", "rows", "path"), as_json=False, none="nothing new")
+    show_rows(files, ("dataset", "day", "rows", "path"), as_json=False, none="no new files")
     click.echo(f"{done.unchanged} files unchanged, {done.removed} removed")
 
 
@@ -109,14 +104,14 @@ def compact_command(
 @click.argument("sql")
 @tenant_option
 @cold_option
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the result as CSV.")
 @administers
 def query_command(
     sql: str, tenant_name: str, cold: str | None, home: Path, *, as_csv: bool, as_json: bool
 ) -> None:
-    """Run one SELECT over all rows of a tenant, compacted or not.
+    """Run one SELECT over all rows of a tenant, hot and cold.
 
-    Tables: decision, event, outcome, reward. SQL is DuckDB's. For example:
+    Tables: decision, event, outcome, reward. The SQL dialect is DuckDB's. For example:
     "SELECT action, count(*), avg(value) FROM decision JOIN reward ON decision = id GROUP BY action"
     """
     from steersman.store.cold import open_destination, query  # noqa: PLC0415 (an extra)
@@ -136,10 +131,7 @@ def query_command(
 
 
 def apart(names: Sequence[str]) -> list[str]:
-    """Return names of which no two are alike: one value by name would hide the other.
-
-    Args:
-        names: of columns, as a SELECT gives them.
+    """Return distinct column names; a duplicate would hide another column's value.
 
     >>> apart(["value", "value", "value_1", "at"])
     ['value', 'value_2', 'value_1', 'at']
@@ -158,18 +150,18 @@ def apart(names: Sequence[str]) -> list[str]:
     "--mapping",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML that says which field is what; docs/how-to/import-logs.md tells how.",
+    help="YAML file that maps fields of the log; see docs/how-to/import-logs.md.",
 )
 @tenant_option
 @administers
 def import_command(
     file: Path, mapping: Path, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Take in an existing log: FILE is JSON lines, CSV or Parquet.
+    """Import a log from FILE: JSON lines, CSV or Parquet.
 
-    With propensities its rows are evidence; without, they warm up the policy and nothing else.
-    Importing the same again changes nothing. Rows that are wrong are told with their lines and make
-    the exit status 1; all others are stored.
+    Rows with propensities are used for off-policy evaluation. Rows without propensities only warm
+    up the policy. Importing the same file again changes nothing. The command reports wrong rows
+    with their line and exits with status 1; it stores all other rows.
     """
     from steersman.store.importing import import_log  # noqa: PLC0415 (for one command)
 
@@ -196,7 +188,7 @@ def import_command(
 
 @contextmanager
 def _counting() -> Iterator[Callable[[ImportReport], None]]:
-    """Show people how far an import is."""
+    """Show the progress of an import at a terminal."""
     console = Console(stderr=True)
     with console.status("importing") as status:
         yield lambda report: status.update(f"importing: {report.rows:,} rows read")
@@ -206,9 +198,9 @@ def _counting() -> Iterator[Callable[[ImportReport], None]]:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @administers
 def backup_command(file: Path, home: Path, *, as_json: bool) -> None:
-    """Write everything of every tenant into FILE; nobody is kept waiting.
+    """Back up all tenants to FILE without blocking reads or writes.
 
-    The secret that API keys are hashed with is not in it: keep HOME/secret apart and safe.
+    The backup does not contain the secret that hashes API keys. Store HOME/secret separately.
     """
     done = in_store(home, lambda database: backup(database, file))
     show(as_fields(done), as_json=as_json)
@@ -216,31 +208,32 @@ def backup_command(file: Path, home: Path, *, as_json: bool) -> None:
 
 @click.command("restore")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--replace", is_flag=True, help="Even if there are tenants: they are replaced.")
+@click.option("--replace", is_flag=True, help="Replace existing tenants and their rows.")
 @administers
 def restore_command(file: Path, home: Path, *, replace: bool, as_json: bool) -> None:
-    """Bring back what FILE holds. Stop service and learner first."""
+    """Restore a backup from FILE. Stop the service and the learner first."""
     newer = in_store(home, lambda database: restore(database, file, replace=replace), make=True)
     show({"restored": str(file), "migrations_applied": newer}, as_json=as_json)
 
 
 @click.command("retain")
-@click.option("--days", required=True, type=click.IntRange(1, 36_500), help="What stays.")
+@click.option("--days", required=True, type=click.IntRange(1, 36_500), help="Days of rows to keep.")
 @click.option(
     "--idempotency-days",
     default=30,
     show_default=True,
     type=click.IntRange(1, 36_500),
-    help="How long keys are remembered, and event ids at least.",
+    help="Days to remember idempotency keys; event ids are kept at least as long.",
 )
 @cold_option
 @administers
 def retain_command(
     days: int, idempotency_days: int, cold: str | None, home: Path, *, as_json: bool
 ) -> None:
-    """Drop decisions and events older than DAYS days, if the cold store has them.
+    """Drop decisions and events older than DAYS days that the cold store holds.
 
-    The files that have them are read before: one that is gone or damaged keeps its rows here.
+    The command reads the cold files first. If a file is missing or damaged, its rows stay in the
+    database.
     """
     from steersman.store.cold import open_destination  # noqa: PLC0415 (for one command)
 
@@ -257,10 +250,12 @@ def retain_command(
 @click.command("keep")
 @home_option
 @cold_option
-@click.option("--at", default="02:30", show_default=True, help="Time of day (UTC) to compact.")
+@click.option(
+    "--at", default="02:30", show_default=True, help="Time of day (UTC) of the compaction."
+)
 @click.option("--supervised", is_flag=True, hidden=True)
 def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> None:
-    """Make partitions, remove old cached answers and compact every day, until stopped."""
+    """Create partitions, remove old cached answers and compact daily, until stopped."""
     from steersman.service import configure_logging  # noqa: PLC0415 (for one command)
 
     configure_logging()
@@ -276,7 +271,7 @@ def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> 
 async def _keep(database: Database, cold: str, at: str) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
-    # Room is made whatever becomes of the cold store: without it rows have no days of their own.
+    # Partitions do not depend on the cold store: without them rows are not stored by day.
     jobs = [asyncio.create_task(_make_room(database, stop))]
     if can_compact():
         from steersman.store.cold import open_destination, run_daily  # noqa: PLC0415 (an extra)
@@ -299,11 +294,13 @@ async def _make_room(database: Database, stop: asyncio.Event) -> None:
             made = await make_partitions(database)
             removed = await trim_all_answers(database)
         except (StoreError, *AWAY) as error:
-            _log.warning("partitions are made and old answers removed later: %s", error)
+            _log.warning(
+                "cannot create partitions or remove old cached answers now, will retry: %s", error
+            )
             wait_s = _ROOM_AGAIN_S
         else:
             if made or removed:
-                _log.info("%d partitions made, %d cached answers removed", made, removed)
+                _log.info("created %d partitions, removed %d cached answers", made, removed)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await stop.wait()

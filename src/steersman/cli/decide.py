@@ -1,4 +1,4 @@
-"""``steersman decide``: one decision of a running service."""
+"""One decision from a running service: ``steersman decide``."""
 
 from __future__ import annotations
 
@@ -16,28 +16,35 @@ from steersman.client import Client
 @click.command()
 @click.argument("skill")
 @click.argument("point")
-@click.option("--context", type=JsonObject(), default="{}", help="What is known, by field name.")
-@click.option("--eligible", multiple=True, help="An action that is allowed; again for more.")
+@click.option("--context", type=JsonObject(), default="{}", help="Context fields as a JSON object.")
+@click.option("--eligible", multiple=True, help="Eligible action. Repeatable.  [default: all]")
 @click.option(
-    "--features", type=JsonObject(), help="For each eligible action a list of numbers, by its name."
+    "--features", type=JsonObject(), help="JSON object: a list of numbers for each eligible action."
 )
-@click.option("--links", type=JsonObject(), help="By candidate, what picking it brings in.")
-@click.option("--episode", help="What this decision belongs to with others.")
-@click.option("--unit", help="What stays on one arm of a rollout.")
+@click.option(
+    "--links",
+    type=JsonObject(),
+    help="JSON object: for each candidate, the candidates that picking it adds.",
+)
+@click.option("--episode", help="Episode id that groups this decision with others.")
+@click.option("--unit", help="Unit id (user, session, episode) that stays on one arm of a rollout.")
 @click.option(
     "--default",
     "defaults",
     multiple=True,
-    help="The action to take if no service answers; of a selection, a candidate: again for more, "
-    "and --picks where it is one alone.",
+    help="Action to use if no service answers. For a selection: a candidate, repeatable; add "
+    "--picks if there is only one.",
 )
-@click.option("--picks", is_flag=True, help="The point selects: --default is a list.")
+@click.option(
+    "--picks", is_flag=True, help="Treat --default as a list: the point selects candidates."
+)
 @click.option(
     "--timeout-ms",
     type=Number(1, 600_000),
     default=2000,
     show_default=True,
-    help="For the whole call; the service may take a third of it to store the decision.",
+    help="Timeout of the call in milliseconds; the service may use a third of it to store the "
+    "decision.",
 )
 @url_option
 @key_option
@@ -59,7 +66,7 @@ def command(
     picks: bool,
     as_json: bool,
 ) -> None:
-    """Ask the service what to do at the decision POINT of SKILL."""
+    """Request a decision at POINT of SKILL from the service."""
     selects = picks or links is not None or len(defaults) > 1
     default = list(defaults) if selects and defaults else "".join(defaults) or None
     with Client(url, api_key) as client:

@@ -1,4 +1,4 @@
-"""``steersman doctor``: whether this machine, the store and the service are sound."""
+"""Health checks: ``steersman doctor``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
-@click.option("--migrate", "schema", is_flag=True, help="First bring the schema up to date.")
+@click.option("--migrate", "schema", is_flag=True, help="Apply missing schema migrations first.")
 @url_option
 @administers
 def command(home: Path, url: str, *, schema: bool, as_json: bool) -> None:
-    """Check what everything stands on, and say what to do.
+    """Check this machine, the database and the service, and suggest fixes.
 
-    Each line is ok, warn (it works, with a limitation) or fail; one fail makes the exit status 1.
+    Each line is ok, warn (works with a limitation) or fail. One fail sets the exit status to 1.
     """
     if schema:
         in_store(home, migrate, make=True)

@@ -1,7 +1,6 @@
-"""How a command ends that is told to: by SIGTERM, or because its terminal is gone (SIGHUP).
+"""Orderly exit of a command on SIGTERM, or on SIGHUP when its terminal closes.
 
-Without this the process is gone at once, and what it had started stays: the embedded PostgreSQL of
-a home runs on, and nobody stops it.
+Without it the process ends at once, and an embedded PostgreSQL that it started keeps running.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def tidy_when_told() -> Iterator[None]:
-    """Turn signals to end into an exit, as Ctrl-C is: what is open is closed on the way out.
+    """Turn signals to end into an exit like Ctrl-C, which closes what is open.
 
-    A signal that is ignored (`nohup`) or handled already is left as it is. The second one ends the
+    A signal that is ignored (`nohup`) or handled already stays as it is. A second signal ends the
     process at once.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -35,7 +34,7 @@ def tidy_when_told() -> Iterator[None]:
 
     def end(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        if os.getpid() != process:  # a copy of this process has nothing to tidy: it is not the one
+        if os.getpid() != process:  # a forked copy has nothing to close
             os.kill(os.getpid(), number)
         sys.exit(128 + number)
 

@@ -1,4 +1,4 @@
-"""``steersman events``: what came of decisions, told to a running service."""
+"""Events about decisions, sent to a running service: ``steersman events``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _METHODS = {"feedback.submit": "submit_feedback", "task_result": "task_result"}
 _FIELDS = {"type", "decision_id", "episode_id", "outcomes", "action_taken", "body", "at"}
 _FIELDS |= {"event_id", "schema_version"}
 _MARK = b"\xef\xbb\xbf"
-"""What some editors write in front of a text in UTF-8."""
+"""The byte order mark that some editors write in UTF-8 files."""
 
 
 def _waiting(seconds: float) -> Callable[[F], F]:
@@ -38,29 +38,36 @@ def _waiting(seconds: float) -> Callable[[F], F]:
         type=Number(min=0),
         default=seconds,
         show_default=True,
-        help="How long to wait for delivery; what is left then is kept on disk.",
+        help="Seconds to wait for delivery; undelivered events stay on disk.",
     )
 
 
 @click.group()
 def command() -> None:
-    """Tell the service what came of its decisions."""
+    """Send events about decisions to the service."""
 
 
 @command.command()
 @click.argument("kind", type=click.Choice(_TYPES), metavar="TYPE")
-@click.option("--decision", type=click.UUID, help="The id of the decision it is about ...")
-@click.option("--episode", help="... or the episode.")
-@click.option("--outcomes", type=JsonObject(), default="{}", help="Named numbers.")
-@click.option("--body", type=JsonObject(), default="{}", help="Anything else worth keeping.")
-@click.option("--action-taken", help="What was done, if not what was decided.")
 @click.option(
-    "--at", type=Number(), help="When it happened, in seconds since 1970.  [default: now]"
+    "--decision", type=click.UUID, help="Decision id of the event; give this or --episode."
+)
+@click.option("--episode", help="Episode id of the event; give this or --decision.")
+@click.option(
+    "--outcomes",
+    type=JsonObject(),
+    default="{}",
+    help="Outcomes as a JSON object of named numbers.",
+)
+@click.option("--body", type=JsonObject(), default="{}", help="Further data as a JSON object.")
+@click.option("--action-taken", help="Action that the application took instead of the decided one.")
+@click.option(
+    "--at", type=Number(), help="Time of the event, in seconds since 1970.  [default: now]"
 )
 @click.option(
     "--event-id",
-    help="Of your own; the same id, body and --at are stored once. Without --at a second one is "
-    "refused: it happened at another time.",
+    help="Event id of your choice. The service stores the same id, body and --at once. Without "
+    "--at it refuses a repeat, because the time differs.  [default: a new id]",
 )
 @_waiting(10.0)
 @url_option
@@ -83,8 +90,8 @@ def send(
 ) -> None:
     """Send one event of TYPE: interaction.create, interaction.output, feedback.submit, task_result.
 
-    It is kept on disk until it was delivered; what could not be delivered now goes with the next
-    use of the same key.
+    The event stays on disk until it is delivered. The next use of the same key sends undelivered
+    events again.
     """
     about = None if decision is None else str(decision)
     event: dict[str, Any] = {
@@ -106,33 +113,36 @@ def send(
 def load(
     file: Iterable[bytes], wait_s: float, url: str, api_key: str | None, *, as_json: bool
 ) -> None:
-    """Send the events in FILE, one JSON object a line ("-": standard input).
+    """Send the events in FILE, one JSON object per line ("-": standard input).
 
-    A line that is wrong is told, and none is sent. What has `event_id` and `at` may be sent again,
-    and is stored once.
+    If a line is invalid, the command reports it and sends nothing. Events with `event_id` and `at`
+    can be sent again; the service stores them once.
     """
     events = [_parsed(number, line) for number, line in enumerate(file, 1) if line.strip()]
     _deliver(events, url, api_key, wait_s, as_json=as_json)
 
 
 def _parsed(number: int, line: bytes) -> dict[str, Any]:
-    """Return an event; refuse it before any is told, since the lines above would be stored."""
+    """Return an event; refuse an invalid line before any event is sent."""
     try:
         event = read(line.removeprefix(_MARK) if number == 1 else line)
     except Refused as error:
-        raise click.BadParameter(f"line {number} is no JSON: {error}") from None
+        raise click.BadParameter(f"line {number} is not valid JSON: {error}") from None
     if not isinstance(event, dict) or event.get("type") not in _TYPES:
-        raise click.BadParameter(f"line {number} has no type; allowed are {', '.join(_TYPES)}")
+        raise click.BadParameter(f"line {number} has no valid type; allowed: {', '.join(_TYPES)}")
     if unknown := set(event) - _FIELDS:
-        raise click.BadParameter(f"line {number} has unknown fields {sorted(unknown)}")
+        message = f"line {number} has unknown fields {sorted(unknown)}; allowed: "
+        raise click.BadParameter(message + ", ".join(sorted(_FIELDS)))
     known = {name: value for name, value in event.items() if value is not None}
     try:
         msgspec.convert({"event_id": "-", **known}, Event)
     except msgspec.ValidationError as error:
-        message = f"line {number}: {error}; `at` is seconds since 1970, outcomes are numbers"
+        message = (
+            f"line {number}: {error}; `at` must be seconds since 1970, outcomes must be numbers"
+        )
         raise click.BadParameter(message) from None
     if ("decision_id" in known) == ("episode_id" in known):
-        message = f"line {number} is about a decision_id or an episode_id; give exactly one"
+        message = f"line {number} must have either decision_id or episode_id"
         raise click.BadParameter(message)
     return event
 
@@ -149,14 +159,18 @@ def _deliver(
             for item in client.refused()
             if item.at >= begun and item.id in ids
         ]
-    # What waits may be of earlier calls, or of another program with this key: the oldest go first.
+    # Waiting events may come from earlier calls or other programs with this key: oldest first.
     stored = max(0, len(ids) - len(refused) - left)
     result = {"events": ids, "stored": stored, "waiting": left}
     show({**result, "refused": refused}, as_json=as_json)
     if refused:
-        raise ServiceError(f"{len(refused)} of {len(ids)} events were refused; correct them")
+        raise ServiceError(
+            f"{len(refused)} of {len(ids)} events were refused; correct and send them again"
+        )
     if left:
-        raise ServiceError(f"{left} events wait on disk for the service; is {url} its address?")
+        raise ServiceError(
+            f"{left} events are undelivered and stay on disk; check the service at {url}"
+        )
 
 
 def _tell(client: Client, event: dict[str, Any]) -> str:
@@ -175,4 +189,4 @@ def _tell(client: Client, event: dict[str, Any]) -> str:
 def _watched(events: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     if len(events) < 2 or not sys.stderr.isatty():
         return events
-    return track(events, description="telling", console=Console(stderr=True))
+    return track(events, description="sending", console=Console(stderr=True))

@@ -1,4 +1,4 @@
-"""``steersman key``: API keys, whose text is shown once and stored nowhere."""
+"""API keys: ``steersman key``. A key's text is shown once and not stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = ("prefix", "name", "role", "scopes", "created_at", "expires_at", "rev
 
 @click.group()
 def command() -> None:
-    """Make, list, rotate and revoke API keys.
+    """Create, list, rotate and revoke API keys.
 
     KEY is the id of a key or its first characters, as `steersman key list` shows them.
     """
@@ -46,10 +46,20 @@ def command() -> None:
     type=click.Choice(list(ROLES)),
     default="application",
     show_default=True,
-    help="application: decide, events; observer: read; operator: all scopes.",
+    help="Role. application: decide, events; observer: read; operator: all scopes.",
 )
-@click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Not the role's.")
-@click.option("--days", type=Number(min=0, min_open=True, max=36_500), help="Refused afterwards.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    help="Scope instead of the role's. Repeatable.",
+)
+@click.option(
+    "--days",
+    type=Number(min=0, min_open=True, max=36_500),
+    help="Days until the key expires.  [default: never]",
+)
 @administers
 def create(
     name: str,
@@ -61,7 +71,7 @@ def create(
     *,
     as_json: bool,
 ) -> None:
-    """Make an API key; NAME says for whom. Its text is printed now and never again."""
+    """Create an API key named NAME. Its text is printed now and never again."""
     ends = None if days is None else datetime.now(UTC) + timedelta(days=days)
 
     async def work(database: Database, tenant: Tenant) -> tuple[KeyRow, str]:
@@ -84,13 +94,13 @@ def create(
 @tenant_option
 @administers
 def list_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Show a tenant's API keys, those that are refused too."""
+    """List a tenant's API keys, including revoked and expired ones."""
 
     async def work(database: Database, tenant: Tenant) -> list[KeyRow]:
         return await list_keys(database, tenant.id)
 
     rows = [_key(row) for row in for_tenant(home, tenant_name, work)]
-    none = f"{tenant_name} has no keys; `steersman key create NAME` makes one"
+    none = f"{tenant_name} has no keys; `steersman key create NAME` creates one"
     show_rows(rows, _COLUMNS, as_json=as_json, none=none)
 
 
@@ -102,11 +112,11 @@ def list_command(tenant_name: str, home: Path, *, as_json: bool) -> None:
     type=Number(min=0, max=30 * 86_400),
     default=3600.0,
     show_default=True,
-    help="Seconds that the old key stays good.",
+    help="Seconds that the old key stays valid.",
 )
 @administers
 def rotate(which: str, tenant_name: str, grace_s: float, home: Path, *, as_json: bool) -> None:
-    """Make a key that replaces KEY, which is refused after a time of grace."""
+    """Create a key that replaces KEY; services refuse KEY after a grace period."""
 
     async def work(database: Database, tenant: Tenant) -> tuple[KeyRow, str]:
         old = await _find(database, tenant, which)
@@ -124,7 +134,7 @@ def rotate(which: str, tenant_name: str, grace_s: float, home: Path, *, as_json:
 @tenant_option
 @administers
 def revoke(which: str, tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Refuse KEY from now on; services hear of it within a second."""
+    """Revoke KEY; services refuse it within a second."""
 
     async def work(database: Database, tenant: Tenant) -> KeyRow:
         old = await _find(database, tenant, which)
@@ -140,7 +150,7 @@ async def _find(database: Database, tenant: Tenant, which: str) -> KeyRow:
         return found[0]
     known = ", ".join(row.prefix for row in rows) or "none"
     wrong = "several keys" if found else "no key"
-    message = f"{wrong} of {tenant.name} match {which[:11]!r}; there are {known}; give an id"
+    message = f"{wrong} of {tenant.name} match {which[:11]!r}; existing keys: {known}; give an id"
     raise StoreError(message)
 
 

@@ -1,4 +1,4 @@
-"""``steersman learn``: run the learner; relearn, or verify, what was learned."""
+"""The learner: ``steersman learn``."""
 
 from __future__ import annotations
 
@@ -35,39 +35,37 @@ _point = click.argument("point")
 
 
 class Moment(click.ParamType[datetime]):
-    """A time as ISO 8601; without a zone it is UTC."""
+    """A time in ISO 8601; without a zone it is UTC."""
 
     name = "TIME"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> datetime:
-        """Return the time.
-
-        Args:
-            value: what was typed.
-            param: of click.
-            ctx: of click.
-        """
+        """Return the time."""
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r:.60} is no time; give such as 2026-01-31T12:00:00Z", param, ctx)
+            self.fail(
+                f"invalid time {value!r:.60}: expected ISO 8601, for example 2026-01-31T12:00:00Z",
+                param,
+                ctx,
+            )
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 @click.group()
 def command() -> None:
-    """Run the learner; relearn or verify what was learned."""
+    """Run the learner; rebuild or verify learned states."""
 
 
 @command.command("run")
 @home_option
 @click.option("--supervised", is_flag=True, hidden=True)
 def run_command(home: Path, *, supervised: bool) -> None:
-    """Learn from outcomes until stopped by Ctrl-C or SIGTERM.
+    """Run a learner until Ctrl-C or SIGTERM.
 
-    Any number of learners may run, on any machine: each decision point is learned by one of them.
+    You can run any number of learners on any machine: one of them learns each decision point.
     """
     from steersman.service import (  # noqa: PLC0415 (for one command)
         Verified,
@@ -99,25 +97,25 @@ def run_command(home: Path, *, supervised: bool) -> None:
 @command.command("rebuild")
 @_skill
 @_point
-@click.option("--until", type=Moment(), help="Leave out what was learned later (ISO 8601, UTC).")
+@click.option("--until", type=Moment(), help="Leave out updates after this time (ISO 8601, UTC).")
 @click.option(
     "--exclude",
     metavar="CONDITION",
-    help="Leave out the decisions for which this holds: one SQL expression over the columns of "
-    "table decision, such as \"unit = 'bot-7'\". It sees the hot tables alone.",
+    help="Leave out decisions that match this SQL expression over the columns of table "
+    "decision, such as \"unit = 'bot-7'\". It applies to the hot tables only.",
 )
 @click.option(
     "--exclude-decision",
     "decisions",
     multiple=True,
     type=click.UUID,
-    help="Leave out this decision, wherever its row is; may be given again.",
+    help="Leave out this decision, hot or cold. Repeatable.",
 )
 @click.option(
     "--keep-unseen",
     is_flag=True,
-    help="Keep what was learned from decisions that retention has dropped, so that --exclude "
-    "cannot judge them; without this it is refused where there are any.",
+    help="Keep updates from decisions that retention has dropped. --exclude cannot check them; "
+    "without this option it fails if there are any.",
 )
 @tenant_option
 @administers
@@ -133,10 +131,11 @@ def rebuild_command(
     keep_unseen: bool,
     as_json: bool,
 ) -> None:
-    """Relearn POINT of SKILL from its log, without poisoned or erased decisions; let it serve.
+    """Rebuild the state of POINT of SKILL from its log, and serve it.
 
-    The result has the same bytes as if what is left out had never been. The point goes on serving
-    meanwhile. What is left out no later rebuild brings back: it reads the log of the last one.
+    Use it to leave out poisoned or erased decisions. The result has the same bytes as if they had
+    never been logged. The point keeps serving during the rebuild. A later rebuild does not bring
+    decisions back: it reads the log that the last one kept.
     """
 
     async def work(database: Database, tenant: Tenant) -> dict[str, Any]:
@@ -163,9 +162,10 @@ def rebuild_command(
 def verify_command(
     skill: str | None, point: str | None, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Compute rewards from events and states from updates again, and compare with what is stored.
+    """Recompute rewards from events and states from updates; compare with the stored ones.
 
-    Without SKILL and POINT: all of the tenant. What does not hold makes the exit status 1.
+    Without SKILL and POINT, all points of the tenant are verified. A difference sets the exit
+    status to 1.
     """
 
     async def work(database: Database, tenant: Tenant) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ def verify_command(
         shown,
         (*columns, "wrong_rewards", "state", "sha256"),
         as_json=as_json,
-        none="nothing declared",
+        none="no decision points declared",
     )
     problems = [row["problem"] for row in rows if "problem" in row]
     wrong = [
@@ -193,19 +193,18 @@ def verify_command(
     ]
     if wrong:
         problems.append(
-            f"{', '.join(wrong)} do not follow from the log; `steersman learn rebuild` does"
+            f"stored state differs from the log: {', '.join(wrong)}; run `steersman learn rebuild`"
         )
     if problems:
         raise StateError("\n".join(problems))
 
 
 def _with_counts(row: dict[str, Any]) -> dict[str, Any]:
-    """Return what a table shows: of decisions that were not learned, how many."""
     return {**row, "not_learned": len(row["not_learned"])} if "not_learned" in row else row
 
 
 async def _verified(database: Database, row: PointRow | UnreadablePoint) -> dict[str, Any]:
-    """Return what was found of a point; of one that cannot be read, why nothing was."""
+    """Return the result for a point; for an unreadable point, the reason."""
     place = {"skill": row.skill, "decision": row.point}
     if isinstance(row, UnreadablePoint):
         return {**place, "holds": False, "problem": row.why}
@@ -225,5 +224,5 @@ async def _points(database: Database, tenant: Tenant) -> list[PointRow | Unreada
 
 
 def _unknown(tenant: Tenant, skill: str, point: str | None) -> StoreError:
-    message = f"{tenant.name} has no decision point {skill}/{point or '…'}; "
-    return StoreError(message + f"`steersman tenant points {tenant.name}` shows those there are")
+    message = f"not found: decision point {skill}/{point or '…'} of tenant {tenant.name}; "
+    return StoreError(message + f"`steersman tenant points {tenant.name}` lists the declared ones")

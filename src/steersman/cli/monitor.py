@@ -1,4 +1,4 @@
-"""``steersman monitor``: what is decided, earned and tried, on one screen."""
+"""Live view of decision points and rollouts: ``steersman monitor``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PIPE_COLUMNS = 100
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Show one frame and end.")
+@click.option("--once", is_flag=True, help="Show one frame and exit.")
 @click.option(
     "--interval",
     "interval_s",
@@ -42,14 +42,14 @@ _PIPE_COLUMNS = 100
     type=Number(min=0.2),
     help="Seconds between frames.",
 )
-@click.option("--tenant", "tenant_name", help="Of this tenant alone.  [default: all]")
+@click.option("--tenant", "tenant_name", help="Tenant name.  [default: all]")
 @click.option(
     "--window",
     "window_s",
     default=3600.0,
     show_default=True,
     type=Number(min=1.0),
-    help="Seconds that figures go back.",
+    help="Time window of the figures, in seconds.",
 )
 @url_option
 @administers
@@ -63,11 +63,11 @@ def command(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Watch every decision point, and the rollouts that are under way, until Ctrl-C.
+    """Monitor all decision points and active rollouts, until Ctrl-C.
 
-    Traffic, reward, success, errors, latency and cost come from the store (HOME or DATABASE_URL);
-    the state of the service from its metrics, where they are reachable. With --json a frame is one
-    JSON object, each on a line of its own unless --once.
+    Traffic, reward, success, errors, latency and cost come from the database (HOME or
+    DATABASE_URL). The state of the service comes from its metrics, if they are reachable. With
+    --json each frame is a JSON object on one line; --once indents it.
     """
 
     async def watch(database: Database) -> None:
@@ -87,7 +87,7 @@ def command(
 
 
 class _Watching:
-    """Reads frames over one connection, which is made again when it was lost."""
+    """Reads frames over one connection, and reconnects if it is lost."""
 
     def __init__(
         self, database: Database, tenant: str | None, window_s: float, scraper: Scraper
@@ -99,12 +99,12 @@ class _Watching:
         self._connection: Any = None
 
     async def look(self) -> Frame:
-        """Return a frame; raises where the store does not answer."""
+        """Return a frame; raise if the database does not answer."""
         tenants = await list_tenants(self._database)
         if self._tenant is not None:
             tenants = [one for one in tenants if one.name == self._tenant]
             if not tenants:
-                message = f"there is no tenant {self._tenant!r}; `steersman tenant list` shows them"
+                message = f"tenant not found: {self._tenant!r}; `steersman tenant list` lists all"
                 raise StoreError(message)
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._database.connect("app")
@@ -114,7 +114,7 @@ class _Watching:
         return Frame(datetime.fromtimestamp(now, UTC), self._window_s, service, tuple(views))
 
     async def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         if self._connection is not None:
             with suppress(*AWAY):
                 await self._connection.close(timeout=1)
@@ -122,7 +122,7 @@ class _Watching:
 
 async def _live(watching: _Watching, interval_s: float) -> None:
     console = Console()
-    footer = f"every {interval_s:g} s · Ctrl-C ends"
+    footer = f"every {interval_s:g} s · Ctrl-C to exit"
     with Live(console=console, screen=True, auto_refresh=False) as live:
 
         def show(frame: Frame) -> None:
@@ -132,7 +132,7 @@ async def _live(watching: _Watching, interval_s: float) -> None:
 
 
 async def _repeat(watching: _Watching, interval_s: float, show: Callable[[Frame], None]) -> None:
-    """Show frames for ever; while the store is away, the last one and why."""
+    """Show frames without end; while the database is unavailable, the last one and the error."""
     frame = await watching.look()
     while True:
         show(frame)

@@ -1,7 +1,7 @@
 """Figures of ``steersman monitor``: one query over the newest decisions of a tenant.
 
-A window with more than 20,000 decisions is cut to the newest of them, so that looking costs the
-same however busy the tenant is.
+If a window holds more than 20,000 decisions, only the newest count. So a frame costs the same for
+a busy tenant.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ MOST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What some decisions earned.
+    """Aggregates of some decisions; None: nothing reported.
 
     Attributes:
-        decisions: how many.
-        rewarded: of those, with a reward.
-        reward: their mean, 0 to 1; None: none has one.
-        success: mean of the outcome ``success``; None, here and below: nobody reported it.
-        errors: share that a fallback answered, or whose outcome ``error`` is above 0.
-        p95_ms: of the outcome ``latency_ms``.
+        rewarded: number of decisions with a reward.
+        reward: mean reward, 0 to 1.
+        success: mean of the outcome ``success``.
+        errors: share of decisions from a fallback, or with an outcome ``error`` above 0.
+        p95_ms: 95th percentile of the outcome ``latency_ms``.
         cost_usd: mean of the outcome ``cost_usd``.
     """
 
@@ -42,13 +41,13 @@ class Figures:
 
 @dataclass(slots=True)
 class Counts:
-    """Figures of a window, by what they are grouped by.
+    """Figures of a window, by group.
 
     Attributes:
-        window_s: its length.
-        capped: whether it is shorter than was asked, since there were too many decisions.
-        points: figures by skill and point.
-        buckets: the same by number of the bucket, the oldest 0.
+        window_s: length of the window.
+        capped: whether the window is shorter than requested, because of too many decisions.
+        points: figures by (skill, point).
+        buckets: figures by (skill, point) and bucket number, oldest 0.
         arms: figures by rollout and arm.
     """
 
@@ -103,8 +102,8 @@ async def count(connection: Any, now: float, window_s: float) -> Counts:
 
     Args:
         connection: within a transaction of the tenant.
-        now: when it ends, in seconds since 1970.
-        window_s: its length, if there are not too many decisions in it.
+        now: end of the window, in seconds since 1970.
+        window_s: length of the window; shortened if it holds more than `MOST` decisions.
     """
     begin = now - window_s
     first = UUID(int=int(max(begin, 0.0) * 1000) << 80)

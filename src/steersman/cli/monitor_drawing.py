@@ -1,4 +1,4 @@
-"""How ``steersman monitor`` looks: one frame as rich draws it, for any width from 80 columns on."""
+"""Layout of a ``steersman monitor`` frame with rich, for 80 columns or more."""
 
 from __future__ import annotations
 
@@ -29,16 +29,10 @@ _MANY_ERRORS = 0.01
 
 
 def draw(frame: Frame, width: int, *, footer: str = "") -> RenderableType:
-    """Return a frame, ready to be printed.
-
-    Args:
-        frame: what to show.
-        width: of the terminal, in columns.
-        footer: said below.
-    """
+    """Return a frame as rich renderables; ``footer`` is a line at its end."""
     parts: list[RenderableType] = [_head(frame)]
     if not frame.tenants and not frame.away:
-        parts.append(Text("\n no tenant yet: `steersman up` makes one", style="dim"))
+        parts.append(Text("\n no tenants yet: `steersman up` creates one", style="dim"))
     for view in frame.tenants:
         parts += _tenant(view, width)
     if footer:
@@ -65,20 +59,20 @@ def _head(frame: Frame) -> RenderableType:
     head.add_column(justify="right", no_wrap=True)
     head.add_row(left, right)
     if frame.away:
-        return Group(head, Text(f" ◌ the store is away: {frame.away}", style="bold red"))
+        return Group(head, Text(f" ◌ database unavailable: {frame.away}", style="bold red"))
     return head
 
 
 def _tenant(view: TenantView, width: int) -> Iterator[RenderableType]:
-    about = f"figures of the last {words.span(view.window_s)}"
+    about = f"last {words.span(view.window_s)}"
     if view.capped:
-        about += f", its newest {MOST:,} decisions"
+        about += f", newest {MOST:,} decisions only"
     title = Text.assemble((f" {view.tenant} ", "bold"), (f"{about} ", "dim"))
     yield Padding(Rule(title, align="left", style="dim"), (1, 0, 0, 0))
     if view.points:
         yield _points(view, width)
     elif not view.unreadable:
-        yield Text(" nothing declared yet: `steersman tenant declare`", style="dim")
+        yield Text(" no decision points yet: `steersman tenant declare`", style="dim")
         return
     for point in view.unreadable:
         yield _unreadable(point)
@@ -105,7 +99,7 @@ def _points(view: TenantView, width: int) -> Table:
 
 
 def _columns(width: int) -> dict[str, dict[str, Any]]:
-    """Return the columns that there is room for, with what rich has to know of them."""
+    """Return the columns that fit, with their options for rich."""
     columns: dict[str, dict[str, Any]] = {
         " decision point": {"overflow": "ellipsis", "min_width": 13, "max_width": 32},
         "policy": {"style": "dim", "overflow": "ellipsis", "max_width": 16},
@@ -153,12 +147,12 @@ def _cells(point: PointView, window_s: float, width: int) -> dict[str, Renderabl
         "p95": words.milliseconds(figures.p95_ms),
         "$/1000": words.money(figures.cost_usd),
         "lag": Text(words.span(point.lag_s), style="yellow" if point.lag_s > _LATE_S else ""),
-        "learner": point.learner or "nobody",
+        "learner": point.learner or "none",
     }
 
 
 def _unreadable(point: UnreadableView) -> Text:
-    """Return why a point is not shown, in full: there is something to do about it."""
+    """Return the full reason why a point is not shown, with what to do."""
     name = f"{point.skill}/{point.decision}"
     return Text.assemble((" ▲ ", "bold red"), (name, "bold red"), f"  {point.why}", overflow="fold")
 

@@ -1,4 +1,4 @@
-"""How a rollout under way looks in ``steersman monitor``."""
+"""Layout of an active rollout in ``steersman monitor``."""
 
 from __future__ import annotations
 
@@ -31,12 +31,7 @@ _MOST_REASONS = 4
 
 
 def rollout_panel(rollout: RolloutView, width: int) -> Panel:
-    """Return a rollout as a panel: its way, its arms, what the last verdict compared and said.
-
-    Args:
-        rollout: what to show.
-        width: of the terminal, in columns.
-    """
+    """Return a rollout as a panel: steps, arms, comparisons and the last verdict."""
     parts: list[RenderableType] = [_way(rollout), _progress(rollout), Text(), _arms(rollout)]
     verdict = rollout.verdict
     if verdict is not None and verdict.comparisons:
@@ -58,7 +53,7 @@ def rollout_panel(rollout: RolloutView, width: int) -> Panel:
 
 
 def _way(rollout: RolloutView) -> Text:
-    """Return the steps: those that are done, the one it is in, those to come."""
+    """Return the steps: done, current, and to come."""
     line = Text(no_wrap=True, overflow="ellipsis")
     for number, step in enumerate(rollout.steps):
         if number:
@@ -125,7 +120,9 @@ def _comparisons(found: tuple[Comparison, ...], width: int) -> Table:
     for name in ("control", "candidate", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     columns = 41 if width >= 120 else 25
-    table.add_column(" worse ┊ better".center(columns), no_wrap=True)  # rich would cut the axis off
+    table.add_column(
+        " worse ┊ better".center(columns), no_wrap=True
+    )  # rich strips trailing spaces: keep the axis
     for one in found:
         table.add_row(*_compared(one, columns))
     return table

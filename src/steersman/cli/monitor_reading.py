@@ -1,4 +1,4 @@
-"""What ``steersman monitor`` shows, as values: read from the store, one tenant at a time."""
+"""Data of a ``steersman monitor`` frame, read from the database per tenant."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PointView:
-    """How one decision point stands.
+    """State of one decision point.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        algorithm: of its policy.
+        algorithm: algorithm of its policy.
         learning: online or frozen.
-        snapshot: the state that serves: this snapshot,
-        update_seq: and this many updates after it.
-        pinned: whether it stays there, whatever is learned.
-        snapshot_age_s: since the snapshot was made.
-        learned_age_s: since the last update; None: there was none.
+        snapshot: live snapshot.
+        update_seq: number of updates applied after the snapshot.
+        pinned: whether the point stays at this state regardless of updates.
+        snapshot_age_s: seconds since the snapshot was made.
+        learned_age_s: seconds since the last update; None: no updates.
         lag_s: age of the oldest outcome that is due and not learned; 0: none.
-        waiting: outcomes that are due and not learned.
-        learner: who learns; None: nobody ever did.
-        learner_seen_s: since it was heard of.
-        figures: of the window.
+        waiting: number of outcomes that are due and not learned.
+        learner: name of the last learner; None: no learner yet.
+        learner_seen_s: seconds since its last heartbeat.
+        figures: aggregates of the window.
         traffic: decisions by bucket, oldest first.
-        rewards: mean reward by bucket.
+        rewards: mean reward by bucket, oldest first.
     """
 
     skill: str
@@ -63,10 +61,8 @@ class UnreadableView:
     """A decision point whose stored declaration cannot be read.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point.
-        snapshot: the state that served when it could be read.
-        why: what is wrong, and what to do.
+        snapshot: last live snapshot.
+        why: the error, and what to do.
     """
 
     skill: str
@@ -77,16 +73,15 @@ class UnreadableView:
 
 @dataclass(frozen=True, slots=True)
 class TenantView:
-    """How one tenant stands.
+    """State of one tenant.
 
     Attributes:
-        tenant: its name.
         points: by skill and name.
-        rollouts: under way.
-        incidents: open, the latest first.
-        window_s: how far back its figures go.
-        capped: whether that is less than was asked, since it made too many decisions.
-        unreadable: points whose declaration cannot be read, with why and what to do.
+        rollouts: active rollouts.
+        incidents: open incidents, newest first.
+        window_s: length of the window.
+        capped: whether the window is shorter than requested, because of too many decisions.
+        unreadable: points whose declaration cannot be read.
     """
 
     tenant: str
@@ -100,14 +95,12 @@ class TenantView:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """All that is shown at once.
+    """Everything on the screen.
 
     Attributes:
-        at: when it was read.
-        window_s: how far back figures go.
-        service: how it stands.
-        tenants: by name.
-        away: why the store could not be read just now; empty if it could.
+        at: time of the reading.
+        window_s: length of the window.
+        away: why the database cannot be read; empty if it can.
     """
 
     at: datetime
@@ -118,13 +111,13 @@ class Frame:
 
 
 async def read_tenant(connection: Any, tenant: Tenant, now: float, window_s: float) -> TenantView:
-    """Return how a tenant stands.
+    """Return the state of a tenant.
 
     Args:
         connection: of role app, not within a transaction.
-        tenant: whose rows.
+        tenant: the tenant.
         now: seconds since 1970.
-        window_s: how far back figures go.
+        window_s: length of the window.
     """
     moment = datetime.fromtimestamp(now, UTC)
     async with as_tenant(connection, tenant.id):

@@ -1,4 +1,4 @@
-"""What ``steersman monitor`` shows of rollouts under way and open incidents, as values."""
+"""Active rollouts and open incidents of a ``steersman monitor`` frame."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class StepView:
 
     Attributes:
         stage: shadow, canary, ab or live.
-        share: of the units that the candidate serves.
-        min_units: of each arm, before it may be left.
-        min_s: seconds, likewise.
+        share: share of units that the candidate serves.
+        min_units: minimum units of each arm.
+        min_s: minimum duration, in seconds.
     """
 
     stage: str
@@ -37,16 +37,15 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One metric of both arms, as the last verdict saw it.
+    """One metric of both arms in the last verdict.
 
     Attributes:
-        metric: its name.
         control: mean over control's units.
         candidate: mean over the candidate's units.
         low: lower end of the interval of candidate minus control.
-        high: upper end.
-        units: of the smaller arm.
-        margin: how much worse the candidate may be, 0 or more.
+        high: upper end of that interval.
+        units: units of the smaller arm.
+        margin: tolerated loss of the candidate, 0 or more.
         better: higher or lower.
     """
 
@@ -66,11 +65,10 @@ class VerdictView:
 
     Attributes:
         verdict: promote, hold, roll_back or not_enough_data.
-        acted: what was done.
-        age_s: since it was passed.
-        reasons: for people.
-        units: of each arm that were closed in the step it judged, or more; decisions in shadow.
-        comparisons: of the arms.
+        acted: action taken.
+        age_s: seconds since the verdict.
+        reasons: sentences for people.
+        units: minimum over the arms of closed units in the judged step; in shadow, decisions.
     """
 
     verdict: str
@@ -83,27 +81,23 @@ class VerdictView:
 
 @dataclass(frozen=True, slots=True)
 class RolloutView:
-    """How one rollout stands.
+    """State of one active rollout.
 
     Attributes:
-        id: of the rollout.
-        skill: the application capability.
-        decision: the decision point.
         status: running or paused.
         stage: shadow, canary, ab or live.
-        step: the place among the steps.
-        share: of the units that the candidate serves.
-        steps: of its plan.
-        candidate: version that is tried.
-        control: version that it is tried against,
-        control_seq: after so many updates.
-        age_s: since it started.
-        step_age_s: since its step did.
-        controller: who moves it; empty: nobody yet.
-        controller_seen_s: since that one was heard of.
-        reason: why it is as it is.
+        step: index of the current step.
+        share: share of units that the candidate serves.
+        candidate: version of the candidate.
+        control: version of control.
+        control_seq: number of updates applied to control.
+        age_s: seconds since the start of the rollout.
+        step_age_s: seconds since the start of the step.
+        controller: name of its controller; empty: none yet.
+        controller_seen_s: seconds since the controller's last heartbeat.
+        reason: reason of the current status.
         arms: figures of the window by arm.
-        verdict: the last; None: there was none.
+        verdict: the last verdict; None: no verdict yet.
     """
 
     id: str
@@ -128,12 +122,12 @@ class RolloutView:
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """Something that went wrong and was not closed.
+    """An open incident.
 
     Attributes:
         kind: a word for programs.
         summary: one sentence.
-        age_s: since it was opened.
+        age_s: seconds since it was opened.
     """
 
     kind: str
@@ -144,14 +138,7 @@ class IncidentView:
 async def read_rollouts(
     connection: Any, tenant: UUID, now: datetime, counts: Counts
 ) -> tuple[list[RolloutView], list[IncidentView]]:
-    """Return the rollouts that are under way, and the incidents that are open.
-
-    Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        now: the time.
-        counts: of the window.
-    """
+    """Return active rollouts and open incidents; call it within a transaction."""
     rollouts = [
         _rollout(row, await latest_verdict(connection, tenant, row.id), now, counts)
         for row in await active_rollouts(connection, tenant)
@@ -208,10 +195,7 @@ def _units(row: VerdictRow) -> int:
 
 
 def comparisons(inputs: Mapping[str, Any]) -> list[Comparison]:
-    """Return what a verdict compared, from its inputs.
-
-    Args:
-        inputs: as they are stored with the verdict.
+    """Return the comparisons in a verdict's stored inputs.
 
     >>> seen = {"name": "reward", "control": 0.5, "candidate": 0.6, "low": None, "high": None}
     >>> comparisons({"compared": [{**seen, "units": 12, "margin": 0.02, "better": "higher"}]})
@@ -233,11 +217,7 @@ def comparisons(inputs: Mapping[str, Any]) -> list[Comparison]:
 
 
 def age(then: datetime | None, now: datetime) -> float | None:
-    """Return the seconds between two times, never below 0; None without the earlier.
-
-    Args:
-        then: the earlier.
-        now: the later.
+    """Return the seconds between two times, never below 0; None without the earlier one.
 
     >>> from datetime import UTC, datetime
     >>> age(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC))

@@ -1,4 +1,4 @@
-"""What ``steersman monitor`` shows of the service, from its metrics where they are reachable."""
+"""State of the service in ``steersman monitor``, from its metrics."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """How the service stands.
+    """State of the service.
 
     Attributes:
-        url: where it was asked.
-        state: of its guardian: NORMAL, BROWNOUT or LOCKDOWN; None: it was not reached.
-        processes: that share the port.
-        waiting: rows that wait to be written.
-        p95_ms: of decide requests since the last look, or since it started; None: there were none.
-        why: it was not reached; empty if it was.
+        url: URL of the service.
+        state: state of its guardian: NORMAL, BROWNOUT or LOCKDOWN; None: unreachable.
+        processes: number of service processes.
+        waiting: rows waiting to be written.
+        p95_ms: of decide requests since the last reading or the start; None: no requests.
+        why: why the service is unreachable; empty if it is reachable.
     """
 
     url: str
@@ -43,11 +43,7 @@ class ServiceView:
 
 
 class Scraper:
-    """Reads the metrics of a service again and again.
-
-    Args:
-        url: of the service.
-    """
+    """Reads the metrics of a service repeatedly."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -55,7 +51,7 @@ class Scraper:
         self._before: dict[float, float] = {}
 
     def look(self) -> ServiceView:
-        """Return how the service stands; one that cannot be reached is told, not raised."""
+        """Return the state of the service; report an unreachable one without raising."""
         token = os.environ.get("STEERSMAN_METRICS_TOKEN")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
@@ -63,12 +59,12 @@ class Scraper:
         except urllib3.exceptions.HTTPError as error:
             return ServiceView(self._url, why=f"does not answer ({type(error).__name__})")
         if answer.status != 200:
-            why = f"answers {answer.status} (is STEERSMAN_METRICS_TOKEN set?)"
+            why = f"answers {answer.status} (check STEERSMAN_METRICS_TOKEN)"
             return ServiceView(self._url, why=why)
         try:
             return self._view(text_string_to_metric_families(answer.data.decode()))
         except ValueError:
-            return ServiceView(self._url, why="answers what are no metrics: another program's port")
+            return ServiceView(self._url, why="answers without Prometheus metrics: check the port")
 
     def _view(self, families: Iterable[Metric]) -> ServiceView:
         found = {family.name: family.samples for family in families}
@@ -95,21 +91,20 @@ class Scraper:
                 counts[end] = counts.get(end, 0.0) + sample.value
         before, self._before = self._before, counts
         if sum(counts.values()) < sum(before.values()):
-            before = {}  # a process was started again
+            before = {}  # a process restarted
         seconds = quantile({end: n - before.get(end, 0.0) for end, n in counts.items()}, 0.95)
         return None if seconds is None else 1000 * seconds
 
 
 def quantile(counts: Mapping[float, float], share: float) -> float | None:
-    """Return a quantile of a histogram, by straight lines within its buckets.
+    """Return a quantile of a histogram, with linear interpolation within its buckets.
 
     Args:
-        counts: how many values are at most this large, by the upper end of each bucket; the last
-            end is infinity.
-        share: which quantile, 0 to 1.
+        counts: cumulative counts by upper end of each bucket; the last end is infinity.
+        share: quantile, 0 to 1.
 
     Returns:
-        The value, at most the last finite end; None without values.
+        The value, at most the last finite end; None: no values.
 
     >>> quantile({1.0: 0.0, 2.0: 10.0, math.inf: 10.0}, 0.5)
     1.5

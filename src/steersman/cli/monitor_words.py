@@ -1,4 +1,4 @@
-"""Numbers as ``steersman monitor`` writes them: short, of about one width, a dash where unknown."""
+"""Number formats of ``steersman monitor``: short, similar width, a dash for unknown."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _SPANS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
 def span(seconds: float | None) -> str:
-    """Return a length of time, in its largest unit.
-
-    Args:
-        seconds: 0 or more; None: unknown.
+    """Return a duration in its largest unit.
 
     >>> [span(s) for s in (None, 0.04, 3.2, 59.0, 90.0, 7200.0, 200_000.0)]
     ['–', '0.0 s', '3.2 s', '59 s', '1 min', '2 h', '2 d']
@@ -32,11 +29,11 @@ def span(seconds: float | None) -> str:
 
 
 def rate(counts: Sequence[int], seconds: float) -> str:
-    """Return how often something happened, from when it first did.
+    """Return a rate since the first event.
 
     Args:
-        counts: how often, in stretches of equal length, oldest first.
-        seconds: length of all of them together, above 0.
+        counts: events in buckets of equal length, oldest first.
+        seconds: total length of the buckets, above 0.
 
     >>> rate([3600, 3600], 3600.0), rate([0, 0, 0, 45], 3600.0), rate([], 3600.0), rate([2], 3600.0)
     ('2.0/s', '3.0/min', '0', '2/h')
@@ -54,10 +51,7 @@ def rate(counts: Sequence[int], seconds: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return a share as a percentage.
-
-    Args:
-        value: 0 to 1; None: unknown.
+    """Return a share, 0 to 1, as a percentage.
 
     >>> [share(value) for value in (None, 0.0, 0.0042, 0.94123, 1.0)]
     ['–', '0 %', '0.4 %', '94.1 %', '100 %']
@@ -68,10 +62,7 @@ def share(value: float | None) -> str:
 
 
 def reward(value: float | None) -> str:
-    """Return a reward or another number between 0 and 1.
-
-    Args:
-        value: None: unknown.
+    """Return a number between 0 and 1.
 
     >>> reward(0.81234), reward(None), reward(-0.02)
     ('.812', '–', '-.020')
@@ -82,10 +73,7 @@ def reward(value: float | None) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference, with its sign.
-
-    Args:
-        value: between -1 and 1.
+    """Return a difference between -1 and 1 with its sign.
 
     >>> signed(0.012), signed(-0.05), signed(0.0)
     ('+.012', '-.050', '+.000')
@@ -95,9 +83,6 @@ def signed(value: float) -> str:
 
 def milliseconds(value: float | None) -> str:
     """Return a latency.
-
-    Args:
-        value: in milliseconds; None: unknown.
 
     >>> [milliseconds(value) for value in (None, 3.14, 420.4, 12_000.0)]
     ['–', '3.1 ms', '420 ms', '12.0 s']
@@ -110,10 +95,10 @@ def milliseconds(value: float | None) -> str:
 
 
 def money(value: float | None) -> str:
-    """Return what a thousand decisions cost.
+    """Return the cost of 1,000 decisions.
 
     Args:
-        value: USD for one; None: unknown.
+        value: USD per decision.
 
     >>> money(0.00123), money(0.25), money(None)
     ('$1.23', '$250', '–')
@@ -124,12 +109,12 @@ def money(value: float | None) -> str:
 
 
 def spark(values: Sequence[float | None], width: int, *, style: str) -> Text:
-    """Return numbers as a line of blocks, its last one now.
+    """Return values as a line of blocks, newest last.
 
     Args:
-        values: oldest first; None: unknown; a multiple of ``width`` of them.
-        width: in columns.
-        style: of rich.
+        values: oldest first, None: unknown; their number is a multiple of ``width``.
+        width: columns.
+        style: style of rich.
 
     >>> spark([1, 3, None, None, 0, 8], 3, style="cyan").plain
     '▄ █'
@@ -157,9 +142,9 @@ def interval(low: float, high: float, margin: float, width: int, *, style: str) 
     Args:
         low: lower end.
         high: upper end.
-        margin: where the candidate would be too bad, on its side of zero; 0: nowhere.
-        width: in columns, odd.
-        style: of rich.
+        margin: where the candidate is too bad, on its side of zero; 0: not marked.
+        width: columns, odd.
+        style: style of rich.
 
     >>> interval(0.0, 1.0, -0.5, 21, style="green").plain
     '     ╎    ├────●───┤ '

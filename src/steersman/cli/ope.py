@@ -1,4 +1,4 @@
-"""``steersman ope``: what other policies would have earned, by the log of a decision point."""
+"""Off-policy evaluation of a decision point's log: ``steersman ope``."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _COLUMNS = ("policy", "ips", "snips", "dr", "effective_sample_size", "evidence")
     type=click.Choice(["own", "imported", "all"]),
     default="own",
     show_default=True,
-    help="Decisions made here, those of imported logs with propensities, or both.",
+    help="Decisions to use: own, imported (logs with propensities), or all.",
 )
 @click.option(
     "--newest",
     type=click.IntRange(2, 1_000_000),
     default=5_000,
     show_default=True,
-    help="How many decisions are looked at.",
+    help="Number of newest decisions to use.",
 )
 @click.option(
     "--level",
     type=Number(0, min_open=True, max=1, max_open=True),
     default=0.95,
     show_default=True,
-    help="Of the intervals.",
+    help="Confidence level of the intervals.",
 )
 @tenant_option
 @administers
@@ -62,10 +62,10 @@ def command(
     *,
     as_json: bool,
 ) -> None:
-    """Say what other policies would have earned, by the log of POINT of SKILL.
+    """Estimate the reward of other policies from the log of POINT of SKILL.
 
-    Policies are the published versions CANDIDATE, the declared fallback, and each action always.
-    Nothing is changed, and no rollout moves by it.
+    The policies are the published versions CANDIDATE, the declared fallback, and each action on its
+    own. The command changes nothing and moves no rollout.
     """
 
     async def work(database: Database, tenant: Tenant) -> tuple[Log, dict[str, Candidate]]:
@@ -90,13 +90,13 @@ def command(
         head = {"decisions": len(log.rows), "rows": rows, "logged_mean": log.mean, "level": level}
         click.echo(as_text({**head, "policies": found}))
         return
-    click.echo(f"{len(log.rows):,} decisions ({rows}) earned {log.mean:.4f} each.")
-    click.echo(f"What others would have earned, with intervals of {level:.4g}:\n")
-    show_rows(map(_row, said), _COLUMNS, as_json=False, none="there is no policy to compare with")
+    click.echo(f"Mean reward {log.mean:.4f} over {len(log.rows):,} decisions ({rows}).")
+    click.echo(f"Estimates for other policies, {100 * level:.4g} % CI:\n")
+    show_rows(map(_row, said), _COLUMNS, as_json=False, none="no policies to compare")
     for one in said:
-        # Sentences: within the table they would make it wider than any terminal.
+        # Outside the table: sentences would make it too wide for a terminal.
         if against := _fields(one)["reasons"]:
-            click.echo(f"\n{one.policy} is refused: {' '.join(against)}")
+            click.echo(f"\nNo estimate for {one.policy}: {' '.join(against)}")
 
 
 def _fields(one: Valued) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""The store of a home, opened and left: whoever is the last to leave the embedded server stops it.
+"""Opening and closing the database of a home; the last command to leave stops the embedded server.
 
-Every command that uses it holds a shared lock while it does, which ends with its process however
-that ends. So a command that looked at a home before `up` ran there does not take the store away
-from it; and a server whose command was killed is stopped by the next one that ends. A server that
-no command started, but a program of somebody's own, is left to that.
+Each command holds a shared lock while it uses the server, and the lock ends with its process. So a
+command that opened a home before `up` ran there does not stop the server of `up`. If a command was
+killed, the next command that ends stops its server. A server that no command started keeps running.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ _NEXT = "the next one"
 
 
 def open_store(home: Path, *, make: bool = False) -> Database:
-    """Return the database of a home, whose embedded server is started if need be; `close` it.
+    """Open the database of a home, and start its embedded server if needed; then `close` it.
 
     Args:
         home: directory of all state; ``DATABASE_URL`` names another server.
-        make: whether an empty one is made where there is none: in a wrong directory it would be
-            taken for the installation that is somewhere else.
+        make: whether to create an empty database if the home has none. In a wrong directory, a new
+            one would be mistaken for the existing installation.
 
     Raises:
-        StoreError: there is none, or the server does not start.
+        StoreError: no database, or the server does not start.
     """
-    # Only by who goes there; see `options`.
+    # Imported late; see `options`.
     from steersman.store import Database  # noqa: PLC0415
 
     if os.environ.get("DATABASE_URL"):
         return Database.open(home)
     if not make and not (home / "postgres" / "data").is_dir():
-        message = f"there is no store in {home.absolute()}; name its home by --home or "
-        message += "STEERSMAN_HOME, or make one: `steersman up`, `steersman doctor --migrate`"
+        message = f"no store in {home.absolute()}; set --home or STEERSMAN_HOME to the right "
+        message += "directory, or create one: `steersman up` or `steersman doctor --migrate`"
         raise StoreError(message)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (home / "postgres").mkdir(exist_ok=True, mode=0o700)
     use = (home / "postgres" / "users").open("a", encoding="utf-8")
-    flock(use, LOCK_SH)  # before it is looked at: whoever stops it has the lock alone
+    flock(use, LOCK_SH)  # before reading its run: a command needs the exclusive lock to stop it
     ours, run = _ours(home / "postgres"), _run_of(home / "postgres")
     if not run:
         ours.write_text(_NEXT, encoding="utf-8")
@@ -56,7 +55,7 @@ def open_store(home: Path, *, make: bool = False) -> Database:
         with use:
             if not run and isinstance(error, Exception):
                 ours.unlink(missing_ok=True)
-            elif not run:  # told to end while the server begins
+            elif not run:  # a signal to end came while the server starts
                 _leave(use, Database.open(home))
         raise
     if database.server is not None and database.server.started:
@@ -66,11 +65,7 @@ def open_store(home: Path, *, make: bool = False) -> Database:
 
 
 def close(database: Database) -> None:
-    """Leave a database: stop its embedded server if a command started it and nobody else uses it.
-
-    Args:
-        database: of `open_store`.
-    """
+    """Close a database; stop its embedded server if a command started it and no other uses it."""
     use = _held.pop(id(database), None)
     if use is not None:
         with use:
@@ -92,12 +87,12 @@ def _leave(use: IO[str], database: Database) -> None:
 
 
 def _ours(home: Path) -> Path:
-    """Return the file that names the run of a server which a command started, or begins to."""
+    """Return the file that names the run of a server that a command started or is starting."""
     return home / "run"
 
 
 def _run_of(home: Path) -> str:
-    """Return what tells one run of a server from every other: its process and when it began."""
+    """Return a unique name of a server's run: its process and start time."""
     lines = _said(home / "data" / "postmaster.pid").splitlines()
     return f"{lines[0]} {lines[2]}" if len(lines) > 2 else ""
 

@@ -1,7 +1,7 @@
-"""Options that several commands take, and the way from a click command into the store.
+"""Options that several commands share, and access to the database.
 
-The store is imported by who goes there: without it, a command that asks a service starts in a third
-of the time.
+The store is imported late: without it, a command that calls a service starts in a third of the
+time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ home_option = click.option(
     default=Path(".steersman"),
     show_default=True,
     show_envvar=True,
-    help="Directory of all state.",
+    help="Directory of all state: database, keys, caches.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 ray_option = click.option(
@@ -41,12 +41,12 @@ ray_option = click.option(
     "ray_address",
     metavar="ADDRESS",
     default=None,
-    help="Spread the work over the Ray cluster at ADDRESS: auto on one of its nodes, or HOST:PORT.",
+    help="Run the work on the Ray cluster at ADDRESS: HOST:PORT, or auto on one of its nodes.",
 )
 
 
 def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001 (click's)
-    """Refuse a name that would be another folder's where keys and registries lie."""
+    """Refuse a name that would point to another folder of keys or registries."""
     from steersman.store import check_tenant_name  # noqa: PLC0415
 
     try:
@@ -62,14 +62,16 @@ tenant_option = click.option(
     default="sample",
     show_default=True,
     callback=_checked_name,
-    help="Whose it is.",
+    help="Tenant name.",
 )
 
 
 def _checked_host(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Refuse no address at all: it would be every one, of which nobody could be told."""
+    """Refuse an empty address, which would listen on every address."""
     if not value.strip():
-        raise click.BadParameter("is empty; give 0.0.0.0 for every address", ctx, param)
+        raise click.BadParameter(
+            "must not be empty; use 0.0.0.0 to listen on every address", ctx, param
+        )
     return value
 
 
@@ -85,19 +87,21 @@ port_option = click.option(
     default=8712,
     show_default=True,
     type=click.IntRange(0, 65_535),
-    help="Port to listen on; 0: any that is free.",
+    help="Port to listen on; 0 chooses a free port.",
 )
 
 
 def _checked_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the address without the stroke at its end: paths are put behind it."""
+    """Return the URL without a slash at its end, so that paths can be appended."""
     try:
         parts = urlsplit(value)
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         sound = False
     if not sound:
-        raise click.BadParameter(f"{value!r} is no http(s)://host[:port]", ctx, param)
+        raise click.BadParameter(
+            f"invalid URL {value!r}: expected http(s)://host[:port]", ctx, param
+        )
     return value.rstrip("/")
 
 
@@ -108,34 +112,23 @@ url_option = click.option(
     show_envvar=True,
     default="http://127.0.0.1:8712",
     show_default=True,
-    help="Address of the service.",
+    help="URL of the service.",
 )
 key_option = click.option(
     "--api-key",
     envvar="STEERSMAN_API_KEY",
     show_envvar=True,
-    help="Better in the environment, where other users of the machine do not see it.",
+    help="API key. Prefer the environment variable: other users can see command lines.",
 )
 
 
 def administers(command: F) -> F:
-    """Give a command what every administrative one takes: ``--home`` and ``--json``.
-
-    Args:
-        command: takes ``home`` and ``as_json``.
-
-    Returns:
-        The same command.
-    """
+    """Add the options ``--home`` and ``--json`` to a command."""
     return home_option(json_option(command))
 
 
 def url_of(host: str, port: int) -> str:
-    """Return the address of a service.
-
-    Args:
-        host: address that it listens on.
-        port: likewise.
+    """Return the URL of a service.
 
     >>> url_of("::1", 8712)
     'http://[::1]:8712'
@@ -144,7 +137,7 @@ def url_of(host: str, port: int) -> str:
 
 
 def actor() -> str:
-    """Return who acts, for the audit."""
+    """Return the name that the audit log records for this user."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):  # a user id without a name, as in some containers
@@ -152,48 +145,42 @@ def actor() -> str:
 
 
 def run(work: Coroutine[Any, Any, T], by: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run) -> T:
-    """Run something asynchronous to its end.
+    """Run a coroutine and turn database errors into `StoreError`.
 
     Args:
         work: what to run.
-        by: runs it; that of an ``asyncio.Runner`` where a connection is to be used again.
-
-    Returns:
-        What it returned.
+        by: the runner; pass that of an ``asyncio.Runner`` to reuse a connection.
 
     Raises:
-        StoreError: the database refused it; every other error goes through as it is.
+        StoreError: the database reported an error; other errors pass through.
     """
     import asyncpg  # noqa: PLC0415
 
     try:
         return by(work)
     except asyncpg.UndefinedTableError as error:
-        message = f"the database has no schema of this version ({error}); run `steersman up` or "
+        message = f"the database schema is missing or too old ({error}); run `steersman up` or "
         raise StoreError(message + "`steersman doctor --migrate`") from error
     except (
         *(asyncpg.PostgresError, asyncpg.InterfaceError),
-        asyncpg.InternalClientError,  # what is called while a connection is being lost
+        asyncpg.InternalClientError,  # raised while a connection is being lost
     ) as error:
-        message = f"the database refused: {error}; `steersman doctor` tells whether it is sound"
+        message = f"database error: {error}; run `steersman doctor` to check the database"
         raise StoreError(message) from error
 
 
 def in_store(
     home: Path, work: Callable[[Database], Coroutine[Any, Any, T]], *, make: bool = False
 ) -> T:
-    """Run something over the database of a home, started if need be and stopped again then.
+    """Run work with the database of a home; start the embedded server if needed, then stop it.
 
     Args:
         home: directory of all state.
         work: gets the database.
-        make: whether an empty one is made where there is none.
-
-    Returns:
-        What it returned.
+        make: whether to create an empty database if the home has none.
 
     Raises:
-        StoreError: there is no database, or it does not start, answer or fit.
+        StoreError: no database, or it does not start, answer or match this version.
     """
     database = open_store(home, make=make)
     try:
@@ -203,15 +190,7 @@ def in_store(
 
 
 async def lending(database: Database, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
-    """Run something over a database that lends its connections again: most commands take several.
-
-    Args:
-        database: of `open_store`.
-        work: gets it.
-
-    Returns:
-        What it returned.
-    """
+    """Run work with a database that reuses its connections; most commands take several."""
     from steersman.store import LendingDatabase  # noqa: PLC0415
 
     lends = LendingDatabase(of=database)
@@ -224,18 +203,10 @@ async def lending(database: Database, work: Callable[[Database], Coroutine[Any, 
 def for_tenant(
     home: Path, name: str, work: Callable[[Database, Tenant], Coroutine[Any, Any, T]]
 ) -> T:
-    """Run something as `in_store`, for the tenant of a name.
-
-    Args:
-        home: directory of all state.
-        name: of the tenant.
-        work: gets the database and the tenant.
-
-    Returns:
-        What it returned.
+    """Run work like `in_store`, for the tenant with a name.
 
     Raises:
-        StoreError: there is no such tenant, or as `in_store`.
+        StoreError: the tenant does not exist, or as `in_store`.
     """
     from steersman.store import find_tenant  # noqa: PLC0415
 
@@ -246,19 +217,10 @@ def for_tenant(
 
 
 async def find_point(database: Database, tenant: Tenant, skill: str, point: str) -> PointRow:
-    """Return a decision point of a tenant.
-
-    Args:
-        database: migrated.
-        tenant: whose.
-        skill: the application capability.
-        point: the decision point's name.
-
-    Returns:
-        The point as it is declared.
+    """Return a decision point of a tenant as it is declared.
 
     Raises:
-        StoreError: there is no such point.
+        StoreError: the point does not exist.
         SpecError: its declaration cannot be read.
     """
     from steersman.store import as_tenant, find_declared  # noqa: PLC0415
@@ -271,5 +233,5 @@ async def find_point(database: Database, tenant: Tenant, skill: str, point: str)
         await connection.close()
     if row is not None:
         return row
-    message = f"{tenant.name} has no decision point {skill}/{point}; "
-    raise StoreError(message + f"`steersman tenant points {tenant.name}` shows those there are")
+    message = f"not found: decision point {skill}/{point} of tenant {tenant.name}; "
+    raise StoreError(message + f"`steersman tenant points {tenant.name}` lists the declared ones")

@@ -1,4 +1,4 @@
-"""Where the registry and its keys are, as the environment or the home says."""
+"""Locations of the registry and its keys, from the environment or the home."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from steersman.registry import Keys, Publisher, open_place
 
 
 def registry_location(home: Path) -> str:
-    """Return where the repositories of all tenants are.
-
-    Args:
-        home: directory of all state.
+    """Return the location of all tenants' repositories.
 
     Returns:
-        ``STEERSMAN_REGISTRY``, a directory or URL; or the home's own folder.
+        ``STEERSMAN_REGISTRY``, a directory or URL; otherwise a folder of the home.
 
     >>> os.environ["STEERSMAN_REGISTRY"] = "s3://bucket/registry"
     >>> registry_location(Path("home"))
@@ -26,22 +23,12 @@ def registry_location(home: Path) -> str:
 
 
 def keys_of(home: Path, tenant: str) -> Keys:
-    """Return the folder of a tenant's signing keys; it need not be there.
-
-    Args:
-        home: directory of all state; ``STEERSMAN_KEYS`` names another place than its folder.
-        tenant: its name.
-    """
+    """Return a tenant's folder of signing keys, which may not exist; see ``STEERSMAN_KEYS``."""
     return Keys(Path(os.environ.get("STEERSMAN_KEYS") or home / "keys") / tenant)
 
 
 def publisher_of(home: Path, tenant: str) -> Publisher | None:
-    """Return what signs a tenant's snapshots; None: its keys are not on this machine.
-
-    Args:
-        home: directory of all state.
-        tenant: its name.
-    """
+    """Return the publisher of a tenant's snapshots; None: its keys are not on this machine."""
     keys = keys_of(home, tenant)
     if not keys.trusted_root.exists():
         return None

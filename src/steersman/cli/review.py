@@ -1,4 +1,4 @@
-"""``steersman review``: what detectors flagged, for a person to look at."""
+"""Review of outputs that detectors flagged: ``steersman review``."""
 
 from __future__ import annotations
 
@@ -32,23 +32,22 @@ _item = click.argument("item", type=click.UUID)
 
 @click.group()
 def command() -> None:
-    """Look at what detectors flagged: personal data, hate, answers that differ."""
+    """List and resolve outputs flagged for personal data, hate or differing answers."""
 
 
 @command.command("scan")
 @click.argument("predictions", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--toxicity/--no-toxicity", "toxic", default=True, show_default=True,
-              help="Needs the extra `rag`.")  # fmt: skip
+              help="Detect hateful and offensive words; needs the extra `rag`.")  # fmt: skip
 @tenant_option
 @administers
 def scan_command(
     predictions: Path, tenant_name: str, home: Path, *, toxic: bool, as_json: bool
 ) -> None:
-    """Put what detectors find in PREDICTIONS, answers of a run, on the list.
+    """Scan PREDICTIONS, the answers of a run, and add findings to the review list.
 
-    Asked are the detectors of personal data, of hateful and offensive words, and, where a question
-    was answered several times, of answers that differ. What is kept is masked; the same answers
-    again are not put there twice.
+    The detectors find personal data, hateful and offensive words, and differing answers to the same
+    question. Stored excerpts are masked. Scanning the same answers again adds nothing.
     """
     from steersman.llm.detectors import Instability, PersonalData  # noqa: PLC0415 (slow)
     from steersman.systems.rag_tuner import flagged_answers  # noqa: PLC0415
@@ -76,25 +75,25 @@ def scan_command(
 
 
 @command.command("list")
-@click.option("--all", "every", is_flag=True, help="Those that somebody has looked at too.")
+@click.option("--all", "every", is_flag=True, help="Include resolved items.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="Show this many at the most, the oldest first.",
+    help="Maximum number of items, oldest first.",
 )
 @tenant_option
 @administers
 def list_command(tenant_name: str, home: Path, *, every: bool, limit: int, as_json: bool) -> None:
-    """Show what was flagged and nobody has looked at, the oldest first."""
+    """List flagged items that are not resolved, oldest first."""
 
     async def work(database: Database, tenant: Tenant) -> list[ReviewRow]:
         async with _as_owner(database, tenant) as connection:
             return await reviews_of(connection, tenant.id, open_only=not every, limit=limit)
 
     rows = [_shown(row) for row in for_tenant(home, tenant_name, work)]
-    show_rows(rows, _COLUMNS, as_json=as_json, none=f"{tenant_name} has nothing to review")
+    show_rows(rows, _COLUMNS, as_json=as_json, none=f"{tenant_name} has no items to review")
 
 
 @command.command("show")
@@ -102,7 +101,7 @@ def list_command(tenant_name: str, home: Path, *, every: bool, limit: int, as_js
 @tenant_option
 @administers
 def show_command(item: UUID, tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Show ITEM with its text; personal data in it are masked."""
+    """Show ITEM with its text; personal data is masked."""
 
     async def work(database: Database, tenant: Tenant) -> ReviewRow:
         async with _as_owner(database, tenant) as connection:
@@ -113,14 +112,18 @@ def show_command(item: UUID, tenant_name: str, home: Path, *, as_json: bool) -> 
 
 @command.command("resolve")
 @_item
-@click.option("--confirmed/--dismissed", "confirmed", required=True, help="Was the flag right?")
-@click.option("--note", required=True, help="Why; kept in the audit, so nothing personal.")
+@click.option(
+    "--confirmed/--dismissed", "confirmed", required=True, help="Whether the flag was right."
+)
+@click.option(
+    "--note", required=True, help="Reason; kept in the audit log, so include no personal data."
+)
 @tenant_option
 @administers
 def resolve_command(
     item: UUID, note: str, tenant_name: str, home: Path, *, confirmed: bool, as_json: bool
 ) -> None:
-    """Say of ITEM whether its flag was right."""
+    """Resolve ITEM: confirm or dismiss its flag."""
 
     async def work(database: Database, tenant: Tenant) -> ReviewRow:
         async with _as_owner(database, tenant) as connection:

@@ -1,4 +1,4 @@
-"""``steersman rollout``: start, watch, move and explain rollouts; run their controller."""
+"""Rollouts: ``steersman rollout``."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from steersman.rollout import Action
     from steersman.store import Database, RolloutRow, Tenant
 
-_reason = click.option("--reason", required=True, help="Why; kept in the audit.")
+_reason = click.option("--reason", required=True, help="Reason; kept in the audit log.")
 
 
 @click.group()
 def command() -> None:
-    """Let a published snapshot take over in stages, on evidence, or take it back.
+    """Start, control and explain staged rollouts of published snapshots.
 
-    ROLLOUT is an id, its first characters, or skill/point for the latest of that decision point.
+    ROLLOUT is an id, its first characters, or skill/point for the latest rollout of that decision
+    point.
     """
 
 
@@ -62,11 +63,17 @@ for other in (
 @skill_argument
 @point_argument
 @click.argument("candidate")
-@click.option("--reason", default="", help="Why; kept in the audit.")
+@click.option("--reason", default="", help="Reason; kept in the audit log.")
 @changes_option
-@click.option("--concurrent", is_flag=True, help="Though another point of the skill has one.")
-@click.option("--again", default="", help="Why a candidate that was rolled back is tried again.")
-@click.option("--force", default="", help="Why it may serve at once, without shadow or evidence.")
+@click.option(
+    "--concurrent",
+    is_flag=True,
+    help="Allow this rollout while another rollout of the skill is active.",
+)
+@click.option("--again", default="", help="Reason to retry a candidate that was rolled back.")
+@click.option(
+    "--force", default="", help="Reason to serve the candidate at once, without shadow or evidence."
+)
 @tenant_option
 @administers
 def start_command(
@@ -83,7 +90,7 @@ def start_command(
     concurrent: bool,
     as_json: bool,
 ) -> None:
-    """Start to roll out the published version CANDIDATE of POINT of SKILL."""
+    """Start a rollout of the published version CANDIDATE for POINT of SKILL."""
     wanted = Wanted(
         skill=skill,
         point=point,
@@ -110,7 +117,7 @@ def start_command(
 
 
 def _acting(action: Action, about: str) -> None:
-    """Make the command of an action that takes a reason and nothing else."""
+    """Add the command of an action that takes only a reason."""
 
     @command.command(action, help=about)
     @which_argument
@@ -121,24 +128,28 @@ def _acting(action: Action, about: str) -> None:
         _act(home, tenant_name, which, action, reason, as_json=as_json)
 
 
-_acting("pause", "Let ROLLOUT go no further; it is still watched, and rolled back if it harms.")
-_acting("resume", "Let ROLLOUT go on, or a frozen decision point learn on.")
-_acting("rollback", "Take the candidate of ROLLOUT back, freeze it, and open an incident.")
-_acting("freeze", "Pin what serves beside ROLLOUT to one state until `resume`.")
+_acting("pause", "Pause ROLLOUT at its stage; its guardrails can still roll it back.")
+_acting("resume", "Resume ROLLOUT, or the learning of a frozen decision point.")
+_acting(
+    "rollback",
+    "Roll back ROLLOUT: control serves all units, the candidate is frozen, an incident opens.",
+)
+_acting("freeze", "Freeze the live policy of ROLLOUT's decision point at one state until `resume`.")
 
 
 @command.command("promote")
 @which_argument
 @_reason
-@click.option("--force", is_flag=True, help="Though there is no evidence.")
+@click.option("--force", is_flag=True, help="Promote without evidence.")
 @tenant_option
 @administers
 def promote_command(
     which: str, reason: str, tenant_name: str, home: Path, *, force: bool, as_json: bool
 ) -> None:
-    """Let ROLLOUT go on to its next stage, or from the last one let the candidate take over.
+    """Promote ROLLOUT to its next stage; from the last stage, make the candidate live.
 
-    The last verdict must say so unless it is forced. The candidate must verify in any case.
+    The last verdict must be promote, unless --force is given. The candidate's signature must verify
+    in any case.
     """
     _act(home, tenant_name, which, "promote", reason, as_json=as_json, force=force)
 

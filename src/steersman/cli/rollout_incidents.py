@@ -1,4 +1,4 @@
-"""``steersman rollout incidents|close``: what went wrong, until somebody says it is over."""
+"""Incidents: ``steersman rollout incidents|close``."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _COLUMNS = ("id", "at", "kind", "summary", "closed_at")
 
 
 @click.command("incidents")
-@click.option("--all", "every", is_flag=True, help="Those that were closed too.")
+@click.option("--all", "every", is_flag=True, help="Include closed incidents.")
 @tenant_option
 @administers
 def incidents_command(tenant_name: str, home: Path, *, every: bool, as_json: bool) -> None:
-    """Show what went wrong and that nobody has closed yet."""
+    """List open incidents."""
 
     async def work(database: Database, tenant: Tenant) -> list[IncidentRow]:
         return await reading(
@@ -37,18 +37,18 @@ def incidents_command(tenant_name: str, home: Path, *, every: bool, as_json: boo
         )
 
     rows = [_shown(row) for row in for_tenant(home, tenant_name, work)]
-    show_rows(rows, _COLUMNS, as_json=as_json, none=f"{tenant_name} has no open incident")
+    show_rows(rows, _COLUMNS, as_json=as_json, none=f"{tenant_name} has no open incidents")
 
 
 @click.command("close")
 @click.argument("incident", type=click.UUID)
-@click.option("--reason", required=True, help="What was found and done; kept in the audit.")
+@click.option("--reason", required=True, help="Cause and remedy; kept in the audit log.")
 @tenant_option
 @administers
 def close_command(
     incident: UUID, reason: str, tenant_name: str, home: Path, *, as_json: bool
 ) -> None:
-    """Close INCIDENT: somebody has found out what it was, and done something about it."""
+    """Close INCIDENT after its cause is found and handled."""
 
     async def work(database: Database, tenant: Tenant) -> IncidentRow:
         return await close_incident(

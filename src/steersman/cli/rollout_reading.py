@@ -1,4 +1,4 @@
-"""``steersman rollout plan|status|explain|history``: what changes nothing."""
+"""Commands that only read: ``steersman rollout plan|status|explain|history``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ changes_option = click.option(
     "changes",
     multiple=True,
     metavar="FIELD=JSON",
-    help="Replace a field of the declared section `rollout`, such as alpha=0.01.",
+    help="Override a field of the declared section `rollout`, such as alpha=0.01. Repeatable.",
 )
 
 
@@ -70,10 +70,16 @@ changes_option = click.option(
     type=Number(0, min_open=True, max=1),
     default=0.03,
     show_default=True,
-    help="Difference of reward per unit that is to be found.",
+    help="Difference in mean reward per unit to detect.",
 )
-@click.option("--sd", type=Number(0, min_open=True), help="Instead of the logged.")
-@click.option("--units-per-day", type=Number(0, min_open=True), help="Likewise.")
+@click.option(
+    "--sd",
+    type=Number(0, min_open=True),
+    help="Standard deviation of the reward per unit.  [default: from the log]",
+)
+@click.option(
+    "--units-per-day", type=Number(0, min_open=True), help="Units per day.  [default: from the log]"
+)
 @changes_option
 @tenant_option
 @administers
@@ -89,9 +95,9 @@ def plan_command(
     *,
     as_json: bool,
 ) -> None:
-    """Say how many units and days a rollout of POINT of SKILL will take to find an effect.
+    """Estimate how many units and days a rollout of POINT of SKILL takes to detect an effect.
 
-    Spread and traffic are those of the log of the last days, unless they are given.
+    Standard deviation and traffic come from the log of the last days, unless they are given.
     """
 
     async def work(database: Database, tenant: Tenant) -> tuple[RolloutPlan, Traffic]:
@@ -106,7 +112,7 @@ def plan_command(
     spread = logged.sd if sd is None else sd
     daily = logged.units_per_day if units_per_day is None else units_per_day
     if not spread or not daily:
-        message = f"the log of {skill}/{point} has too few rewards to tell spread and traffic; "
+        message = f"the log of {skill}/{point} has too few rewards to estimate sd and traffic; "
         raise InputError(message + "give --sd and --units-per-day")
     found = forecast(plan, spread, effect, daily)
     show_forecast(plan, found, logged, as_json=as_json)
@@ -114,13 +120,13 @@ def plan_command(
 
 @click.command("status")
 @click.argument("which", metavar="[ROLLOUT]", required=False)
-@click.option("--all", "every", is_flag=True, help="Those that ended too.")
+@click.option("--all", "every", is_flag=True, help="Include ended rollouts.")
 @tenant_option
 @administers
 def status_command(
     which: str | None, tenant_name: str, home: Path, *, every: bool, as_json: bool
 ) -> None:
-    """Show where rollouts stand; without ROLLOUT those that are under way."""
+    """List active rollouts, or show the state of ROLLOUT."""
     if which is not None:
         show_explained(_explained(home, tenant_name, which), as_json=as_json)
         return
@@ -128,10 +134,10 @@ def status_command(
     async def work(database: Database, tenant: Tenant) -> list[RolloutRow]:
         read = _all_of if every else active_rollouts
         found = await reading(database, tenant, lambda connection: read(connection, tenant.id))
-        return sorted(found, key=lambda row: row.id, reverse=True)  # the latest first
+        return sorted(found, key=lambda row: row.id, reverse=True)  # newest first
 
     rows = for_tenant(home, tenant_name, work)
-    none = f"{tenant_name} has no rollout under way; `steersman rollout start` starts one"
+    none = f"{tenant_name} has no active rollouts; `steersman rollout start` starts one"
     show_rows(map(shown_row, rows), COLUMNS, as_json=as_json, none=none)
 
 
@@ -140,14 +146,16 @@ def status_command(
 @tenant_option
 @administers
 def explain_command(which: str, tenant_name: str, home: Path, *, as_json: bool) -> None:
-    """Say why ROLLOUT stands where it does, and what may be done."""
+    """Explain the state of ROLLOUT, and list the allowed actions."""
     show_explained(_explained(home, tenant_name, which), as_json=as_json)
 
 
 @click.command("history")
 @which_argument
-@click.option("--recompute", "again", is_flag=True, help="Compute each verdict from its inputs.")
-@click.option("--inputs", "with_inputs", is_flag=True, help="Show the inputs too (with --json).")
+@click.option(
+    "--recompute", "again", is_flag=True, help="Recompute each verdict from its stored inputs."
+)
+@click.option("--inputs", "with_inputs", is_flag=True, help="Include the inputs (with --json).")
 @tenant_option
 @administers
 def history_command(
@@ -159,9 +167,9 @@ def history_command(
     with_inputs: bool,
     as_json: bool,
 ) -> None:
-    """Show every verdict of ROLLOUT; with --recompute, whether each follows from its inputs.
+    """List the verdicts of ROLLOUT; with --recompute, compare each with its inputs.
 
-    A verdict that does not makes the exit status 1.
+    A verdict that differs from its recomputation sets the exit status to 1.
     """
 
     async def work(database: Database, tenant: Tenant) -> list[dict[str, Any]]:
@@ -184,8 +192,8 @@ def history_command(
     show_history(rows, recomputed=again, as_json=as_json)
     wrong = [str(row["seq"]) for row in rows if row.get("same") is False]
     if wrong:
-        message = f"verdicts {', '.join(wrong)} do not follow from their inputs; keep a backup of "
-        raise RolloutError(message + "the database as it is, and see docs/runbook.md")
+        message = f"verdicts {', '.join(wrong)} differ from their recomputation; back up the "
+        raise RolloutError(message + "database unchanged, and see docs/runbook.md")
 
 
 async def _all_of(connection: Any, tenant: UUID) -> list[RolloutRow]:
@@ -207,16 +215,7 @@ def _explained(home: Path, tenant_name: str, which: str) -> Explained:
 
 
 async def reading(database: Database, tenant: Tenant, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Run something that reads as a tenant.
-
-    Args:
-        database: that answers.
-        tenant: whose rows are seen.
-        work: gets a connection within a transaction.
-
-    Returns:
-        What it returned.
-    """
+    """Run a read within a transaction of a tenant."""
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant.id):
@@ -226,19 +225,16 @@ async def reading(database: Database, tenant: Tenant, work: Callable[[Any], Awai
 
 
 async def find(connection: Any, tenant: Tenant, which: str) -> RolloutRow:
-    """Return the rollout of an id, of its first characters, or the latest of skill/point.
-
-    Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        which: as it was typed.
+    """Return the rollout with an id, with an id's first characters, or the latest of skill/point.
 
     Raises:
-        RolloutError: there is none, or more than one.
-        InputError: too few characters to mean one; a variable that is not set has none.
+        RolloutError: no rollout matches, or more than one.
+        InputError: too few characters, for example from an unset shell variable.
     """
     if len(which) < _FEWEST and "/" not in which:
-        message = f"{which!r} is too short to name a rollout; give {_FEWEST} characters of its id "
+        message = (
+            f"{which!r} is too short to identify a rollout; give {_FEWEST} characters of its id "
+        )
         raise InputError(message + "or more, or skill/point")
     try:
         row = await find_rollout(connection, tenant.id, UUID(which))
@@ -251,38 +247,29 @@ async def find(connection: Any, tenant: Tenant, which: str) -> RolloutRow:
             found = [row for row in every if str(row.id).startswith(which.lower())]
         row = found[0] if len(found) == 1 else None
     if row is None:
-        message = f"{tenant.name} has no one rollout {which!r:.60}; "
-        raise RolloutError(message + "`steersman rollout status --all` lists those there are")
+        message = f"no single rollout of {tenant.name} matches {which!r:.60}; "
+        raise RolloutError(message + "`steersman rollout status --all` lists all rollouts")
     return row
 
 
 async def declared(connection: Any, tenant: Tenant, skill: str, point: str) -> PointRow:
     """Return a decision point.
 
-    Args:
-        connection: within a transaction of the tenant.
-        tenant: whose it is.
-        skill: its skill.
-        point: its name.
-
-    Returns:
-        Its row.
-
     Raises:
-        RolloutError: there is none.
+        RolloutError: the point does not exist.
     """
     row = await find_declared(connection, (tenant.id, skill, point))
     if row is not None:
         return row
-    message = f"{tenant.name} has no decision point {skill}/{point}; "
-    raise RolloutError(message + f"`steersman tenant points {tenant.name}` shows those there are")
+    message = f"not found: decision point {skill}/{point} of tenant {tenant.name}; "
+    raise RolloutError(message + f"`steersman tenant points {tenant.name}` lists the declared ones")
 
 
 def overrides_of(changes: tuple[str, ...]) -> dict[str, Any]:
-    """Return what ``--set`` says.
+    """Return the overrides that ``--set`` gives.
 
     Args:
-        changes: each FIELD=JSON; what is no JSON is a text.
+        changes: FIELD=JSON each; a value that is not JSON is a text.
 
     >>> overrides_of(("alpha=0.01", 'objective={"kind": "superior"}'))
     {'alpha': 0.01, 'objective': {'kind': 'superior'}}
@@ -294,9 +281,11 @@ def overrides_of(changes: tuple[str, ...]) -> dict[str, Any]:
             found[name] = msgspec.json.decode(text.encode())
         except msgspec.DecodeError as error:
             if text.startswith(("[", "{", '"')):
-                message = f"the value of {name} is no JSON ({error}); names and texts are quoted"
+                message = f"the value of {name} is not valid JSON ({error}); quote names and texts"
                 raise click.BadParameter(message, param_hint="--set") from error
             found[name] = text
         if not sign:
-            raise click.BadParameter(f"{change!r} is no FIELD=JSON", param_hint="--set")
+            raise click.BadParameter(
+                f"invalid override {change!r}: expected FIELD=JSON", param_hint="--set"
+            )
     return found

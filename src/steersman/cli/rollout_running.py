@@ -1,4 +1,4 @@
-"""``steersman rollout run``: the controller, the schedule of publishing, and their numbers."""
+"""The rollout controller: ``steersman rollout run``."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     envvar="STEERSMAN_PROMETHEUS",
     show_envvar=True,
     metavar="URL",
-    help="Where errors are counted too. While it is dead or stale, nothing is promoted.",
+    help="Prometheus server that also counts errors; if it is down or stale, nothing is promoted.",
 )
 @click.option(
     "--stale-s",
     default=60.0,
     show_default=True,
     type=Number(0, min_open=True),
-    help="How old Prometheus' newest sample may be.",
+    help="Maximum age of Prometheus' newest sample, in seconds.",
 )
 @click.option(
     "--publish-s",
     default=3600.0,
     show_default=True,
     type=Number(0, min_open=True),
-    help="How often what was learned is published, of tenants with keys.",
+    help="Seconds between publications of learned states, for tenants with keys.",
 )
 @gate_options
 @click.option("--supervised", is_flag=True, hidden=True)
@@ -53,11 +53,11 @@ def run_command(
     home: Path, prometheus: str | None, stale_s: float, publish_s: float, *, supervised: bool,
     **gates: Any,
 ) -> None:  # fmt: skip
-    """Control rollouts until stopped by Ctrl-C or SIGTERM; publish what was learned every hour.
+    """Run a rollout controller until Ctrl-C or SIGTERM; publish learned states every hour.
 
-    Any number may run, on any machine: each rollout is moved by one of them. One of them publishes,
-    refreshes signed timestamps, and anchors the audit. With --gates, rollouts of these points are
-    held until the RAG tuner's hard gates held in so many batches of decisions.
+    You can run any number of controllers on any machine: one of them moves each rollout. One of
+    them publishes, refreshes signed timestamps and anchors the audit log. With --gates, rollouts of
+    these points wait until the RAG tuner's hard gates hold in --gate-batches batches of decisions.
     """
     from steersman.service import (  # noqa: PLC0415 (for one command)
         ControllerMetrics,
@@ -98,5 +98,5 @@ def run_command(
 
 
 def _is_written(home: Path) -> bool:
-    """Return whether the registry is a place that this process could write to."""
+    """Return whether this process could write to the registry."""
     return not registry_location(home).startswith(("http://", "https://"))

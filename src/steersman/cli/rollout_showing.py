@@ -1,4 +1,4 @@
-"""How rollouts, verdicts and forecasts are printed."""
+"""Printed rollouts, verdicts and forecasts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ COLUMNS = ("id", "skill", "decision", "candidate", "status", "stage", "share", "
 
 
 def shown_row(row: RolloutRow) -> dict[str, Any]:
-    """Return a rollout as it is printed.
-
-    Args:
-        row: the rollout.
-    """
+    """Return the printed fields of a rollout."""
     return {
         "id": row.id,
         "skill": row.skill,
@@ -42,12 +38,7 @@ def shown_row(row: RolloutRow) -> dict[str, Any]:
 
 
 def show_explained(found: Explained, *, as_json: bool) -> None:
-    """Print why a rollout stands where it does.
-
-    Args:
-        found: as `explain` returned it.
-        as_json: for programs.
-    """
+    """Print the state of a rollout and its reasons."""
     if as_json:
         told = found.to_json()
         told["decision"] = told.pop("point")
@@ -70,29 +61,21 @@ def show_explained(found: Explained, *, as_json: bool) -> None:
 
 
 def show_history(rows: Sequence[Mapping[str, Any]], *, recomputed: bool, as_json: bool) -> None:
-    """Print verdicts.
-
-    Args:
-        rows: their fields.
-        recomputed: whether each says if it is the same again.
-        as_json: for programs.
-    """
+    """Print verdicts."""
     columns: tuple[str, ...] = ("seq", "at", "stage", "share", "verdict", "acted", "reasons")
     if recomputed:
         columns = (*columns[:-1], "same", "reasons")
     shown = rows if as_json else [{**row, "reasons": list(row["reasons"])[:1]} for row in rows]
-    show_rows(shown, columns, as_json=as_json, none="no verdict yet; is a controller running?")
+    show_rows(
+        shown,
+        columns,
+        as_json=as_json,
+        none="no verdicts yet; check that a controller runs: `steersman rollout run`",
+    )
 
 
 def show_forecast(plan: RolloutPlan, found: Forecast, logged: Traffic, *, as_json: bool) -> None:
-    """Print how long a rollout will take.
-
-    Args:
-        plan: of the rollout.
-        found: what was computed.
-        logged: what the log says of traffic and spread.
-        as_json: for programs.
-    """
+    """Print the forecast duration of a rollout."""
     if as_json:
         click.echo(as_text({**found.to_json(), "plan": plan.to_json(), "logged": logged}))
         return
@@ -107,25 +90,28 @@ def show_forecast(plan: RolloutPlan, found: Forecast, logged: Traffic, *, as_jso
     ]
     show_rows(rows, ("stage", "share", "units_per_arm", "days"), as_json=False, none="no stages")
     click.echo(
-        f"\nAn effect of {found.effect:+g} (sd {found.sd:.3g}) is shown by {found.needed_units:,} "
-        f"units of each arm, in {found.power:.0%} of rollouts; with what the stages wait for it "
-        f"takes {found.units:,} and {found.days:.3g} days."
+        f"\nDetecting an effect of {found.effect:+g} (sd {found.sd:.3g}) with power "
+        f"{found.power:.0%} needs {found.needed_units:,} units per arm.\n"
+        "With the minimum of each stage, the rollout takes "
+        f"{found.units:,} units per arm and {found.days:.3g} days."
     )
     if found.harm_units is None:
-        click.echo("A loss as large is never rolled back: the guardrail tolerates it, or holds.")
+        click.echo(
+            "An equal loss is not rolled back: the guardrail tolerates it, or holds the rollout."
+        )
     else:
         click.echo(
-            f"A loss as large is rolled back after {found.harm_units:,} units of the candidate, "
-            "in 95 of 100."
+            f"An equal loss is rolled back after {found.harm_units:,} units of the candidate, "
+            "with probability 95 %."
         )
     click.echo(
-        f"The log has {logged.units:,} units in {_span(logged.days)}"
+        f"The log holds {logged.units:,} units in {_span(logged.days)}"
         + (f", mean {logged.mean:.3g}, sd {logged.sd:.3g}." if logged.sd is not None else ".")
     )
 
 
 def _span(days: float) -> str:
-    """Return how long a log is, in words; its first hour counts as an hour."""
+    """Return the length of a log in words, at least an hour."""
     hours = round(days * 24.0, 1)
     return f"{days:.3g} days" if days >= 1.0 else f"{hours:g} hours" if hours > 1 else "an hour"
 

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""Printed output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,11 @@ if TYPE_CHECKING:
 _EMPTY = "–"
 _WIDE = 1_000
 _CONTROLS = {code: f"\\x{code:02x}" for code in {*range(32), *range(127, 160)} - {*b"\n\t"}}
-"""Characters that move cursors and change colours: what a stranger logged is not to use them."""
+"""Control characters: logged texts must not move the cursor or change colours."""
 
 
 def show(result: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print one thing: its fields below each other, or as a JSON object.
-
-    Args:
-        result: values by name.
-        as_json: for programs.
-    """
+    """Print one result: one field per line, or a JSON object."""
     if as_json:
         click.echo(as_text(result))
         return
@@ -42,11 +37,7 @@ def show(result: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """Write what a person wants to have in a file of its own.
-
-    Args:
-        file: written over where it is there.
-        content: what to write.
+    """Write a file that a user asked for; overwrite an existing one.
 
     Raises:
         click.FileError: it cannot be written; the exit status is 1.
@@ -54,39 +45,35 @@ def write_file(file: Path, content: bytes) -> None:
     try:
         file.write_bytes(content)
     except OSError as error:
-        hint = f"{error.strerror}; name a file in a folder that is there and may be written"
+        hint = f"{error.strerror}; name a file in an existing, writable folder"
         raise click.FileError(str(file), hint) from error
 
 
 def check_writable(*files: Path | None) -> None:
-    """Refuse what cannot be written before the work, which may take minutes, and not after it.
+    """Check that files can be written, before work that takes minutes.
 
     Args:
-        files: to be written; their folders are made then. None: nothing is.
+        files: files to write, whose folders may not exist yet; None is skipped.
 
     Raises:
-        DataError: one is a folder or ``-``, or the folder that it would be in is not to be written.
+        DataError: a file is a folder or ``-``, or its folder is not writable.
 
     >>> check_writable(Path("-"))
     Traceback (most recent call last):
-    steersman.errors.DataError: - is no file: standard output tells people; name a file
+    steersman.errors.DataError: invalid file '-': expected a file, not standard output; name a file
     """
     for file in files:
         if file is None:
             continue
         if str(file) == "-":
-            raise DataError("- is no file: standard output tells people; name a file")
+            raise DataError("invalid file '-': expected a file, not standard output; name a file")
         there = next(one for one in (file, *file.absolute().parents) if one.exists())
         if (there == file) == there.is_dir() or not os.access(there, os.W_OK):
-            raise DataError(f"{file} cannot be written, because of {there}; name another file")
+            raise DataError(f"{file} cannot be written because of {there}; name another file")
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text, and the folders that it is in.
-
-    Args:
-        file: written over where it is there.
-        text: what to write, in UTF-8.
+    """Write a text in UTF-8, and create its folders; overwrite an existing file.
 
     Raises:
         DataError: it cannot be written.
@@ -95,20 +82,20 @@ def write_text(file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        message = f"{file} cannot be written: {error}; name a file in a folder that can be"
+        message = f"{file} cannot be written: {error}; name a file in a writable folder"
         raise DataError(message) from error
 
 
 def show_rows(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, none: str
 ) -> None:
-    """Print many things: a table, or a JSON list of objects with all their fields.
+    """Print rows: a table, or a JSON list of objects with all fields.
 
     Args:
         rows: values by name.
-        columns: the fields that the table shows, in this order.
-        as_json: for programs.
-        none: what to say to people when there are no rows.
+        columns: fields of the table, in order.
+        as_json: print JSON.
+        none: text printed instead of an empty table.
     """
     found = list(rows)
     if as_json:
@@ -118,7 +105,7 @@ def show_rows(
     else:
         console = Console(emoji=False)
         if not console.is_terminal:
-            console = Console(width=_WIDE, emoji=False)  # nothing is to be wrapped in a pipe
+            console = Console(width=_WIDE, emoji=False)  # do not wrap lines in a pipe
         table = Table(*(name.replace("_", " ") for name in columns), box=None, pad_edge=False)
         for row in found:
             table.add_row(*(_told(row.get(name)) for name in columns))
@@ -128,9 +115,6 @@ def show_rows(
 def as_fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, one level deep.
 
-    Args:
-        value: an instance.
-
     >>> as_fields(dataclasses.make_dataclass("Point", ["x", "y"])(1, 2))
     {'x': 1, 'y': 2}
     """
@@ -138,10 +122,7 @@ def as_fields(value: Any) -> dict[str, Any]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as indented JSON, which has no NaN: what is no number is null.
-
-    Args:
-        value: plain values, dataclasses, structs, ids, times and paths.
+    """Return a value as indented JSON; NaN and infinity become null.
 
     >>> print(as_text({"id": UUID(int=1), "mean": float("nan")}))
     {
