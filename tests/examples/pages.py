@@ -30,6 +30,8 @@ def commands(page: Path, *, but: tuple[str, ...] = ("export ",)) -> list[str]:
             typed.append(line[2:])
         elif typed and typed[-1].endswith("\\"):
             typed[-1] = typed[-1][:-1] + line.strip()
+        elif typed and typed[-1].count("'") % 2:  # a quoted text that goes on
+            typed[-1] += "\n" + line.strip()
     return [command for command in typed if not command.startswith(but)]
 
 
