@@ -65,7 +65,7 @@ def test_a_point_that_cannot_be_served_lets_none_be_stored(command, name, tmp_pa
 def test_an_unknown_tenant_is_told_with_those_there_are(command):
     said = command("tenant", "points", "nobody", status=1)
     assert "tenant not found: 'nobody'" in said
-    assert "there are" in said  # the names follow; of many, only the first
+    assert "exist: " in said  # the names follow; of many, only the first
 
 
 def test_a_key_is_shown_once_rotated_and_revoked(command, name):
@@ -89,7 +89,7 @@ def test_a_key_of_ones_own_scopes_expires(command, name):
 
 def test_an_unknown_key_is_refused(command, name):
     said = command("key", "revoke", "sk_nothing_", "--tenant", name, status=1)
-    assert "none exist" in said
+    assert "existing keys: none" in said
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_json_that_is_too_deep_is_bad_usage():
         (f'{{"n": {"9" * 5000}}}', "out of range"),
         ('{"n": 1, "n": 2}', "a key stands twice"),
         ('{"n": NaN}', "malformed"),
-        ('{"n": "\\ud800"}', "is no JSON"),
+        ('{"n": "\\ud800"}', "is not valid JSON"),
         ('{"n": "\udcff"}', "surrogates not allowed"),
     ],
 )

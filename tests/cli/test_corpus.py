@@ -138,14 +138,14 @@ def test_documents_are_erased_from_every_snapshot(command, name, folder):
     assert done["rows"]["corpus_document"] == 1
     query = ("corpus", "search", "manuals", "worn bearing", "--tenant", name, "--snapshot", "r1")
     assert "pumps.md" not in [hit["doc_id"] for hit in command.json(*query)["hits"]]
-    assert "go together" in command(*erase, status=2)
+    assert "must be given together" in command(*erase, status=2)
     assert "either" in command(*erase, "--document", "x", "--unit", "u", status=2)
 
 
 def test_bad_arguments_are_told(command, name, folder):
     for arguments, what in (
         (("--embedder", "glove"), "the embedder is 'glove'"),
-        (("--embedder", "http://127.0.0.1:9/v1"), "names no model"),
+        (("--embedder", "http://127.0.0.1:9/v1"), "has no model"),
         (("--embedder", "none", "--chunk-size", "1"), "size is 1"),
         (("--embedder", "none", "--overlap", "-1"), "overlap is -1"),
         (("--embedder", "none", "--near", "2"), "near is 2"),

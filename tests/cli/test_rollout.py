@@ -74,7 +74,7 @@ def test_a_rollout_from_start_to_rollback(command, candidate):
     assert "allowed now: resume" in refused
     command("rollout", "resume", short, "--reason", "back", *of)
     refused = command("rollout", "promote", short, "--reason", "hurry", *of, status=1)
-    assert "no evidence" in refused
+    assert "not enough evidence" in refused
     forced = command.json("rollout", "promote", short, "--reason", "a drill", "--force", *of)
     assert forced["stage"] == "canary"
     frozen = command.json("rollout", "freeze", short, "--reason", "look", *of)

@@ -44,6 +44,20 @@ def test_a_pipe_gets_whole_rows(capsys, wide):
     assert wide in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("columns", "lines"), [("60", 3), ("40", 7)])
+def test_a_narrow_terminal_gets_a_line_per_field(capsys, monkeypatch, columns, lines):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", columns)
+    rows = [
+        {"policy": "always [/x]", "ips": "0.7804 [0.7501, 0.8107]", "n_rows": n} for n in (1, 2)
+    ]
+    show_rows(rows, ("policy", "ips", "n_rows"), as_json=False, none="")
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == lines
+    assert sum("0.7804 [0.7501, 0.8107]" in line for line in said) == 2
+    assert max(map(len, said[1:])) <= int(columns)  # the header of the table has styles
+
+
 def test_no_rows_are_said_to_be_none(capsys):
     show_rows([], ("a",), as_json=False, none="nothing yet")
     assert capsys.readouterr().out == "nothing yet\n"

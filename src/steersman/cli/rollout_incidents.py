@@ -27,7 +27,7 @@ _COLUMNS = ("id", "at", "kind", "summary", "closed_at")
 @tenant_option
 @administers
 def incidents_command(tenant_name: str, home: Path, *, every: bool, as_json: bool) -> None:
-    """List open incidents."""
+    """List the open incidents of a tenant."""
 
     async def work(database: Database, tenant: Tenant) -> list[IncidentRow]:
         return await reading(

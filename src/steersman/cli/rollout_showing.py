@@ -49,7 +49,7 @@ def show_explained(found: Explained, *, as_json: bool) -> None:
         for step, stage in enumerate(found.plan.stages)
     ]
     show({**shown_row(found.rollout), "stages": stages}, as_json=False)
-    show({"may_be_done": list(found.legal), "frozen": found.frozen}, as_json=False)
+    show({"allowed_actions": list(found.legal), "frozen": found.frozen}, as_json=False)
     if found.verdict is not None:
         click.echo(f"\nverdict {found.verdict.seq}: {found.verdict.verdict}")
         for reason in found.verdict.reasons:

@@ -91,6 +91,8 @@ def show_rows(
 ) -> None:
     """Print rows: a table, or a JSON list of objects with all fields.
 
+    In a terminal too narrow for the table, each field is a line.
+
     Args:
         rows: values by name.
         columns: fields of the table, in order.
@@ -104,12 +106,24 @@ def show_rows(
         click.echo(none)
     else:
         console = Console(emoji=False)
-        if not console.is_terminal:
-            console = Console(width=_WIDE, emoji=False)  # do not wrap lines in a pipe
+        unlimited = Console(width=_WIDE, emoji=False, markup=False)
         table = Table(*(name.replace("_", " ") for name in columns), box=None, pad_edge=False)
         for row in found:
             table.add_row(*(_told(row.get(name)) for name in columns))
+        if not console.is_terminal:
+            console = unlimited  # do not wrap lines in a pipe
+        elif unlimited.measure(table).maximum > console.width:
+            _show_records(found, columns)
+            return
         console.print(table, highlight=False, markup=False)
+
+
+def _show_records(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print one field per line: a table would break its cells in a terminal this narrow."""
+    for number, row in enumerate(rows):
+        if number:
+            click.echo()
+        show({name: row.get(name) for name in columns}, as_json=False)
 
 
 def as_fields(value: Any) -> dict[str, Any]:
