@@ -106,9 +106,11 @@ def test_the_whole_demo_prints_and_writes_its_report(tmp_path):
     assert report["orders"] == 2
     assert report["requests"] == 1400
     assert (tmp_path / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
-    for words in ("learned over the best fixed choice", "needed for the first time", "refused for"):
-        assert words in ran.output
-    assert "demo assistant --arrivals 1400 --explain" in " ".join(ran.output.split())
+    said = " ".join(ran.output.split())
+    for words in ("than the best fixed choice (95 % confidence interval", "first use of the tool",
+                  "there is no estimate for", "Targets of requirement 004", "make up"):  # fmt: skip
+        assert words in said
+    assert "demo assistant --arrivals 1400 --explain" in said
     assert {row["worth"] for row in report["sweep"]} == {0.5, 0.7}
     gain = report["learned_minus_best_fixed"]
     assert gain["low"] < gain["same_tools"]["low"] < gain["same_tools"]["high"] < gain["high"]

@@ -35,8 +35,11 @@ def test_it_shows_both_side_by_side_and_says_what_selecting_brings(tools, tmp_pa
     assert done.exit_code == 0, done.output
     found = json.loads(told.read_text(encoding="utf-8"))["tools"]
     assert found["learned"] == "clone, linear"
-    for part in ("top-k, fused", "clone, linear", "oracle", "points more often than by rank", "✓"):
+    for part in ("top-k, fused", "clone, linear", "oracle", "✓"):
         assert part in done.output, part
+    said = " ".join(done.output.split())
+    assert "learned selector minus best by rank: " in said
+    assert "percentage points (95 % confidence interval" in said
     tops = [line for line in done.output.splitlines() if line.startswith("╭")]
     assert tops
     assert all("top-k, fused" in line and "clone, linear" in line for line in tops)

@@ -281,34 +281,34 @@ def test_an_embedding_is_read_and_a_damaged_one_told(tmp_path):
     assert read_embedding(file, SIZE).vector @ read_embedding(file, SIZE).vector == pytest.approx(1)
     for content in (b"", b"no array", file.read_bytes()[:200]):
         (tmp_path / "broken.npy").write_bytes(content)
-        with pytest.raises(DataError, match=r"no \.npy file"):
+        with pytest.raises(DataError, match=r"not a readable \.npy file"):
             read_embedding(tmp_path / "broken.npy", SIZE)
     np.savez(tmp_path / "several.npz", one=np.ones(SIZE))
     archive = (tmp_path / "several.npz").read_bytes()
     for content in (archive, archive[:60]):
         (tmp_path / "zip.npy").write_bytes(content)
-        with pytest.raises(DataError, match=r"no \.npy file"):
+        with pytest.raises(DataError, match=r"not a readable \.npy file"):
             read_embedding(tmp_path / "zip.npy", SIZE)
     np.save(tmp_path / "complex.npy", np.full(SIZE, 1 + 1j))
     with pytest.raises(InputError, match="real numbers"):
         read_embedding(tmp_path / "complex.npy", SIZE)
-    with pytest.raises(DataError, match=r"no \.npy file"):
+    with pytest.raises(DataError, match=r"not a readable \.npy file"):
         read_embedding(tmp_path / "missing.npy", SIZE)
     np.save(tmp_path / "object.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"no \.npy file"):
+    with pytest.raises(DataError, match=r"not a readable \.npy file"):
         read_embedding(tmp_path / "object.npy", SIZE)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--text", "a", "--target", "1"], "allowed is one"),
+        (["--text", "a", "--target", "1"], "give one of them"),
         (["--answerer", "llm"], "--llm-url"),
         (["--html", "x.html", "--targets", "0"], "--html"),
         (["--target", "0"], "--target"),
         (["--targets", "1"], "2 or more"),
-        (["--text", "a", "--sets", "bfcl,nosuch", "--targets", "0"], "nosuch was given"),
-        (["--text", "a", "--sets", ","], "no set was given"),
+        (["--text", "a", "--sets", "bfcl,nosuch", "--targets", "0"], "unknown set: nosuch"),
+        (["--text", "a", "--sets", ","], "no set given"),
         (["--targets", "-1"], "--targets"),
         (["--metrics", "counts.txt"], "must end in .prom"),
         (["--answerer", "oracle"], "--answerer"),
@@ -323,7 +323,7 @@ def test_bad_usage(arguments, words):
 def test_any_folder_of_the_data_can_be_named(tmp_path):
     (tmp_path / "mine").mkdir()
     assert _sets({"sets": "mine, bfcl", "data": tmp_path}) == ["mine", "bfcl"]
-    with pytest.raises(click.BadParameter, match=r"yours was given; .* and folders of --data"):
+    with pytest.raises(click.BadParameter, match=r"unknown set: yours; .* and folders of --data"):
         _sets({"sets": "yours", "data": tmp_path})
 
 

@@ -76,8 +76,8 @@ def test_redis_keeps_answers_whatever_store_the_demo_runs(database, monkeypatch)
         with demo_cache(None, say=pytest.fail) as cache:
             _, told = _run(cache, console=screen)
         assert told["fallbacks"]["redis"] == sum(told["fallbacks"].values()) > 0
-        assert "redis could not be asked" in screen.file.getvalue()
-        assert "answers are kept in memory" in screen.file.getvalue()
+        assert "answer cache redis: not reachable" in screen.file.getvalue()
+        assert "answer cache: memory" in screen.file.getvalue()
 
 
 def test_a_store_that_is_named_and_away_is_told(monkeypatch):
@@ -85,7 +85,7 @@ def test_a_store_that_is_named_and_away_is_told(monkeypatch):
     said = []
     with demo_cache(None, say=said.append) as cache:
         assert cache.names == ("memory",)
-    assert "PostgreSQL keeps no answers" in said[0]
+    assert "PostgreSQL does not cache answers" in said[0]
 
 
 def test_the_counts_are_written_for_the_node_exporter(tmp_path):

@@ -51,8 +51,8 @@ def test_folders_are_learned_on_and_reported(data):
     assert (tools["algorithm"], tools["choices"]) == ("JointSquareCB", 2)
     assert (mine["warm_requests"], tools["warm_requests"]) == (30, 0)
     said = " ".join(ran.output.split())
-    assert "best fixed found: on 30 other requests, from the scores of all choices" in said
-    assert "nothing was learned beforehand; best fixed: in hindsight" in said
+    assert "best fixed choice: from 30 other requests with the scores of all choices" in said
+    assert "no warm start; the best fixed choice is chosen in hindsight" in said
     for set_ in (mine, tools):
         assert f"{set_['policies']['learned']['reward']:.4f}" in ran.output
         assert set_["policies"]["best_fixed"]["choice"] in ran.output
@@ -61,12 +61,16 @@ def test_folders_are_learned_on_and_reported(data):
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (["--sets", "mine"], 2, "of --data DIR or of $STEERSMAN_DATA, and neither"),
+        (["--sets", "mine"], 2, "give --data DIR or set $STEERSMAN_DATA"),
         (["--data", "DATA"], 2, "holds none of routerbench_subset, llmrouter_dc, metatool"),
-        (["--data", "DATA/nowhere"], 2, "is no directory"),
-        (["--data", "DATA", "--sets", "mine", "--explain", "3"], 2, "leave --data out"),
-        (["--data", "DATA", "--sets", "mine", "--arrivals", "1400"], 2, "leave --data out"),
-        (["--data", "DATA", "--sets", "mine,other"], 1, "router data 'other' is unknown"),
+        (["--data", "DATA/nowhere"], 2, "is not a directory"),
+        (["--data", "DATA", "--sets", "mine", "--explain", "3"], 2, "cannot be used with --data"),
+        (
+            ["--data", "DATA", "--sets", "mine", "--arrivals", "1400"],
+            2,
+            "cannot be used with --data",
+        ),
+        (["--data", "DATA", "--sets", "mine,other"], 1, "unknown router data 'other'"),
         (["--data", "DATA", "--sets", "metatool"], 1, "metatool is missing; put metatool there"),
     ],
 )
@@ -84,4 +88,4 @@ def test_sets_are_those_of_the_variable_where_no_directory_is_named(data, monkey
     monkeypatch.setenv("STEERSMAN_DATA", str(data))
     ran = _demo("--sets", "other")
     assert ran.exit_code == 1
-    assert "router data 'other' is unknown" in " ".join(ran.output.split())
+    assert "unknown router data 'other'" in " ".join(ran.output.split())

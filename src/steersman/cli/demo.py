@@ -1,4 +1,4 @@
-"""``steersman demo``: a shipped system from nothing to its report."""
+"""Demo command ``steersman demo``, with the demo of the assistant."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from steersman.systems.assistant.stream import Stream
 
 _SWEEP = (Deep(worth=0.5), Deep.ask(0.7), Deep.ask(0.5))
-"""Other assumptions about an escalation; the main one is a strong model worth .7."""
+"""Other assumptions about an escalation; the main one is a strong model right in 70 %."""
 
 
 @click.group()
 def command() -> None:
-    """Run a shipped system from nothing to its report."""
+    """Run one of the shipped systems on real data and print a report."""
 
 
 command.add_command(interrogator)
@@ -65,60 +65,71 @@ command.add_command(evidence_command)
 
 @command.command()
 @click.option(
-    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it here."
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report as JSON to FILE.",
 )
-@click.option("--explain", "arrival", type=click.IntRange(min=1), help="Explain request number N.")
+@click.option(
+    "--explain",
+    "arrival",
+    type=click.IntRange(min=1),
+    help="Explain all decisions about request N, and measure nothing.",
+)
 @click.option(
     "--orders",
     default=10,
     show_default=True,
     type=click.IntRange(min=2),
-    help="How many orders of arrival the interval is made of.",
+    help="Number of arrival orders; the confidence intervals are computed over them.",
 )
 @click.option(
     "--sweep-orders",
     default=2,
     show_default=True,
     type=click.IntRange(min=1),
-    help="How many of them the other assumptions about an escalation are tried on.",
+    help="Number of arrival orders for each other assumption about an escalation.",
 )
 @click.option(
     "--arrivals",
     type=click.IntRange(min=1311),
-    help="How many requests arrive in each order, each of the 1,311 at least once; default: 2,139, "
-    "which the law of arrivals expects.",
+    help="Number of arrivals in each order, 1,311 (each request once) or more.  [default: 2139, as "
+    "in a production trace]",
 )
 @click.option(
     "--out",
     type=Folder(),
     default=Path("out"),
     show_default=True,
-    help="Directory of the learning curve.",
+    help="Directory for the picture of the learning curve.",
 )
 @click.option(
     "--home",
     type=Folder(),
-    help="Directory of caches and store.  [default: $STEERSMAN_HOME or ~/.steersman for caches, a "
-    "temporary one for the store]",
+    help="Directory for caches and the store.  [default: $STEERSMAN_HOME or ~/.steersman for "
+    "caches, a temporary directory for the store]",
 )
 @click.option(
     "--processes",
     default=2,
     show_default=True,
     type=click.IntRange(min=1),
-    help="That replay orders; the result does not depend on it.",
+    help="Number of processes that replay arrival orders; it does not change the result.",
 )
-@click.option("--in-process", is_flag=True, help="Without a service: policies are called directly.")
+@click.option(
+    "--in-process", is_flag=True, help="Call the policies in this process, without a service."
+)
 @click.option(
     "--data",
     type=Folder(),
-    help="Learn on other people's routing data in place of this: a directory with the folders "
-    "routerbench_subset, llmrouter_dc or metatool, or others in their formats.",
+    help="Learn on public routing data instead: a directory with the folders routerbench_subset, "
+    "llmrouter_dc or metatool, or other folders in one of their formats.",
 )
 @click.option(
     "--sets",
     default="",
-    help="Comma-separated folders of --data, or of $STEERSMAN_DATA without it; default: the known.",
+    help="Folders of --data or $STEERSMAN_DATA, separated by commas.  [default: the known folders "
+    "that exist]",
 )
 def assistant(
     json_file: Path | None,
@@ -136,18 +147,19 @@ def assistant(
 ) -> None:
     """Replay 1,311 real requests while cache, route and tool policies learn online.
 
-    The first order of arrivals is decided by the real service over HTTP: an embedded store, two
-    service processes asked in turn, a learner. What the route learned is then published, signed,
-    and rolled out in stages, and a broken version after it is rolled back. The other orders, which
-    the interval is made of, are replayed at the same time without a service, by the same policies,
-    on what processors have to spare. Beside them, on the same arrivals: the declared rules, the
-    best fixed choice in hindsight, and an oracle. With --explain N nothing is measured: request N
-    of the first order is shown with every decision, its probabilities and what came of it.
+    The demo starts an embedded store, two service processes and a learner. The service decides
+    the first arrival order over HTTP. The demo then publishes and signs what the route learned,
+    and rolls it out in stages. A deliberately broken version follows and is rolled back. The
+    other arrival orders run at the same time without a service, with the same policies.
 
-    With --data other requests are replayed, whose every choice has a known score: what a policy
-    earns while it learns from the score of what it chose alone, beside the best fixed choice. A
-    set with a train split is decided on the rest; policy and best fixed choice start from the
-    scores that all choices have on that split.
+    The report compares the learned policies with the declared rules, the best fixed choice in
+    hindsight and an oracle (upper bound) on the same arrivals. It ends with the gain per 1,000
+    requests and its 95 % confidence interval. With --explain N the demo prints every decision
+    about request N of the first order: probabilities, outcomes and reward.
+
+    With --data the demo replays routing data in which the score of every choice is known. The
+    policy learns only from the score of its own choice. If a set has a train split, the policy
+    and the best fixed choice start from it, and the rest is measured.
     """
     console = Console()
     if sets and data is None and (named := os.environ.get("STEERSMAN_DATA")):
@@ -157,9 +169,7 @@ def assistant(
         _other_data(console, data, sets, orders, json_file, own)
         return
     if sets:
-        raise click.UsageError(
-            "--sets names folders of --data DIR or of $STEERSMAN_DATA, and neither is given"
-        )
+        raise click.UsageError("--sets needs a directory: give --data DIR or set $STEERSMAN_DATA")
     picture = out / "learning-curve.png"
     check_writable(json_file)
     if arrival is None:
@@ -183,14 +193,20 @@ def assistant(
     _show(console, world, report, trial, picture)
     if json_file is not None:
         _write(json_file, report)
-        console.print(f"report as JSON  {json_file}", highlight=False, soft_wrap=True)
+        console.print(f"report as JSON      {json_file}", highlight=False, soft_wrap=True)
     same = "" if arrivals is None else f" --arrivals {arrivals}"
     again = f"{sys.argv[0]} demo assistant{same} --explain 700"
-    console.print(f"one decision    {again}", highlight=False, soft_wrap=True)
+    console.print("\n[bold]Next steps[/bold]")
+    for step, what in (
+        ("explain a decision", again),
+        ("run the service", "make up"),
+        ("read the tutorial", "docs/tutorial/install-and-run.md"),
+    ):
+        console.print(f"{step:<20}{what}", highlight=False, soft_wrap=True)
 
 
 def _plans(orders: int, sweep_orders: int, arrivals: int | None) -> list[Plan]:
-    """Return the main assumption about an escalation, and then the others."""
+    """Return the plan of the main assumption about an escalation, then the others."""
     fewer = min(orders, sweep_orders)
     others = [Plan(deep, orders=fewer, scouts=1, arrivals=arrivals) for deep in _SWEEP]
     return [Plan(orders=orders, extra=("beta_tools",), arrivals=arrivals), *others]
@@ -206,11 +222,11 @@ def _show(
         "rules": trial.curve("rules"),
     }
     came, orders = report["requests"], report["orders"]
-    title = f"{len(world):,} real requests, arriving {came:,} times, mean of {orders} orders"
+    title = f"{len(world):,} real requests, {came:,} arrivals, mean of {orders} orders"
     write_png(curves, picture, title=title)
     width = min(console.width, 100)
     print_report(console, report, terminal_chart(curves, width=width, colours=console.is_terminal))
-    console.print(f"\nlearning curve  {picture}", highlight=False, soft_wrap=True)
+    console.print(f"\nlearning curve      {picture}", highlight=False, soft_wrap=True)
 
 
 def _other_data(
@@ -223,7 +239,7 @@ def _other_data(
 ) -> None:
     for option, given in own.items():
         if given is not None:
-            raise click.UsageError(f"{option} is of the assistant's own requests; leave --data out")
+            raise click.UsageError(f"{option} cannot be used with --data; remove one of the two")
     check_writable(json_file)
     with _bar(console) as bar:
         names = chosen_sets(data, sets)
@@ -238,8 +254,8 @@ def _other_data(
 def _beside(
     bar: Progress, plans: Sequence[Plan], home: Path | None, processes: int
 ) -> Iterator[Future[list[Trial]]]:
-    """Replay the other orders while the first one is decided over HTTP, on what that leaves."""
-    task = bar.add_task("replaying orders in processes", total=sum(plan.orders for plan in plans))
+    """Replay the other orders at low priority while the service decides the first one."""
+    task = bar.add_task("replaying arrival orders", total=sum(plan.orders for plan in plans))
     over = Event()
 
     def done() -> None:
@@ -256,7 +272,7 @@ def _beside(
             yield replayed
         finally:
             over.set()
-            while not replayed.done():  # nobody waits for what failed
+            while not replayed.done():  # after a failure the replays are useless
                 for child in set(active_children()) - others:
                     child.terminate()
                 time.sleep(0.05)
@@ -265,8 +281,8 @@ def _beside(
 def _over_http(
     bar: Progress, world: World, stream: Stream, home: Path | None
 ) -> tuple[Log, dict[str, Any]]:
-    """Return the first order of arrivals as the service decided it, and what was measured."""
-    task = bar.add_task("over HTTP, two service processes", total=None)
+    """Return the log of the first order as decided by the service, and the measurements."""
+    task = bar.add_task("deciding over HTTP", total=None)
 
     def progress(places: Iterable[int]) -> Iterator[int]:
         bar.update(task, total=len(list(places)))
@@ -277,7 +293,7 @@ def _over_http(
     driving = drive(world, stream, order=0, home=home, say=_say, controller=True, progress=progress)
     with driving as driven:
         measured = measure(driven)
-        bar.update(task, description="shipping what was learned", total=None)
+        bar.update(task, description="rolling out", total=None)
         shipped = ship(driven, world, bar.console.print)
         bar.update(task, total=1, completed=1)
         return driven.log, measured | shipped
@@ -299,7 +315,7 @@ def _measure(
         in_process = trial.orders[0].sets["learned"].figures["reward"]
         measured["service"]["in_process_reward"] = in_process
         trial = trial.replaced(0, "learned", figures_of(world, stream, log))
-    task = bar.add_task("off-policy evidence", total=2)
+    task = bar.add_task("off-policy evaluation", total=2)
     evidence, refused = _evidence(world, stream, trial, home, log, lambda: bar.advance(task))
     return compile_report(trial, sweep, evidence, refused) | measured, trial
 
@@ -312,7 +328,7 @@ def _evidence(
     log: Log | None,
     step: Callable[[], None],
 ) -> tuple[list[Any], list[Any]]:
-    """Return evidence from a wide floor, and what the declared floor's log says."""
+    """Return the evidence of a log with a wide floor, and of one with the declared floor."""
     job = Job(0, ("learned",), trial.deep, home)
     wide = route_evidence(evidence_log(world, stream, job))
     step()
@@ -332,7 +348,7 @@ def _explain(
 ) -> dict[str, Any]:
     if arrival > len(stream):
         raise click.BadParameter(
-            f"the stream has {len(stream):,} requests; give a number from 1 to {len(stream)}",
+            f"request {arrival} not found: allowed are 1 to {len(stream)}",
             param_hint="--explain",
         )
     with _bar(console) as bar:
@@ -344,7 +360,7 @@ def _explain(
                 bar.advance(task)
 
         if in_process:
-            places = progress(range(arrival))  # what came later changes nothing
+            places = progress(range(arrival))  # later arrivals do not change it
             job = Job(0, ("learned",), Deep(), home)
             log = replay_set(world, stream, "learned", job, keep=True, progress=places)
             told = explain(log.at(arrival - 1))

@@ -1,6 +1,6 @@
-"""Choosers that ask a service over HTTP, and tell it what came of every choice.
+"""Choosers that ask a service over HTTP and report the outcomes to it.
 
-They stand where the policies stand in a replay within one process; the world does not notice.
+They replace the policies of an in-process replay.
 """
 
 from __future__ import annotations
@@ -27,21 +27,19 @@ if TYPE_CHECKING:
     from steersman.wire import Decision
 
 _TIMEOUT_MS = 6_000.0
-"""The service may take a third of it to make a decision durable: hours, for a local disk."""
+"""The service may use a third of it to commit a decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One answer, for measuring.
+    """Measurements of one answer.
 
     Attributes:
-        point: the decision point.
-        process: which service process answered.
-        answered_at: seconds since 1970.
-        took_ms: as the client saw it.
-        update_seq: the state that decided.
-        decision_id: its id.
-        logged: whether it was durable when it was answered.
+        process: Index of the service process that answered.
+        answered_at: Seconds since 1970.
+        took_ms: Latency at the client.
+        update_seq: Update number of the policy state that decided.
+        logged: True if the decision was committed before the answer.
     """
 
     point: str
@@ -55,12 +53,12 @@ class Heard:
 
 @dataclass(slots=True)
 class Talk:
-    """Several clients used in turn, and what was said.
+    """Clients used in turn, with the answers and events of a run.
 
     Attributes:
-        clients: one for each service process.
-        heard: every answer.
-        told: ids of all events.
+        clients: One for each service process.
+        heard: Every answer.
+        told: Ids of all events.
     """
 
     clients: Sequence[Client]
@@ -68,13 +66,7 @@ class Talk:
     told: list[str] = field(default_factory=list)
 
     def ask(self, spec: DecisionPoint, context: Mapping[str, Any], **asked: Any) -> Decision:
-        """Return a decision of the next service process in turn.
-
-        Args:
-            spec: the decision point.
-            context: what is known.
-            **asked: for `Client.decide`.
-        """
+        """Return a decision of the next service process; ``asked`` goes to `Client.decide`."""
         process = len(self.heard) % len(self.clients)
         begun = time.perf_counter()
         decision = self.clients[process].decide(
@@ -88,23 +80,13 @@ class Talk:
         return decision
 
     def tell(self, decision: Decision, **event: Any) -> None:
-        """Tell what came of a decision, through the next client in turn.
-
-        Args:
-            decision: the decision.
-            **event: for `Client.task_result`.
-        """
+        """Report an event through the next client; ``event`` goes to `Client.task_result`."""
         client = self.clients[len(self.told) % len(self.clients)]
         self.told.append(client.task_result(decision, **event))
 
 
 class Asking:
-    """A decision point with fixed actions, decided by the service.
-
-    Args:
-        talk: the service.
-        spec: the declared point.
-    """
+    """Chooser for a decision point with fixed actions, decided by the service."""
 
     reads_features: ClassVar[bool] = False
 
@@ -114,16 +96,8 @@ class Asking:
         self._last: Decision | None = None
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
-        """See `steersman.systems.assistant.choosers.Chooser.choose`.
-
-        Args:
-            seen: The decision.
-            rng: Gives one uniform, which nobody uses: the service draws.
-
-        Returns:
-            The service's choice; it tells no scores and no uniform.
-        """
-        rng.random()
+        """Return the service's choice, without scores and random number."""
+        rng.random()  # keeps the random numbers in step; the service draws the action
         self._last = self._talk.ask(self._spec, seen.context)
         x, _ = encode(self._spec, self._features, seen.context)
         return _drawn(self._last, seen, np.full(len(seen.eligible), np.nan), x)
@@ -131,29 +105,19 @@ class Asking:
     def learn(
         self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
     ) -> None:
-        """Tell what came of the last choice; the service makes the reward of it.
-
-        Args:
-            seen: The decision.
-            drawn: What was drawn at it.
-            index: Of the action drawn.
-            reward: Not told.
-            outcomes: What is told.
-        """
+        """Report the outcomes of the last choice; the service computes the reward."""
         if self._last is not None:
             self._talk.tell(self._last, outcomes=outcomes)
 
 
 class AskingWithCandidates:
-    """A decision point with candidates of its own for each request, decided by the service.
+    """Chooser for a decision point with candidates per request, decided by the service.
 
-    An answer carries no scores, and the route wants to know what the best tool promises. So the
-    application keeps an estimate of its own: the same regression over the same outcomes.
+    An answer has no scores, but the context of the route needs the best tool's score. So the
+    application fits the same regression to the same outcomes.
 
     Args:
-        talk: the service.
-        spec: the declared point.
-        estimate: learns what is told; only its scores are used.
+        estimate: Learns the reported outcomes; only its scores are used.
     """
 
     reads_features: ClassVar[bool] = True
@@ -163,15 +127,7 @@ class AskingWithCandidates:
         self._last: Decision | None = None
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
-        """See `Asking.choose`.
-
-        Args:
-            seen: The decision.
-            rng: Gives one uniform.
-
-        Returns:
-            The service's choice, with the application's own estimates as scores.
-        """
+        """Return the service's choice, with the application's estimates as scores."""
         estimated = self._estimate.choose(seen, rng)
         features = _features(seen, range(len(seen.eligible)))
         self._last = self._talk.ask(
@@ -184,17 +140,10 @@ class AskingWithCandidates:
     def learn(
         self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
     ) -> None:
-        """Tell what came of the last choice, or of the tool that was used instead.
+        """Report the outcomes of the last choice, or of the tool that was used instead.
 
-        What was used without being chosen is a decision too: with one eligible action, of
-        probability one. The one that was passed over is told so, and leaves learning and evidence.
-
-        Args:
-            seen: The decision.
-            drawn: What was drawn at it.
-            index: The tool that was used.
-            reward: For the estimate.
-            outcomes: What is told.
+        A tool used without being chosen is a decision with one eligible action and probability 1.
+        The replaced decision is reported as not taken; learning and evidence skip it.
         """
         self._estimate.learn(seen, drawn, index, reward, outcomes)
         if self._last is None:
@@ -210,15 +159,7 @@ class AskingWithCandidates:
 
 
 def asking(talk: Talk, points: Points) -> Policies:
-    """Return the assistant's choosers over a service that serves its points.
-
-    Args:
-        talk: the service.
-        points: as they were declared to it.
-
-    Returns:
-        A set by the name "learned".
-    """
+    """Return the assistant's choosers over a service that serves its points."""
     estimate = choosers.learned(points).tool
     return Policies(
         "learned",

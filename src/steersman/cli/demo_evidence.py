@@ -1,4 +1,4 @@
-"""``steersman demo evidence``: top-k and a learned selector side by side, step by step."""
+"""Demo command ``steersman demo evidence``: top-k and a learned selector side by side."""
 
 from __future__ import annotations
 
@@ -20,35 +20,43 @@ from steersman.cli.showing import check_writable, write_text
     show_envvar=True,
     type=Folder(),
     default=None,
-    help="Directory of question sets; the catalogue of tools alone without it.",
+    help="Directory of question sets.  [default: none; the tool catalogue is used]",
 )
-@click.option("--sets", default="hotpotqa", show_default=True, help="Folders of --data.")
+@click.option(
+    "--sets", default="hotpotqa", show_default=True, help="Folders of --data, separated by commas."
+)
 @click.option("--questions", type=click.IntRange(20), default=None,
-              help="The first so many of each set; all without it.")  # fmt: skip
+              help="Use only the first N questions of each set.  [default: all]")  # fmt: skip
 @click.option("--show", type=click.IntRange(0, 20), default=1, show_default=True,
-              help="Questions shown of each kind: gained, lost, missed, found.")  # fmt: skip
+              help="Questions to print per kind: gained, lost, missed, found.")  # fmt: skip
 @click.option("--picks", type=click.IntRange(1, 8), default=5, show_default=True,
-              help="Passages of a selection.")  # fmt: skip
+              help="Number of passages in a selection.")  # fmt: skip
 @click.option("--out", type=Folder(), default=Path("demo"),
-              show_default=True, help="Directory of the pages.")  # fmt: skip
+              show_default=True, help="Directory for the report pages.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
-)
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it here."
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report as JSON to FILE.",
 )
 def evidence(*, json_file: Path | None, **asked: Any) -> None:
-    """Pick the passages that a question needs, one after the other, beside the best by rank.
+    """Compare a learned passage selector with the best passages by rank (evidence selection).
 
-    Without --data: real requests that need two tools or more, over a catalogue of some 1,200; words
-    alone, nothing but a wheel is fetched. With --data: real questions over Wikipedia, embedded by
-    MiniLM (extra `rag`). The learned selector is a clone of who knows the right passages, measured
-    on questions it was not trained on; trees with the extra `evidence`, a linear one without it.
+    Without --data, the demo uses real requests that need two or more of about 1,200 tools. It
+    searches by words and downloads one wheel. With --data, it uses real questions over Wikipedia,
+    embedded by MiniLM (extra `rag`).
+
+    The learned selector imitates an expert that knows the right passages. It is measured on
+    questions that it was not trained on. With --data and the extra `evidence` it uses trees,
+    otherwise a linear model.
     """
     from steersman.cli.demo_evidence_showing import shown  # noqa: PLC0415 (slow)
 
     if asked["data"] is not None and not asked["sets"].replace(",", "").strip():
-        raise click.BadParameter("no set was named; give folders of --data", param_hint="--sets")
+        raise click.BadParameter(
+            "no set given; name one or more folders of --data", param_hint="--sets"
+        )
     check_writable(json_file, asked["out"] / "any" / "evidence.html")
     need_charts("matplotlib")
     found = shown(**asked)

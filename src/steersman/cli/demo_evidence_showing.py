@@ -1,4 +1,4 @@
-"""What ``steersman demo evidence`` does: sets made ready, two selectors, what each picked."""
+"""Evaluation and printed report of ``steersman demo evidence``."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 _MEASURES = ("all_gold", "recall", "holds_answer", "redundancy", "tokens")
 _WIDE = 100
 _TITLE, _QUESTION = 56, 400
-"""Characters that are shown; the page has all of them."""
+"""Printed characters; the page has the full text."""
 
 
 def shown(**asked: Any) -> dict[str, Any]:
-    """Measure a learned selector beside the best by rank, and show it.
+    """Compare the learned selector with the best by rank and print the result.
 
     Args:
-        asked: the command's options.
+        asked: Options of the command.
 
     Returns:
-        Set -> what the page says of it, for programs.
+        Set -> the report's figures.
 
     Raises:
-        DataError: a set is absent, or an extra is missing.
+        DataError: A set or an extra is missing.
     """
     console, found = Console(), {}
     with ExitStack() as stack:
@@ -65,21 +65,21 @@ def _prepared(stack: ExitStack, asked: dict[str, Any]) -> Iterator[tuple[str, Pr
         found = load_two_tools()
         found = found if most is None else found.first(most)
         click.echo(
-            f"tools: {len(found.questions)} requests that need two tools or more, "
+            f"tools: {len(found.questions)} requests that need two or more tools, "
             f"{len(found.passages):,} tools", err=True,
         )  # fmt: skip
         yield "tools", ready(found, Collection(found.passages))
         return
     embedder = opened_embedder(stack, None, words_alone=False)
     for name in filter(None, map(str.strip, asked["sets"].split(","))):
-        click.echo(f"{name}: passages are embedded and linked, once", err=True)
+        click.echo(f"{name}: embedding and linking the passages (once)", err=True)
         yield name, prepare(name, data, embedder=embedder, most=most)
 
 
 def _evaluated(name: str, prepared: Prepared, asked: dict[str, Any]) -> tuple[Evaluation, str]:
     limits = Limits(picks=asked["picks"], expanding="always", may_stop=False)
     rules = Environment(limits)
-    # Trees are for passages with vectors and links; what a catalogue shows is told by a few words.
+    # Trees need passages with vectors and links; the tool catalogue has short texts only.
     trees = find_spec("lightgbm") is not None and asked["data"] is not None
     clone: Contender = LinearlyCloned("clone, linear", limits, seed=asked["seed"])
     if trees:
@@ -106,10 +106,11 @@ def _told(
     ahead = evaluation.difference(learned, BASELINE, "all_gold")
     share, short = evaluation.ceiling()
     console.print(
-        f"All that is needed was found {100 * ahead.value:+.1f} points more often than by rank "
-        f"({100 * ahead.low:+.1f} to {100 * ahead.high:+.1f}), on questions it was not trained "
-        f"on.\nOf what is needed {share:.1%} was retrieved at first; {short} of "
-        f"{len(evaluation.pools)} questions lacked some.", highlight=False,
+        f"Questions with all needed passages, learned selector minus best by rank: "
+        f"{100 * ahead.value:+.1f} percentage points (95 % confidence interval "
+        f"{100 * ahead.low:+.1f} to {100 * ahead.high:+.1f}).\nThe selector was not trained on "
+        f"these questions.\nLimit: the search retrieves {share:.1%} of the needed passages; "
+        f"{short} of {len(evaluation.pools)} questions lack at least one.", highlight=False,
     )  # fmt: skip
     page = asked["out"] / evaluation.name / "evidence.html"
     report = set_report(evaluation, shown=learned)
@@ -120,11 +121,11 @@ def _told(
 
 
 def _show_case(console: Console, case: Case) -> None:
-    right = f"\nright: {', '.join(case.answers[:3])}" if case.answers else ""
+    right = f"\nanswer: {', '.join(case.answers[:3])}" if case.answers else ""
     console.print(f"\n[bold]{KINDS[case.kind]}[/bold]")
     question = shorten(case.question, _QUESTION, placeholder=" …")
     searched = shorten(case.searched, _QUESTION, placeholder=" …")
-    told = f"\nsearched for: {searched}" if searched else ""
+    told = f"\nsearch query: {searched}" if searched else ""
     console.print(f"{question}{told}{right}", markup=False, highlight=False)
     width = max(36, min(console.width, 160) // len(case.sides) - 1)  # a blank between them
     panels = [Panel(_side(side), title=side.policy, width=width) for side in case.sides]
@@ -148,13 +149,13 @@ def _side(side: Side) -> Table:
 
 
 def _plain(text: str) -> str:
-    """Markup of rich must not come out of a passage."""
+    """Escape the markup of rich in a passage."""
     return text.replace("[", "\\[")
 
 
 def _table(evaluation: Evaluation) -> Table:
     table = Table(
-        title=f"{evaluation.name}: {len(evaluation.pools)} questions, each held out",
+        title=f"{evaluation.name}: {len(evaluation.pools)} held-out questions",
         title_justify="left",
     )
     table.add_column("")

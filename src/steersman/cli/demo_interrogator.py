@@ -1,4 +1,4 @@
-"""``steersman demo interrogator``: one investigation step by step, then heuristic and bandit."""
+"""Demo command ``steersman demo interrogator``: one investigation, then a comparison."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     )
 
 _SEARCHED = 10
-"""Targets of a set, at most, that are searched by trying before they are compared."""
+"""Maximum number of targets per set for the exhaustive search before the comparison."""
 _MOST_BYTES = 16 << 20
-"""An .npy file of one embedding has a few KiB."""
+"""Size limit; the .npy file of one embedding has a few KiB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ready:
-    """What every part of the demo needs."""
+    """Resources of all parts of the demo."""
 
     console: Console
     questions: Questions
@@ -65,8 +65,8 @@ class _Ready:
 @click.option(
     "--rl/--no-rl",
     default=None,
-    help="Let the learned policy pick the questions, in a real service, or the heuristic.  "
-    "[default: as configs/interrogator/rl.yaml says]",
+    help="Choose the questions with the learned policy in a service, or with the heuristic.  "
+    "[default: value in configs/interrogator/rl.yaml]",
 )
 @click.option(
     "--data",
@@ -75,57 +75,60 @@ class _Ready:
     type=Folder(),
     help="Directory of the data sets clapnq, scifact and metatool.",
 )
-@click.option("--sets", default="bfcl", show_default=True, help="Sets of targets, by commas.")
+@click.option("--sets", default="bfcl", show_default=True, help="Target sets, separated by commas.")
 @click.option(
     "--targets",
     "targets",
     default=8,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Targets of each set for the comparison, 2 or more; 0: none is made. Eight take about a "
-    "minute.",
+    help="Number of targets per set for the comparison, 2 or more; 0 skips the comparison. Eight "
+    "targets take about a minute.",
 )
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1), help="Of it.")
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(min=1),
+              help="Number of random seeds of the comparison.")  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write everything here.")  # fmt: skip
+              help="Write the investigation and the comparison as JSON to FILE.")  # fmt: skip
 @click.option("--metrics", "metrics_file", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write the investigation's counts here, as Prometheus' node exporter reads "
-              "them; its name must end in .prom.")  # fmt: skip
+              help="Write the investigation's metrics to FILE for the textfile collector of the "
+              "Prometheus node exporter; the name must end in .prom.")  # fmt: skip
 @click.option("--html", "html_file", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write the comparison here, as a page with plots.")  # fmt: skip
+              help="Write the comparison as an HTML page with plots to FILE.")  # fmt: skip
 @click.option(
     "--answerer",
     type=click.Choice(["options", "llm"]),
     default="options",
     show_default=True,
-    help="Who answers: the questions' own options, or a language model (options where it fails).",
+    help="Source of the answers: the options of each question, or a language model (falls back to "
+    "the options).",
 )
-@click.option("--llm-url", help="Of its server, such as http://127.0.0.1:8080/v1.")
-@click.option("--llm-model", help="Its name there.")
+@click.option(
+    "--llm-url", help="URL of the language model server, for example http://127.0.0.1:8080/v1."
+)
+@click.option("--llm-model", help="Name of the language model.")
 @click.option(
     "--llm-key",
     envvar="STEERSMAN_LLM_KEY",
     show_envvar=True,
-    help="Better in the environment, where other users of the machine do not see it.",
+    help="API key of the language model server. Prefer the environment variable: other users "
+    "can see command lines.",
 )
 @click.option(
     "--home",
     type=Folder(),
-    help="Directory of caches and store.  [default: $STEERSMAN_HOME or ~/.steersman for caches, a "
-    "temporary one for the store]",
+    help="Directory for caches and the store.  [default: $STEERSMAN_HOME or ~/.steersman for "
+    "caches, a temporary directory for the store]",
 )
 def interrogator(**given: Any) -> None:
-    """Investigate an unknown embedding by questions, and show every step.
+    """Investigate an unknown embedding with questions and print every step.
 
-    Without --rl the heuristic asks, in this process. With it the questions are picked by the real
-    service over HTTP: an embedded store, a service process, a learner. It learns the shipped log of
-    10,000 questions first, then every answer as it comes. The log's questions were drawn by chance
-    with known probabilities, so its rows are evidence too, and not a warm start alone. A drift
-    guard watches gains and contexts; once it fires, the heuristic asks the rest of the session, as
-    it does when no service answers.
+    With --no-rl, the heuristic chooses the questions in this process. With --rl, a service chooses
+    them over HTTP: the demo starts an embedded store, a service process and a learner. The learner
+    first reads the shipped log of 10,000 questions, then each new answer. A drift guard checks
+    gains and contexts. If it fires, or if the service does not answer, the heuristic chooses.
 
-    Then the comparison: the same targets by the heuristic and by bandits, each with a cache of its
-    own, on targets that nobody has learned from.
+    Then the demo compares the heuristic with bandit policies on held-out targets. Each policy has a
+    separate cache.
     """
     from steersman.systems.interrogator import load_questions  # noqa: PLC0415 (slow)
     from steersman.systems.interrogator.gate import load_switch  # noqa: PLC0415
@@ -134,7 +137,7 @@ def interrogator(**given: Any) -> None:
     console = Console()
     _check_usage(given)
     check_writable(*(given[name] for name in ("json_file", "metrics_file", "html_file")))
-    _sets(given)  # told before anything is shown
+    _sets(given)  # fail before the first output
     switch = load_switch()
     ready = _Ready(console, load_questions(), cached_minilm(given["home"]), given["home"])
     target = _target(ready, given)
@@ -145,23 +148,27 @@ def interrogator(**given: Any) -> None:
         result["comparison"] = _compare(ready, given)
     if given["json_file"] is not None:
         write_text(given["json_file"], json.dumps(result, indent=2) + "\n")
-        console.print(f"everything as JSON  {given['json_file']}", highlight=False, soft_wrap=True)
+        console.print(f"report as JSON  {given['json_file']}", highlight=False, soft_wrap=True)
 
 
 def _check_usage(given: dict[str, Any]) -> None:
     named = [name for name in ("text", "embedding", "target") if given[name] is not None]
     if len(named) > 1:
-        raise click.UsageError(f"--{' and --'.join(named)} were given; allowed is one of them")
+        raise click.UsageError(f"--{' and --'.join(named)} cannot be combined; give one of them")
     if given["answerer"] == "llm" and not (given["llm_url"] and given["llm_model"]):
         raise click.UsageError("--answerer llm needs --llm-url and --llm-model")
     if given["metrics_file"] is not None and given["metrics_file"].suffix != ".prom":
-        raise click.UsageError("--metrics must end in .prom, or the node exporter does not read it")
+        raise click.UsageError(
+            "--metrics must end in .prom; the node exporter reads no other files"
+        )
     if given["targets"] == 1:
-        raise click.UsageError("--targets 1 compares nothing; allowed are 2 or more, or 0 for none")
+        raise click.UsageError(
+            "--targets 1 is too few to compare; allowed: 2 or more, or 0 to skip"
+        )
     if given["html_file"] is not None and given["targets"] == 0:
-        raise click.UsageError("--html shows the comparison; --targets must be 1 or more for it")
+        raise click.UsageError("--html needs the comparison; give --targets 2 or more")
     if given["html_file"] is not None and find_spec("matplotlib") is None:
-        # Known beforehand, not after minutes of comparing.
+        # Fail now, not after minutes of comparing.
         message = "--html needs matplotlib; install it with: "
         raise DataError(message + how_to_install("demo"))
 
@@ -171,7 +178,7 @@ def _target(ready: _Ready, given: dict[str, Any]) -> Target:
 
     if given["text"] is not None:
         if not given["text"].strip():
-            raise InputError("--text is empty; allowed is any text; give one")
+            raise InputError("--text is empty; give at least one word")
         vector = ready.embedder.encode([given["text"]])[0].astype(np.float16)
         return Target.of_vector(vector, name="text", text=given["text"])
     if given["embedding"] is not None:
@@ -181,21 +188,21 @@ def _target(ready: _Ready, given: dict[str, Any]) -> Target:
         _sets(given), part="ab", data=given["data"], embedder=ready.embedder, home=ready.home
     )
     if number > len(targets):
-        message = f"there are {len(targets):,} targets; give a number from 1 to {len(targets)}"
+        message = f"target {number} not found: allowed are 1 to {len(targets)}"
         raise click.BadParameter(message, param_hint="--target")
     return targets[number - 1]
 
 
 def read_embedding(file: Path, size: int) -> Target:
-    """Return the target that an .npy file holds.
+    """Return the target in an .npy file.
 
     Args:
-        file: one vector; no pickles are read.
-        size: numbers that the embedder's vectors have.
+        file: One vector; pickles are rejected.
+        size: Dimension of the embedder's vectors.
 
     Raises:
-        DataError: it cannot be read, is too large, or is no .npy file of numbers.
-        InputError: another dimension, NaN or infinite numbers, or the zero vector.
+        DataError: The file cannot be read, is too large, or is not an .npy file of numbers.
+        InputError: Wrong dimension, NaN or infinite numbers, or the zero vector.
     """
     from steersman.systems.interrogator import Target  # noqa: PLC0415 (slow)
 
@@ -203,13 +210,13 @@ def read_embedding(file: Path, size: int) -> Target:
     try:
         held = file.stat().st_size
         if held > _MOST_BYTES:
-            raise DataError(f"{file} has {held} bytes; allowed are {_MOST_BYTES}; {advice}")
-        # Not by numpy.load, which opens archives of arrays as well; this reads no pickles.
+            raise DataError(f"{file} has {held} bytes; allowed: up to {_MOST_BYTES}; {advice}")
+        # Not numpy.load: it opens archives of arrays as well. This call reads no pickles.
         vector = np.lib.format.open_memmap(file, mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{file} is no .npy file that can be read: {error}; {advice}") from error
+        raise DataError(f"{file} is not a readable .npy file: {error}; {advice}") from error
     if vector.shape != (size,):
-        message = f"{file} holds an array of shape {vector.shape}; allowed is ({size},)"
+        message = f"{file} holds an array of shape {vector.shape}; expected ({size},)"
         raise InputError(f"{message}; embed the text with all-MiniLM-L6-v2")
     return Target.of_vector(vector, name=file.name)
 
@@ -220,8 +227,8 @@ def _sets(given: dict[str, Any]) -> list[str]:
     named = list(dict.fromkeys(name.strip() for name in given["sets"].split(",") if name.strip()))
     unknown = [name for name in named if not is_set(name, given["data"])]
     if unknown or not named:
-        message = f"{', '.join(unknown) or 'no set'} was given; allowed are {', '.join(SETS)}"
-        message += ", and folders of --data"
+        message = f"unknown set: {', '.join(unknown)}" if unknown else "no set given"
+        message += f"; allowed: {', '.join(SETS)} and folders of --data"
         raise click.BadParameter(message, param_hint="--sets")
     return named
 
@@ -259,13 +266,15 @@ def _shown(ready: _Ready, done: Investigation, answerer: Answerer) -> dict[str, 
     if isinstance(answerer, LLMAnswerer):
         if answerer.fallbacks:
             times = ", ".join(f"{number} × {name}" for name, number in answerer.fallbacks.items())
-            ready.console.print(f"answered without the language model: {times}", highlight=False)
+            ready.console.print(
+                f"answers from the options, not the language model: {times}", highlight=False
+            )
         told["llm"] = {"asked": answerer.asked, "fallbacks": dict(answerer.fallbacks)}
     return told
 
 
 def _alone(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
-    """Show the heuristic's investigation, in this process."""
+    """Run and print the investigation with the heuristic, in this process."""
     from steersman.cli.demo_interrogator_cache import Counting, demo_cache  # noqa: PLC0415 (slow)
     from steersman.systems.interrogator import Heuristic  # noqa: PLC0415
 
@@ -277,7 +286,7 @@ def _alone(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, An
 
 
 def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
-    """Show the investigation whose questions the service picks."""
+    """Run and print the investigation with the service."""
     from steersman.cli.demo_interrogator_asking import Asking, serving  # noqa: PLC0415 (slow)
     from steersman.cli.demo_interrogator_cache import Counting, demo_cache  # noqa: PLC0415
     from steersman.systems.interrogator import (  # noqa: PLC0415
@@ -291,12 +300,12 @@ def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[
     point = load_point(ready.questions)
     guard = DriftGuard.of_log(point, log, vectors, rng=np.random.default_rng(0))
     ready.console.print(
-        f"starting a service that learns {len(log):,} logged questions", highlight=False
+        f"starting a service with {len(log):,} logged questions to learn", highlight=False
     )
     with ExitStack() as exits:
         running = exits.enter_context(serving(ready.home, log, vectors, say=_say))
         ready.console.print(
-            f"{running.imported:,} logged questions learned in {running.seconds:.1f} s",
+            f"learned {running.imported:,} logged questions in {running.seconds:.1f} s",
             highlight=False,
         )
         cache = exits.enter_context(demo_cache(running.service.database, say=_say))
@@ -314,9 +323,9 @@ def _of_service(
     console: Console, imported: int, asking: Asking, guarded: Guarded
 ) -> dict[str, Any]:
     if guarded.reason is not None:
-        console.print(f"the drift guard gave over to the heuristic: {guarded.reason}")
+        console.print(f"drift guard: switched to the heuristic: {guarded.reason}")
     if asking.unanswered:
-        console.print(f"{asking.unanswered} questions were not answered by the service")
+        console.print(f"{asking.unanswered} questions without an answer from the service")
     decisions = [
         {
             "decision_id": str(decision.decision_id),
@@ -336,7 +345,7 @@ def _of_service(
 
 
 def _compare(ready: _Ready, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the report of the comparison, shown and, if wanted, written as a page."""
+    """Run and print the comparison; return its report."""
     from steersman.systems.interrogator import load_point, load_targets  # noqa: PLC0415 (slow)
     from steersman.systems.interrogator.gate import load_switch  # noqa: PLC0415
     from steersman.systems.interrogator.page import write_page  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The interrogator's questions, picked by a real service that learns what each of them brought."""
+"""Chooser of the interrogator that asks a learning service over HTTP."""
 
 from __future__ import annotations
 
@@ -49,18 +49,14 @@ _BATCH = 1_000
 
 
 class Asking:
-    """A `Chooser` that asks the service; where none answers, the heuristic's question is asked.
+    """A `Chooser` that asks the service; without an answer it uses the heuristic's question.
 
-    Such an answer says so itself: it is the client's own, has propensity 1, and is never learned
-    from; its record is delivered when the service is back.
-
-    Args:
-        client: of the service.
-        point: as it was declared to it.
+    The client marks such a fallback as degraded. It has propensity 1, and the learner skips it. The
+    client delivers its record when the service is reachable again.
 
     Attributes:
-        asked: every decision, in order.
-        unanswered: how many of them the service did not make.
+        asked: Every decision, in order.
+        unanswered: Number of fallbacks among them.
     """
 
     def __init__(self, client: Client, point: DecisionPoint) -> None:
@@ -71,7 +67,7 @@ class Asking:
         self.unanswered = 0
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`; the service draws, so the uniform is taken and not used."""
+        """Return the service's question; ``rng`` is only used for the heuristic."""
         default = self._heuristic.choose(situation, rng).action
         if situation.step == 0:
             self._episode = f"investigation-{uuid4().hex}"
@@ -94,19 +90,17 @@ class Asking:
         return Drawn(decision.action, decision.propensity, np.array(told), by)
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Tell what the last question brought; the service makes the reward of it, and learns."""
+        """Report the outcomes of the last question; the service computes the reward and learns."""
         self._client.task_result(self.asked[-1], outcomes=outcomes)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A service that serves the interrogator's decision point.
+    """Service with the interrogator's decision point.
 
     Attributes:
-        service: the service.
-        client: of it.
-        imported: logged steps that it learned before anything was asked.
-        seconds: that this took.
+        imported: Number of logged steps learned at the start.
+        seconds: Time this took.
     """
 
     service: Served
@@ -115,10 +109,10 @@ class Running:
     seconds: float = field(default=0.0)
 
     def learned(self) -> None:
-        """Wait until everything that was told is learned.
+        """Wait until all delivered events are learned.
 
         Raises:
-            StoreError: it takes longer than a minute.
+            StoreError: Timeout after a minute.
         """
         if left := self.client.flush(_PATIENCE_S):
             raise StoreError(f"{left} events were not delivered in {_PATIENCE_S:g} s")
@@ -135,26 +129,26 @@ def serving(
     name: str | None = None,
     patience_s: float = 600.0,
 ) -> Iterator[Running]:
-    """Run store, service and learner, warm-started by a log, for as long as a block does.
+    """Run store, service and learner for a block, with a warm start from a log.
 
     Args:
-        home: holds the store, for a new tenant; None: a temporary directory.
-        log: imported before anything is asked; None: the service begins without experience.
+        home: Directory of the store; None: a temporary directory.
+        log: Imported at the start; None: no warm start.
         vectors: (m, size) embeddings of the log's targets, by row.
-        say: is told what goes wrong on the way.
-        name: of the tenant; None: a new one.
-        patience_s: how long learning the log may take.
+        say: Prints warnings.
+        name: Name of the tenant; None: a new tenant.
+        patience_s: Timeout for learning the log, in seconds.
 
     Yields:
-        How to reach it.
+        The running service.
 
     Raises:
-        StoreError: the service does not start, or does not learn in time.
+        StoreError: The service does not start, or does not learn in time.
     """
     begun = time.monotonic()
     with ExitStack() as exits:
         if home is None:
-            # A short path: a socket's may have a hundred characters at most.
+            # A short path: socket paths are limited to about 100 characters.
             home = Path(exits.enter_context(TemporaryDirectory(prefix="steersman-")))
 
         def before(database: Database, tenant: Tenant) -> None:
@@ -173,10 +167,7 @@ def serving(
 
 
 def plain(context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a context as JSON can say it.
-
-    Args:
-        context: of a situation.
+    """Return a context as JSON values.
 
     >>> plain({"target": np.array([0.5]), "step": 1})
     {'target': [0.5], 'step': 1}
@@ -188,10 +179,10 @@ def plain(context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _import(database: Database, tenant: Tenant, log: StepLog, vectors: NDArray[Any]) -> None:
-    """Write a log as decisions that were made elsewhere, and what came of them.
+    """Write a log as imported decisions and events.
 
-    Its questions were drawn with equal probability among the eligible, so their propensities are
-    exact, and the rows are evidence as well as a warm start.
+    The log drew its questions with equal probability among the eligible ones. So the propensities
+    are exact, and the rows serve as evidence as well as a warm start.
     """
     connection = await database.connect("app")
     try:
@@ -217,7 +208,7 @@ def _rows(
         given = plain(context)
         x, _ = encode(spec, features, given)
         mask = masks[i]
-        # In the order in which they were made, all before now.
+        # In the original order, all before now.
         at = now - (len(log) - i) * 0.001
         decision = _decision(
             point,

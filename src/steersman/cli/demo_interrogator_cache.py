@@ -1,4 +1,4 @@
-"""The demo's answer cache, which outlives a run, and what an investigation counted."""
+"""Answer cache and metrics of the interrogator's demo."""
 
 from __future__ import annotations
 
@@ -29,30 +29,27 @@ if TYPE_CHECKING:
     from steersman.systems.interrogator import AnswerCache, Chooser, Investigation
 
 TENANT = "demo-interrogator"
-"""Whose answers the demo's are, in every run: a run finds what those before it embedded."""
+"""Tenant of the cached answers, the same in every run: later runs reuse earlier embeddings."""
 
 
 @contextmanager
 def demo_cache(database: Database | None, *, say: Callable[[str], None]) -> Iterator[CacheInLine]:
-    """Keep answers in Redis where ``REDIS_URL`` is set, else in PostgreSQL, else in memory.
+    """Yield a cache in Redis if ``REDIS_URL`` is set, else in PostgreSQL, else in memory.
 
-    Each stands in for the one before it. PostgreSQL takes part where the demo runs a store, or
-    ``DATABASE_URL`` names one that is migrated.
+    Each is the fallback of the one before it. PostgreSQL is used if the demo runs a store, or if
+    ``DATABASE_URL`` names a migrated one.
 
     Args:
-        database: The store that the demo runs; None: that of ``DATABASE_URL``, if it is set.
-        say: Is told why PostgreSQL does not take part although it is named.
-
-    Yields:
-        The cache.
+        database: The demo's store; None: the one of ``DATABASE_URL``, if set.
+        say: Prints a warning if PostgreSQL cannot be used.
 
     Raises:
-        InputError: ``REDIS_URL`` is none of Redis.
-        StoreError: It is set, and the extra ``redis`` is not installed.
+        InputError: ``REDIS_URL`` is not a URL of Redis.
+        StoreError: ``REDIS_URL`` is set, but the extra ``redis`` is not installed.
     """
     caches: dict[str, AnswerCache] = {}
     if url := os.environ.get("REDIS_URL"):
-        # A tenant's id is another in every new store, and Redis is to be found from all of them.
+        # Every new store gives the tenant another id; the key in Redis must stay the same.
         caches["redis"] = RedisCache(url, uuid5(NAMESPACE_URL, f"steersman:{TENANT}"))
     if database is None and (named := os.environ.get("DATABASE_URL")):
         database = Database(named)
@@ -60,22 +57,20 @@ def demo_cache(database: Database | None, *, say: Callable[[str], None]) -> Iter
         try:
             caches["postgresql"] = TableCache(database, run(_tenant(database)).id)
         except StoreError as error:
-            say(f"PostgreSQL keeps no answers of this run: {error}")
+            say(f"PostgreSQL does not cache answers in this run: {error}")
     caches["memory"] = MemoryCache()
     with CacheInLine(caches) as cache:
         yield cache
 
 
 class Counting:
-    """Counts an investigation as an application would, and shows what its cache did.
+    """Metrics of an investigation and of its cache.
 
     Args:
-        cache: The answers'.
-        file: Where the counts are written, in the format of Prometheus; None: nowhere.
-        console: Where the cache's part is shown.
+        file: Output file in the format of Prometheus; None: no file.
 
     Attributes:
-        metrics: What `investigate` tells its steps.
+        metrics: Collector for `investigate`.
     """
 
     def __init__(self, cache: CacheInLine, file: Path | None, console: Console) -> None:
@@ -84,11 +79,7 @@ class Counting:
         self.metrics = InterrogatorMetrics(self._registry, cache)
 
     def end(self, done: Investigation, chooser: Chooser) -> None:
-        """Count the end of an investigation, and write the file.
-
-        Args:
-            done: As `investigate` returned it.
-            chooser: Who picked; a guard tells whether it gave over.
+        """Count the end of an investigation and write the file.
 
         Raises:
             DataError: The file cannot be written.
@@ -102,14 +93,16 @@ class Counting:
             write_to_textfile(str(self._file), self._registry)
         except OSError as error:
             message = f"{self._file} cannot be written: {error}"
-            raise DataError(f"{message}; name a file in a folder that can be") from error
+            raise DataError(f"{message}; give a file in a writable folder") from error
 
     def shown(self) -> dict[str, Any]:
-        """Print where answers are kept and which cache could not be asked; return it for JSON."""
+        """Print the cache in use and failed requests to caches; return the counts for JSON."""
         cache = self._cache
-        self._console.print(f"answers are kept in {cache.serving or 'nothing'}", highlight=False)
+        self._console.print(f"answer cache: {cache.serving or 'none'}", highlight=False)
         for name, times in cache.fallbacks.items():
-            self._console.print(f"{name} could not be asked {times} times", highlight=False)
+            self._console.print(
+                f"answer cache {name}: not reachable {times} times", highlight=False
+            )
         counts = ("hits", "misses", "fallbacks", "refused", "damaged")
         return {"cache": {name: dict(getattr(cache, name)) for name in counts}}
 

@@ -1,4 +1,4 @@
-"""What ``steersman demo interrogator`` prints."""
+"""Printed tables of ``steersman demo interrogator``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVELS = {"steps_to_090": ".90", "steps_to_share": "90 %"}
 _DIFFERENCES = {
     "fewer_calls_to_same_similarity": ("calls saved (same)", 1),
     "similarity": ("similarity", 2),
-    "embedder_calls": ("calls in all", 1),
+    "embedder_calls": ("all calls", 1),
     "cache_hit_rate": ("cache hits", 2),
     "steps_to_090": ("questions to .90", 1),
     "steps_to_share": ("questions to 90 %", 1),
@@ -27,16 +27,12 @@ _DIFFERENCES = {
 _STATES = {
     "failed": "failed",
     "not_measured": "not measured",
-    "unknown": "cannot be known, as too few sessions got there",
+    "unknown": "cannot be known, too few sessions reached it",
 }
 
 
 def bar(similarity: float, width: int = _WIDTH) -> str:
-    """Return a similarity as a bar.
-
-    Args:
-        similarity: a cosine; below 0 is drawn as 0.
-        width: of 1.
+    """Return a similarity as a bar of ``width`` characters; below 0 is drawn as 0.
 
     >>> bar(0.5, width=4)
     '██··'
@@ -46,11 +42,7 @@ def bar(similarity: float, width: int = _WIDTH) -> str:
 
 
 def as_json(done: Investigation) -> dict[str, Any]:
-    """Return an investigation for JSON.
-
-    Args:
-        done: the investigation.
-    """
+    """Return an investigation as JSON values."""
     return {
         "target": done.target.name,
         "text": done.target.text,
@@ -66,13 +58,8 @@ def as_json(done: Investigation) -> dict[str, Any]:
 
 
 def print_investigation(console: Console, done: Investigation) -> None:
-    """Print an investigation, a row a question.
-
-    Args:
-        console: where to.
-        done: the investigation.
-    """
-    target = done.target.text or done.target.name or "an unknown embedding"
+    """Print an investigation with one row per question."""
+    target = done.target.text or done.target.name or "unknown embedding"
     console.print(f"target  {target}", highlight=False, markup=False)
     table = Table(box=None, pad_edge=False)
     for head in ("question", "answer", "similarity", "", "gain", "cache", "texts", "p", "by"):
@@ -97,7 +84,7 @@ def print_investigation(console: Console, done: Investigation) -> None:
         )
     console.print(table)
     console.print(f"hypothesis  {done.hypothesis}", highlight=False, markup=False)
-    verdict = "found" if done.solved else f"not found (it counts from {done.stop_at:g} on)"
+    verdict = "found" if done.solved else f"not found (needs {done.stop_at:g})"
     console.print(
         f"similarity {done.similarity:.3f}, {verdict}; {len(done.steps)} questions, "
         f"{done.cache_hits} cache hits, {done.embedder_calls} texts embedded",
@@ -106,12 +93,7 @@ def print_investigation(console: Console, done: Investigation) -> None:
 
 
 def print_report(console: Console, report: Mapping[str, Any]) -> None:
-    """Print the comparison's figures, a row an arm, and what the gate says.
-
-    Args:
-        console: where to.
-        report: as `compile_report` returns it.
-    """
+    """Print the comparison and the verdict of the regression gate."""
     from steersman.systems.interrogator.report import counted  # noqa: PLC0415 (slow)
 
     for name, found in report["sets"].items():
@@ -121,18 +103,18 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
         console.print()
         console.print(_against_table(found))
         console.print()
-        note = "same: until both are equally close; 90 %: of what a search by trying reaches"
+        note = "same: until both are equally close; 90 %: of the similarity of an exhaustive search"
         console.print(note, highlight=False, soft_wrap=True)
         for line in gate_lines(found["gate"], report["candidate"]):
             console.print(line, highlight=False, soft_wrap=True)
 
 
 def gate_lines(gate: Mapping[str, Any], candidate: str) -> list[str]:
-    """Return what the gate says, and why it keeps the heuristic where it does.
+    """Return the verdict of the regression gate as lines, with the reasons.
 
     Args:
-        gate: of one set of targets, as `compile_report` returns it.
-        candidate: the policy's name.
+        gate: Gate of one target set, from `compile_report`.
+        candidate: Name of the policy.
 
     >>> failed = {"measure": "cache_hit_rate", "state": "failed"}
     >>> gate_lines({"passed": False, "measures": [failed]}, "warm")
@@ -152,7 +134,7 @@ def gate_lines(gate: Mapping[str, Any], candidate: str) -> list[str]:
 def _arms_table(found: Mapping[str, Any], title: str) -> Table:
     timed = [key for key in _LEVELS if key in next(iter(found["arms"].values()))]
     solved = (f"reached {_LEVELS[key]}" for key in timed)
-    table = _table(title, ("arm", *_MEASURES.values(), *solved))
+    table = _table(title, ("policy", *_MEASURES.values(), *solved))
     for arm, figures in found["arms"].items():
         values = (f"{figures[measure]['value']:.3g}" for measure in _MEASURES)
         table.add_row(
@@ -163,7 +145,7 @@ def _arms_table(found: Mapping[str, Any], title: str) -> Table:
 
 def _against_table(found: Mapping[str, Any]) -> Table:
     arms = found["against_heuristic"]
-    title = "less the heuristic, target by target, with 95 % intervals"
+    title = "difference to the heuristic, paired by target, 95 % confidence intervals"
     table = _table(title, ("", *(arm.replace("_", " ") for arm in arms)))
     # Five arms side by side in 80 columns.
     table.padding = (0, 1, 0, 0)
@@ -178,7 +160,7 @@ def _against_table(found: Mapping[str, Any]) -> Table:
 
 
 def _is_told(arms: Mapping[str, Any], arm: str, key: str) -> bool:
-    """Return whether a difference says something: not if neither got to where it is measured."""
+    """Return False if neither policy reached the level at which the difference is measured."""
     return key not in _LEVELS or any(arms[one][key]["solved"] for one in (arm, "heuristic"))
 
 

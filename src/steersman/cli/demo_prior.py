@@ -1,8 +1,7 @@
-"""What the assistant's policies take for granted before any experience, as rows of the store.
+"""Prior of the assistant's policies, as rows of the store.
 
-In one process a policy is warmed up by a call. Here the same imagined requests are decisions
-without a propensity: the learner learns them as it does an imported log, and no evidence ever reads
-them.
+In one process a call warms up a policy. Here the same pseudo-requests are decisions without a
+propensity: the learner reads them like an imported log, and evidence skips them.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
     from steersman.store import Database, PointRow, Tenant
 
 PREFIX = "prior-"
-"""Ids of the events begin with it."""
+"""Prefix of the event ids."""
 
 
 def write_prior(database: Database, tenant: Tenant) -> None:
-    """Write the imagined requests of every point with fixed actions.
+    """Write the pseudo-requests of every point with fixed actions.
 
     Args:
-        database: migrated.
-        tenant: has declared the assistant's points.
+        database: Must be migrated.
+        tenant: Must have declared the assistant's points.
     """
     run(_write(database, tenant.id))
 
@@ -64,11 +63,11 @@ async def _write(database: Database, tenant: UUID) -> None:
 
 
 def worth(spec: DecisionPoint, reward: float) -> dict[str, float]:
-    """Return outcomes that earn a reward: right answers that took a certain time.
+    """Return outcomes of a right answer whose latency gives the wanted reward.
 
     Args:
-        spec: of a point whose reward falls with latency.
-        reward: within what right answers can earn.
+        spec: Its reward must fall with latency.
+        reward: Must be within the range of right answers.
     """
     right = {"success": 1.0, "tool_ok": 1.0, "cost_usd": 0.0, "cache_hit": 0.0}
     right["guardian_flag"] = 0.0

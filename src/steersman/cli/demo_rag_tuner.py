@@ -1,4 +1,4 @@
-"""``steersman demo rag-tuner``: record, tune, judge; ends with the frontier and a plain verdict."""
+"""Demo command ``steersman demo rag-tuner``: record, tune and judge retrieval configurations."""
 
 from __future__ import annotations
 
@@ -35,39 +35,49 @@ _EVALUATIONS, _SLICE = 80, 32
     show_envvar=True,
     type=Folder(),
     default=None,
-    help="Directory of judged collections; the catalogue of tools alone without it.",
+    help="Directory of collections with relevance judgements.  [default: none; the tool catalogue "
+    "is used]",
 )
-@click.option("--sets", default=",".join(_SETS), show_default=True, help="Folders of --data.")
+@click.option(
+    "--sets",
+    default=",".join(_SETS),
+    show_default=True,
+    help="Folders of --data, separated by commas.",
+)
 @click.option(
     "--questions", type=click.IntRange(40), default=500, show_default=True,
-    help="Requests of the catalogue, drawn at random.",
+    help="Number of requests of the tool catalogue, drawn at random.",
 )  # fmt: skip
 @click.option(
     "--out",
     type=Folder(),
     default=Path("demo"),
     show_default=True,
-    help="Directory of pictures, pages and runs.",
+    help="Directory for pictures, report pages and runs.",
 )
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all that is drawn."
-)
-@click.option(
-    "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write it here."
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report as JSON to FILE.",
 )
 def rag_tuner(
     data: Path | None, sets: str, questions: int, out: Path, seed: int, json_file: Path | None
 ) -> None:
-    """Tune retrieval on measured evaluations, and say plainly what it brought.
+    """Tune a retrieval configuration and report the gain on held-out questions.
 
-    Without --data: 729 tools as passages, real requests as questions, recorded vectors; nothing but
-    a wheel is fetched. With --data: real collections, embedded by MiniLM (extra `rag`).
+    Without --data, the passages are 729 tools and the questions are real requests, with recorded
+    vectors; the demo downloads one wheel. With --data, it uses real collections, embedded by
+    MiniLM (extra `rag`). "No gain" is a possible result.
     """
     from steersman.systems.rag_tuner import load_policy_config  # noqa: PLC0415 (slow)
 
     names = list(dict.fromkeys(filter(None, map(str.strip, sets.split(",")))))
     if data is not None and not names:
-        raise click.BadParameter("no set was named; give folders of --data", param_hint="--sets")
+        raise click.BadParameter(
+            "no set given; name one or more folders of --data", param_hint="--sets"
+        )
     check_writable(json_file, out / "any" / "report.html")
     need_charts("matplotlib")
     tuned = load_policy_config()
@@ -88,7 +98,7 @@ def _recordings(
     from steersman.cli.tune_recording import recorded_collection  # noqa: PLC0415 (slow)
 
     for name in names:
-        click.echo(f"{name}: every configuration on every question, once", err=True)
+        click.echo(f"{name}: running every configuration on every question (once)", err=True)
         yield recorded_collection(data / name, tuned, None, progress=True)
 
 
@@ -107,7 +117,7 @@ def _catalogue(questions: int, tuned: Tuned, seed: int) -> Recorded:
         rerankers={"cosine": CosineReranker(vectors)},
     )
     with _bar() as bar:
-        task = bar.add_task("every configuration, every question", total=len(collection.questions))
+        task = bar.add_task("running every configuration", total=len(collection.questions))
         return record(
             searcher,
             collection,
@@ -161,7 +171,8 @@ def _told(report: Report, tuned: Tuned, folder: Path) -> dict[str, Any]:
     weights = tuned.reward_weights
     console.print(
         f"reward = {weights.alpha + weights.beta:g} quality − {weights.gamma:g} latency − "
-        f"{weights.delta:g} cost, in units of their references: less quality may be worth it.",
+        f"{weights.delta:g} cost, each divided by its reference value. A configuration with lower "
+        "quality can therefore have a higher reward.",
         highlight=False,
     )
     console.print(str(report.verdict), highlight=False)
@@ -171,23 +182,23 @@ def _told(report: Report, tuned: Tuned, folder: Path) -> dict[str, Any]:
 
 
 def _to_know_more(report: Report) -> str:
-    """Return how many queries would tell more, and how long they would take under both."""
+    """Return how many judged queries to add, and their search time."""
     verdict = report.verdict
     of = {one.configuration: one.latency_ms for one in report.places}
     both_ms = of[verdict.candidate.canonical()] + of[verdict.baseline.canonical()]
-    # An interval is half as wide with four times as many.
-    queries, what = 4 * verdict.queries, "To know it twice as exactly"
+    # Four times as many queries halve the width of an interval.
+    queries, what = 4 * verdict.queries, "To halve the confidence interval"
     if verdict.state == "no gain" and verdict.needed:
-        queries, what = verdict.needed, "To know more"
+        queries, what = verdict.needed, "To show a gain of this size"
     return (
-        f"{what}: {queries:,} judged queries ({verdict.queries:,} were held out here), under both "
-        f"configurations some {queries * both_ms / 1_000:,.0f} s of searching."
+        f"{what}, use {queries:,} judged queries (here: {verdict.queries:,} held out). Both "
+        f"configurations then take about {queries * both_ms / 1_000:,.0f} s of search time."
     )
 
 
 def _table(report: Report) -> Table:
     table = Table(title=f"{report.collection}: held-out queries", title_justify="left")
-    for name in ("", "configuration", "quality", "95 %", "ms", "cost"):
+    for name in ("", "configuration", "quality", "95 % CI", "ms", "cost"):
         table.add_column(name, justify="left" if name in {"", "configuration"} else "right")
     of = {one.configuration: one for one in report.places}
     for label, configuration in report.marked.items():

@@ -1,9 +1,8 @@
-"""The demo's second part: what was learned is shipped, and then something that should not be.
+"""Rollouts of the demo: the learned route is promoted, then a broken version is rolled back.
 
-The route has been learning while it served. Here it serves again as it was installed, with nothing
-learned, and what it learned is published, signed, and tried against that: in the shadow, on few,
-on more, on nearly all. Then a version that sends every request to the fast engine is published
-against the advice of the publish guard, and put before users without any evidence.
+The route serves again as installed, without experience. What it learned is published, signed and
+rolled out against that control in stages. Then a version that sends every request to the fast
+engine is published by force, past the publish guard, and rolled out without shadow stage.
 """
 
 from __future__ import annotations
@@ -64,13 +63,13 @@ _BROKEN = "policy: {algorithm: fixed, action: micro}"
 
 @dataclass(frozen=True, slots=True)
 class Shipping:
-    """What shipping needs of a running service.
+    """A running service with traffic and a publisher.
 
     Attributes:
-        service: with a controller.
-        traffic: goes on meanwhile.
-        publisher: signs for the tenant.
-        say: tells people what happens.
+        service: Must have a rollout controller.
+        traffic: Requests sent during the rollout.
+        publisher: Signer of the tenant.
+        say: Prints a progress line.
     """
 
     service: Served
@@ -79,18 +78,15 @@ class Shipping:
     say: Callable[[str], None]
 
     def rolled_out(self, wanted: Wanted) -> tuple[RolloutRow, list[VerdictRow]]:
-        """Start a rollout, and let traffic go on until it has ended.
-
-        Args:
-            wanted: the rollout.
+        """Start a rollout and send traffic until it ends.
 
         Raises:
-            StoreError: it did not end in time.
+            StoreError: The rollout did not end in time.
         """
         database, tenant = self.service.database, self.service.tenant.id
         row = run(start(database, tenant, wanted, actor=_ACTOR, clock=time.time))
         deadline = time.monotonic() + _LONGEST_S
-        told, looked = 0, 0.0
+        printed, looked = 0, 0.0
         with _watching(self.service, row.id) as standing:
             while True:
                 self.traffic.go_on()
@@ -98,10 +94,10 @@ class Shipping:
                     continue
                 looked = time.monotonic()
                 row, verdicts = standing()
-                for verdict in verdicts[told:]:
+                for verdict in verdicts[printed:]:
                     if verdict.acted not in {"none", "held"}:
                         self.say(_line(row, verdict))
-                told = len(verdicts)
+                printed = len(verdicts)
                 if row.ended_at is not None:
                     return row, verdicts
                 if looked > deadline:
@@ -111,18 +107,18 @@ class Shipping:
 
 
 def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, Any]:
-    """Ship what an order of arrivals taught the route, then ship something broken.
+    """Roll out what the route learned, then a broken version.
 
     Args:
-        driven: while its service runs, with a controller.
-        world: the requests.
-        say: tells people what happens.
+        driven: The first order; its service must still run, with a rollout controller.
+        world: The requests.
+        say: Prints a progress line.
 
     Returns:
         ``rollouts`` and ``bad_candidate`` of the report.
 
     Raises:
-        StoreError: a rollout did not end in time.
+        StoreError: A rollout did not end in time.
     """
     service = driven.service
     make_sample_registry(service.home, service.tenant.name)
@@ -133,7 +129,7 @@ def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, 
     traffic = Traffic(service.urls, service.key, visits, np.random.default_rng([_SEED]))
     shipping = Shipping(service, traffic, publisher, say)
     learned = run(publish(service.database, point, publisher, Reason(actor=_ACTOR)))
-    say(f"{_name(point)} {learned.version} published and signed: {learned.samples:,.0f} samples")
+    say(f"{_name(point)} {learned.version}: published and signed, {learned.samples:,.0f} samples")
     first = _good(shipping, point, learned)
     return {"rollouts": [first], "bad_candidate": _bad(shipping, point)}
 
@@ -151,7 +147,7 @@ def _good(shipping: Shipping, point: PointRow, learned: Description) -> dict[str
 
 
 def _bad(shipping: Shipping, point: PointRow) -> dict[str, Any]:
-    """Put a broken version before users against all advice, and watch it being taken back."""
+    """Roll out a broken version by force, and wait until it is rolled back."""
     service, say = shipping.service, shipping.say
     point = _now(service, point)
     broken = _with_broken_policy(_document())
@@ -167,8 +163,8 @@ def _bad(shipping: Shipping, point: PointRow) -> dict[str, Any]:
         row, verdicts = shipping.rolled_out(wanted)
     except RolloutError as error:
         advice.append(str(error))
-        say(f"not started: {error}")
-        say(f"{bad.version} is started all the same, by force")
+        say(f"rollout refused: {error}")
+        say(f"{bad.version}: rollout started by force")
         row, verdicts = shipping.rolled_out(replace(wanted, force=_FORCE))
     took = (row.ended_at - row.started_at).total_seconds() if row.ended_at else float("nan")
     return {
@@ -184,7 +180,7 @@ def _bad(shipping: Shipping, point: PointRow) -> dict[str, Any]:
 
 
 def _published(shipping: Shipping, point: PointRow, document: str) -> tuple[Description, list[str]]:
-    """Publish a declaration's version, by force if need be; return what spoke against it."""
+    """Publish a declaration, by force if refused; return it with the reasons against it."""
     database, signer = shipping.service.database, shipping.publisher
     advice: list[str] = []
     how = "published and signed"
@@ -192,11 +188,11 @@ def _published(shipping: Shipping, point: PointRow, document: str) -> tuple[Desc
         made = run(publish(database, point, signer, Reason(actor=_ACTOR), spec=document))
     except GuardError as error:
         advice = list(error.reasons)
-        shipping.say(f"not published: {'; '.join(advice)}")
-        how += " all the same, by force"
+        shipping.say(f"publish guard refused: {'; '.join(advice)}")
+        how += " by force"
         forced = Reason(actor=_ACTOR, force=_FORCE)
         made = run(publish(database, point, signer, forced, spec=document))
-    shipping.say(f"{_name(point)} {made.version} {how}: it always takes `micro`")
+    shipping.say(f"{_name(point)} {made.version}: {how}; broken, always takes `micro`")
     return made, advice
 
 
@@ -206,7 +202,7 @@ def _now(service: Served, point: PointRow) -> PointRow:
 
 
 async def _as_installed(service: Served) -> PointRow:
-    """Let the route serve with nothing learned while it goes on learning; rewards take seconds."""
+    """Pin the route to its initial state while it goes on learning; rewards take seconds."""
     row = await declare(service.database, service.tenant.id, _document(), actor=_ACTOR)
     connection = await service.database.connect("worker")
     try:
@@ -232,7 +228,7 @@ async def _points(service: Served) -> list[PointRow]:
 def _watching(
     service: Served, identifier: UUID
 ) -> Iterator[Callable[[], tuple[RolloutRow, list[VerdictRow]]]]:
-    """Look at a rollout as often as one likes: the first look of a connection costs the most."""
+    """Yield a reader of the rollout's state, on one open connection."""
     with asyncio.Runner() as loop:
         connection = run(service.database.connect("app"), by=loop.run)
         try:
@@ -251,13 +247,12 @@ async def _standing(
 
 
 def _document() -> str:
-    """Return the route's declaration with rewards that are final after seconds."""
+    """Return the route's declaration with a reward window of seconds."""
     document = point_documents()[1]
     return document.replace("window_s: 600", f"window_s: {_WINDOW_S:g}")
 
 
 def _with_broken_policy(document: str) -> str:
-    """Return a declaration that sends every request to the fast engine."""
     lines = document.splitlines()
     return "\n".join(_BROKEN if line.startswith("policy:") else line for line in lines) + "\n"
 
@@ -295,18 +290,16 @@ def _told(row: RolloutRow, verdicts: list[VerdictRow]) -> dict[str, Any]:
 
 
 def _units(verdict: VerdictRow) -> int:
-    """Return how many units of the candidate were closed when it was passed."""
+    """Return the closed units of the candidate at a verdict."""
     return int(verdict.inputs["evidence"]["closed"][0])
 
 
 def _line(row: RolloutRow, verdict: VerdictRow) -> str:
     after = (verdict.at - row.started_at).total_seconds()
-    became = {"next_stage": "passed", "promoted": "passed, and it takes over"}
-    reasons = "; ".join(verdict.reasons)
-    return (
-        f"{after:5.1f} s  {row.candidate}  {verdict.stage} {verdict.share:.0%} "
-        f"{became.get(verdict.acted, verdict.acted.replace('_', ' '))}: {reasons}"
-    )
+    stage = f"{verdict.stage} {verdict.share:.0%}"
+    became = {"next_stage": "passed", "promoted": "passed, promoted"}
+    acted = became.get(verdict.acted, verdict.acted.replace("_", " "))
+    return f"{after:5.1f} s  {row.candidate}  {stage:<12}{acted}"
 
 
 def _name(point: PointRow) -> str:

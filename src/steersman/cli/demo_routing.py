@@ -1,4 +1,4 @@
-"""``steersman demo assistant --data DIR``: the same policies on other people's routing data."""
+"""Demo command ``steersman demo assistant --data DIR``: learning on public routing data."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ def chosen_sets(data: Path, sets: str) -> list[str]:
     """Return the names of the sets to learn on.
 
     Args:
-        data: directory of folders.
-        sets: their names, divided by commas; empty: the known ones that are there.
+        data: Directory of the sets.
+        sets: Folder names, separated by commas; empty: the known folders that exist.
 
     Raises:
-        click.UsageError: no such directory; or none is named, and no known one is there.
+        click.UsageError: The directory is missing or holds no known set.
     """
     if not data.is_dir():
-        raise click.UsageError(f"--data {data} is no directory; name the one that holds the sets")
+        raise click.UsageError(
+            f"--data {data} is not a directory; give the directory that holds the sets"
+        )
     named = [name for part in sets.split(",") if (name := part.strip())]
     found = named or [name for name in KNOWN if (data / name).is_dir()]
     if not found:
-        message = f"{data} holds none of {', '.join(KNOWN)}; name a folder in the format of one"
-        raise click.UsageError(f"{message} of them: --sets NAME")
+        message = f"{data} holds none of {', '.join(KNOWN)}; give a folder in one of their formats"
+        raise click.UsageError(f"{message}: --sets NAME")
     return found
 
 
@@ -49,23 +51,23 @@ def learn_on(
     bar: Progress,
     show: Callable[[Routed, str], None],
 ) -> list[dict[str, Any]]:
-    """Learn on sets, one after the other.
+    """Learn on each set and report the rewards.
 
     Args:
-        data: directory of their folders.
-        names: of the folders.
-        orders: of arrival.
-        bar: where progress is shown.
-        show: called with what was earned on each set, and the reward's unit.
+        data: Directory of the sets.
+        names: Folder names.
+        orders: Number of arrival orders.
+        bar: Progress bar.
+        show: Called with the result of each set and the unit of its reward.
 
     Returns:
-        The same as plain values.
+        The results as JSON values.
 
     Raises:
-        InputError: an unknown name.
-        DataError: a set is missing or of another format.
+        InputError: Unknown set.
+        DataError: A set is missing or has another format.
     """
-    worlds = [load_router(name, data) for name in names]  # a wrong one is told before any minute
+    worlds = [load_router(name, data) for name in names]  # fail before the minutes of learning
     report = []
     for world in worlds:
         count = 1 if world.has_one_right else orders
@@ -102,35 +104,32 @@ def _plain(routed: Routed) -> dict[str, Any]:
 
 
 def print_routed(console: Console, routed: Routed, unit: str) -> None:
-    """Print what was earned on a set.
-
-    Args:
-        console: where to.
-        routed: what was earned.
-        unit: of the reward.
-    """
+    """Print the rewards on a set; ``unit`` is the unit of the reward."""
     orders = "one order" if routed.orders == 1 else f"mean of {routed.orders} orders"
     for line in (
         f"\n{routed.name}: {routed.requests:,} requests, {routed.choices} choices",
-        f"{routed.algorithm}, {orders} of arrival; reward: {unit}",
+        f"policy: {routed.algorithm}; {orders} of arrival; reward: {unit}",
         _beforehand(routed),
     ):
         console.print(line, highlight=False, markup=False)
-    table = Table("policy set", "reward", box=None, pad_edge=False)
+    table = Table("policy", "reward", box=None, pad_edge=False)
     table.columns[1].justify = "right"
-    table.add_row("learned, while learning", f"{routed.learned:.4f}")
-    table.add_row("  its last fifth", f"{routed.late:.4f}")
-    table.add_row(f"best fixed: {routed.best_fixed_choice}", f"{routed.best_fixed:.4f}")
-    table.add_row("oracle", f"{routed.oracle:.4f}")
+    table.add_row("learned, all requests", f"{routed.learned:.4f}")
+    table.add_row("learned, last fifth", f"{routed.late:.4f}")
+    table.add_row(f"best fixed choice: {routed.best_fixed_choice}", f"{routed.best_fixed:.4f}")
+    table.add_row("oracle (upper bound)", f"{routed.oracle:.4f}")
     value, low, high = routed.gain
-    table.add_row("learned - best fixed", f"{value:+.4f} [{low:+.4f}, {high:+.4f}]")
+    table.add_row("learned minus best fixed choice", f"{value:+.4f}")
     console.print(table, highlight=False, markup=False)
+    verdict = "The interval contains 0: no difference is shown." if low <= 0.0 <= high else ""
+    interval = f"95 % confidence interval of the difference: {low:+.4f} to {high:+.4f}."
+    console.print(f"{interval} {verdict}".rstrip(), highlight=False, markup=False)
 
 
 def _beforehand(routed: Routed) -> str:
     if not routed.warm:
-        return "nothing was learned beforehand; best fixed: in hindsight, on these same requests"
+        return "no warm start; the best fixed choice is chosen in hindsight on the same requests"
     return (
-        f"learned beforehand, and best fixed found: on {routed.warm:,} other requests, from the "
-        "scores of all choices"
+        f"warm start and best fixed choice: from {routed.warm:,} other requests with the scores of "
+        "all choices"
     )

@@ -1,4 +1,4 @@
-"""The demo's order of arrivals that is decided by the real service, and what is measured there."""
+"""First arrival order of the demo, decided by the service over HTTP, with measurements."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """An order of arrivals that was decided over HTTP.
+    """Arrival order decided over HTTP.
 
     Attributes:
-        log: as of a replay in one process.
-        talk: what was asked and told.
-        at: which decisions belong to which arrival: the first answer of each in ``talk.heard``.
-        service: still running.
+        log: Same form as the log of an in-process replay.
+        talk: Answers and events.
+        at: Index in ``talk.heard`` of the first answer about each arrival.
+        service: Still running.
     """
 
     log: Log
@@ -66,23 +66,23 @@ def drive(
     controller: bool = False,
     progress: Callable[[Iterable[int]], Iterable[int]] = lambda places: places,
 ) -> Iterator[Driven]:
-    """Start a service, have it decide an order of arrivals, and stop it in the end.
+    """Start a service, let it decide an arrival order, and stop it.
 
     Args:
-        world: the requests.
-        stream: its arrivals.
-        order: seed of the draws.
-        home: holds the store, for a new tenant; None: a temporary directory.
-        say: is told what goes wrong on the way.
-        arrivals: only so many.
-        controller: whether one looks after rollouts.
-        progress: wraps the places of the arrivals.
+        world: The requests.
+        stream: The arrivals.
+        order: Seed of the draws.
+        home: Directory of the store, for a new tenant; None: a temporary directory.
+        say: Prints warnings.
+        arrivals: Number of arrivals to decide; None: all.
+        controller: Run a rollout controller.
+        progress: Wraps the indexes of the arrivals.
 
     Yields:
-        What came of it; everything that was told is stored and learned.
+        The decided order; all its events are stored and learned.
 
     Raises:
-        StoreError: the service does not start, or does not learn in time.
+        StoreError: The service does not start, or does not learn in time.
     """
     points = load_points()
     with _talking(home, controller=controller, say=say) as (service, talk):
@@ -104,17 +104,16 @@ def drive(
 
 
 def measure(driven: Driven) -> dict[str, Any]:
-    """Return what was promised, what is there, and how long it took.
+    """Return acknowledged and stored rows, decision latency and learning lag.
 
     Args:
-        driven: while the service runs.
+        driven: Its service must still run.
 
     Returns:
-        ``acknowledged``: decisions answered as durable and events that the service took;
-        ``stored``: rows of both, counted in the database; ``decide_ms``: a decision as the client
-        saw it; ``learn_lag_ms``: from when the service received an outcome, before it acknowledged
-        it, until both service processes had answered from a state that holds it. The answers are
-        those that the demo needed anyway, so this lag includes the wait for the next request.
+        ``acknowledged``: decisions answered as committed, and accepted events. ``stored``: rows of
+        both in the database. ``decide_ms``: decision latency at the client. ``learn_lag_ms``: time
+        from receiving an outcome until both service processes have answered from a state that
+        contains it. The lag includes the wait for the next request.
     """
     service, talk = driven.service, driven.talk
     refused = sum(len(client.refused()) for client in talk.clients)
@@ -141,15 +140,15 @@ def measure(driven: Driven) -> dict[str, Any]:
 def learning_lags(
     heard: Sequence[Heard], learned: Sequence[tuple[str, int, float]], processes: int
 ) -> list[float]:
-    """Return how long each update took to be decided from in every process, in milliseconds.
+    """Return the learning lag of each update in milliseconds.
 
     Args:
-        heard: all answers, in their order.
-        learned: (point, number of the update, when its outcome was received).
-        processes: how many there are.
+        heard: All answers, in order.
+        learned: (point, update number, time at which its outcome was received).
+        processes: Number of service processes.
 
     Returns:
-        One entry per update that every process used; the last ones of a run are not used by all.
+        One entry per update that every process used; the last updates of a run are left out.
 
     >>> from uuid import UUID
     >>> from steersman.cli.demo_asking import Heard
@@ -179,15 +178,14 @@ def learning_lags(
 
 
 def explanations(driven: Driven, arrival: int) -> list[dict[str, Any]]:
-    """Return what the service tells of the decisions about one arrival.
+    """Return the service's explanations of the decisions about one arrival.
 
     Args:
-        driven: while the service runs.
-        arrival: its place.
+        driven: Its service must still run.
+        arrival: Index of the arrival.
 
     Returns:
-        One entry per decision of ``driven.log.at(arrival)``, with the state it was drawn from
-        computed again.
+        One entry per decision of ``driven.log.at(arrival)``, with the recomputed distribution.
     """
     begin = driven.at[arrival]
     asked = {heard.point: heard.decision_id for heard in reversed(driven.talk.heard[begin:])}
@@ -200,7 +198,7 @@ def explanations(driven: Driven, arrival: int) -> list[dict[str, Any]]:
 def _talking(
     home: Path | None, *, controller: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[Served, Talk]]:
-    """Start a service for a new tenant, and a client of each of its processes."""
+    """Start a service for a new tenant, with one client per service process."""
     with ExitStack() as exits:
         if home is None:
             home = exits.enter_context(_temporary())
@@ -218,7 +216,7 @@ def _talking(
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    # A short path: a socket's may have a hundred characters at most.
+    # A short path: socket paths are limited to about 100 characters.
     from pathlib import Path  # noqa: PLC0415
 
     with TemporaryDirectory(prefix="steersman-") as folder:
@@ -226,7 +224,7 @@ def _temporary() -> Iterator[Path]:
 
 
 def _noted(places: Iterable[int], talk: Talk, first: list[int]) -> Iterator[int]:
-    """Yield the places, and note which answer will be the first of each."""
+    """Yield the places, and record the index of the first answer about each."""
     for place in places:
         first.append(len(talk.heard))
         yield place
@@ -235,18 +233,20 @@ def _noted(places: Iterable[int], talk: Talk, first: list[int]) -> Iterator[int]
 def _deliver(talk: Talk) -> None:
     for client in talk.clients:
         if left := client.flush(_PATIENCE_S):
-            raise StoreError(f"{left} events were not delivered in {_PATIENCE_S:g} s")
+            raise StoreError(
+                f"{left} events were not delivered in {_PATIENCE_S:g} s; see the service's logs"
+            )
 
 
 def wait_for_learner(service: Served, patience_s: float = _PATIENCE_S) -> None:
-    """Wait until everything that is due is learned.
+    """Wait until the learner has no due work.
 
     Args:
-        service: running.
-        patience_s: the most that it may take.
+        service: Must be running.
+        patience_s: Timeout in seconds.
 
     Raises:
-        StoreError: it takes longer.
+        StoreError: Timeout.
     """
     deadline = time.monotonic() + patience_s
     while run(_waiting(service.database, service.tenant.id)):

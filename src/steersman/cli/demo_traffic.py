@@ -1,7 +1,7 @@
-"""Traffic that goes on after the demo's order of arrivals: visitors of one decision point.
+"""Simulated traffic of the demo during rollouts: visitors of one decision point.
 
-What visitors know and what their requests are worth is taken from the decisions that were just
-replayed; whether a route answers a request is drawn with the probability that the world knows.
+Contexts and outcomes come from the replayed decisions. Whether a route answers a request is drawn
+with its true probability.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _AT_ONCE = 25
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request that may come again.
+    """Request that may be repeated.
 
     Attributes:
-        context: what the decision knows.
-        right: probability that each route answers it.
-        came: outcomes of each route, if it is wrong and if it is right.
+        context: Context of the decision.
+        right: Probability that each route answers it.
+        came: Outcomes of each route, if it is wrong and if it is right.
     """
 
     context: Mapping[str, Any]
@@ -43,12 +43,7 @@ class Visit:
 
 
 def visits_of(log: Log, consequences: Consequences) -> list[Visit]:
-    """Return the requests of a replayed order whose route was decided.
-
-    Args:
-        log: with its decisions.
-        consequences: of the same world.
-    """
+    """Return the requests of a replayed order whose route was decided."""
     visits = []
     for decision in log.of("route"):
         request = log.answered[decision.arrival].request
@@ -67,16 +62,16 @@ def visits_of(log: Log, consequences: Consequences) -> list[Visit]:
 
 @dataclass(slots=True)
 class Traffic:
-    """Visitors, each asking once, at a steady pace, over all service processes in turn.
+    """Visitors at a steady rate, one request each, over all service processes in turn.
 
     Attributes:
-        urls: of the service processes.
-        key: of the tenant.
-        visits: what they ask.
-        rng: draws who comes, and whether a route answers.
-        per_s: visitors in a second.
-        asked: how many came.
-        arms: how many each arm of each snapshot answered.
+        urls: One for each service process.
+        key: API key of the tenant.
+        visits: Requests to draw from.
+        rng: Draws the visitors, and whether a route answers.
+        per_s: Visitors per second.
+        asked: Visitors so far.
+        arms: Answers by snapshot and arm.
     """
 
     urls: Sequence[str]
@@ -90,7 +85,7 @@ class Traffic:
     _due: float = 0.0
 
     def go_on(self) -> None:
-        """Let the next few come, when it is their time, and tell what came of it."""
+        """Send the next batch of requests when it is due, and report the outcomes."""
         now = time.monotonic()
         if self._due > now:
             time.sleep(self._due - now)
