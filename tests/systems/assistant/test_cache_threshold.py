@@ -47,7 +47,7 @@ def test_bad_arguments_are_refused() -> None:
         choose_threshold(np.array([]), np.array([], dtype=bool), wrong_cost=1.0)
     with pytest.raises(InputError, match="two equal rows"):
         choose_threshold(np.array([0.5]), np.array([True, False]), wrong_cost=1.0)
-    with pytest.raises(InputError, match="must be finite"):
+    with pytest.raises(InputError, match="finite similarities"):
         choose_threshold(np.array([np.nan]), np.array([True]), wrong_cost=1.0)
-    with pytest.raises(InputError, match="wrong_cost -1"):
+    with pytest.raises(InputError, match="wrong_cost is -1"):
         choose_threshold(np.array([0.5]), np.array([True]), wrong_cost=-1.0)

@@ -99,7 +99,7 @@ def test_states_are_not_shared_with_the_model(model) -> None:
     ],
 )
 def test_damaged_states_are_refused(model, part, value) -> None:
-    with pytest.raises(StateError, match="no state of an intent classifier"):
+    with pytest.raises(StateError, match="invalid state of an intent classifier"):
         IntentClassifier.from_state({**model.state(), part: value})
 
 

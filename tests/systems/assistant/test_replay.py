@@ -188,7 +188,7 @@ def test_the_simpler_rival_learns_per_intent_and_tool(world, consequences, point
 
 
 def test_points_without_a_folder_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"holds cache\.yaml, route\.yaml and tool\.yaml"):
+    with pytest.raises(DataError, match=r"folder with cache\.yaml, route\.yaml and tool\.yaml"):
         load_points(tmp_path / "nowhere")
 
 

@@ -109,18 +109,18 @@ def test_a_folder_of_another_name_is_read_by_its_columns(tmp_path, kind):
     assert world.rewards.shape == (2, 1)
     assert (world.costs_usd is not None) == (kind == "routerbench_subset")
     (tmp_path / kind).mkdir()
-    with pytest.raises(DataError, match="is missing; it is part of"):
+    with pytest.raises(DataError, match="is missing; copy it from"):
         load_router(kind, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("kind", "change", "told"),
     [
-        ("routerbench_subset", {"prompt": ["a", None]}, "row 2 holds None where a text must be"),
-        ("routerbench_subset", {"m|score": [1.0, float("inf")]}, "a number of m.score is infinite"),
-        ("llmrouter_dc", {"split": ["train", "train"]}, "all 2 rows are of the train split"),
-        ("llmrouter_dc", {"split": ["dev", "test"]}, "all 2 rows are of the test split"),
-        ("metatool", {"tool": ["m", None]}, "row 2 holds None where a text must be"),
+        ("routerbench_subset", {"prompt": ["a", None]}, "row 2 is None; expected a text"),
+        ("routerbench_subset", {"m|score": [1.0, float("inf")]}, "infinite number in m.score"),
+        ("llmrouter_dc", {"split": ["train", "train"]}, "all 2 rows are in the train split"),
+        ("llmrouter_dc", {"split": ["dev", "test"]}, "all 2 rows are in the test split"),
+        ("metatool", {"tool": ["m", None]}, "row 2 is None; expected a text"),
     ],
 )
 def test_what_cannot_be_learned_from_is_named(tmp_path, kind, change, told):
@@ -131,13 +131,13 @@ def test_what_cannot_be_learned_from_is_named(tmp_path, kind, change, told):
 
 def test_folders_that_hold_no_such_table_are_told_what_would_be_read(tmp_path):
     write(tmp_path / "own", {"a": [1]})
-    with pytest.raises(DataError, match="a table with the columns a; it must have those of"):
+    with pytest.raises(DataError, match="a table with the columns a; expected the columns of"):
         load_router("own", tmp_path)
     write(tmp_path / "own", {"query": ["a"], "tool": ["m"]}, "more.parquet")
-    with pytest.raises(DataError, match="holds 2 Parquet files; there must be one"):
+    with pytest.raises(DataError, match="has 2 Parquet files; expected one"):
         load_router("own", tmp_path)
     write(tmp_path / "empty", {"query": [], "tool": []})
-    with pytest.raises(DataError, match="holds no row"):
+    with pytest.raises(DataError, match="has no rows"):
         load_router("empty", tmp_path)
     (tmp_path / "empty" / "rows.parquet").write_bytes(b"PAR1" + bytes(50) + b"PAR1")
     with pytest.raises(DataError, match="is not a Parquet file"):

@@ -77,7 +77,7 @@ def test_what_is_too_little_to_decide_is_refused():
     with pytest.raises(InputError, match="orders is 0; allowed: 1 or more"):
         learn_routing(world(40, right=lambda kind: kind), orders=0)
     for task in ("t", ""):
-        with pytest.raises(InputError, match=r"made has \d requests to decide; 4 or more"):
+        with pytest.raises(InputError, match=r"made has \d requests to decide; at least 4"):
             learn_routing(world(3, right=lambda kind: kind, task=task))
 
 

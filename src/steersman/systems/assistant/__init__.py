@@ -1,8 +1,8 @@
-"""The assistant (system 004): which cache tier, which route, which tool, for each request.
+"""Assistant (system 004): chooses cache tier, route and tool for each request.
 
-`World` holds 1,311 real requests with what every choice would have brought; `draw_stream` makes
-them arrive as in production traces; `replay` runs a set of `Policies` over a stream while they
-learn, and gives the `Log`. See README.md in this folder.
+`World` holds 1,311 real requests with the outcome of every choice. `draw_stream` draws arrivals as
+in production traces. `replay` runs a set of `Policies` over a stream while they learn, and returns
+the `Log`. See README.md in this folder.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""When requests come, and which of them come back: laws fitted to two public production traces.
+"""Arrival times and repeated requests: laws fitted to two public production traces.
 
-**Which come back** (:class:`ReuseLaw`). In the Mooncake conversation trace (12,031 requests,
+**Repeats** (:class:`ReuseLaw`). In the Mooncake conversation trace (12,031 requests,
 59 minutes) every request lists the hashes of its 512-token prefix blocks. Block 0 is one system
-prompt shared by all; block 1 names what the request is about, and that is its key here. 7,373 keys
-make 12,031 arrivals, so .387 of the arrivals bring a key back (.41 after the first ten minutes).
-The law: a key that came m times comes once more with probability (a + m - 1) / (a + b + m - 1),
-after a log-normal gap; keys first come uniformly over the hour; what falls after it is not seen.
-The numbers of arrivals are then Waring (beta-geometric): the more often seen, the likelier again.
+prompt shared by all; block 1 identifies the subject and serves as the key here. 7,373 keys make
+12,031 arrivals, so .387 of the arrivals repeat a key (.41 after the first ten minutes).
+The law: a key with m arrivals arrives again with probability (a + m - 1) / (a + b + m - 1), after a
+log-normal gap. First arrivals are uniform over the hour; later arrivals are censored.
+The numbers of arrivals per key are then Waring (beta-geometric) distributed.
 Maximum likelihood with censored gaps gives a = 1.24, b = 2.54, a median gap of 142 s and a log-sd
 of 1.03; Weibull, Lomax and log-logistic gaps fit worse (18 to 418 units of log-likelihood).
 Streams drawn at the trace's size have its LRU hit rates within .015 (caches of 100 to 1,600 entries
 and unbounded), and its distribution of arrivals per key within .016.
 
-**How they bunch** (:class:`LoadLaw`). In the Azure conversation trace of 2023 (19,366 requests,
+**Load** (:class:`LoadLaw`). In the Azure conversation trace of 2023 (19,366 requests,
 58 minutes) counts per minute vary 16 times more than Poisson counts. The law: a Cox process whose
 log-rate is an Ornstein-Uhlenbeck process; its two parameters are fitted to the Fano factors of
 windows of 1 to 300 s.
@@ -20,11 +20,10 @@ windows of 1 to 300 s.
 ``python -m benchmarks.cache`` refits both laws from the traces, checks the constants below against
 the refit, and states the goodness of fit.
 
-What the traces cannot show: block 1 coming back means that a conversation goes on or a long prompt
-is shared; the *same* full prompt came twice in only .010 of the arrivals. So the law says when a
-subject returns, and taking that for "the same request is asked again" is an assumption which
-favours exact caches. No trace with repeated texts is public. One hour shows no daily rhythm, no
-gap above an hour, and it starts cold: what was seen before it counts as new.
+Limits: a repeated block 1 means that a conversation continues or that a long prompt is shared. Only
+.010 of the arrivals repeat the *same* full prompt. The law describes the return of a subject; we
+assume that the same request returns, which favours exact caches. No public trace has repeated
+texts. One hour shows no daily rhythm and no gap above an hour, and it starts cold.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ GUARDIAN_STATES = ("normal", "brownout", "emergency")
 
 @dataclass(frozen=True, slots=True)
 class ReuseLaw:
-    """How often and after how long a request comes back.
+    """Law of repeated requests: probability and gap.
 
     Args:
-        a: first shape of the chance of coming back, > 0; one more arrival adds one to it.
+        a: first shape of the probability of a repeat, > 0; each arrival adds one to it.
         b: second shape, > 0; the mean number of arrivals is finite for b > 1.
         gap_log_mean: mean of the log of the gap in seconds.
         gap_log_sd: standard deviation of that log, > 0.
-        horizon_s: length of the observed stretch, seconds, > 0.
+        horizon_s: observed time, seconds, > 0.
         arrivals_per_request: arrivals over distinct keys in the trace, >= 1.
     """
 
@@ -78,7 +77,7 @@ class ReuseLaw:
         _require_positive(a=self.a, b=self.b, gap_log_sd=self.gap_log_sd, horizon_s=self.horizon_s)
 
     def chance(self, seen: NDArray[np.int64] | int) -> NDArray[np.float64]:
-        """Return the probability that a request seen ``seen`` times ever comes back.
+        """Return the probability that a request with ``seen`` arrivals arrives again.
 
         Args:
             seen: any shape, >= 1.
@@ -92,7 +91,7 @@ class ReuseLaw:
 
 @dataclass(frozen=True, slots=True)
 class LoadLaw:
-    """How the arrival rate wanders: exp of an Ornstein-Uhlenbeck process of unit mean.
+    """Law of the arrival rate: exp of an Ornstein-Uhlenbeck process with unit mean.
 
     Args:
         log_sd: stationary standard deviation of the log-rate, >= 0; 0 is a Poisson process.
@@ -125,14 +124,14 @@ LOAD = LoadLaw(log_sd=0.246, correlation_s=331.0)
 
 
 def expected_arrivals(n_requests: int, *, law: ReuseLaw = REUSE) -> int:
-    """Return how many arrivals ``n_requests`` distinct requests made in the trace.
+    """Return the expected number of arrivals of ``n_requests`` distinct requests.
 
     Args:
         n_requests: distinct requests, >= 0.
-        law: of their reuse.
+        law: law of the repeats.
 
     Returns:
-        Arrivals, repeats included.
+        Number of arrivals, with repeats.
 
     >>> expected_arrivals(1311)
     2139
@@ -143,13 +142,12 @@ def expected_arrivals(n_requests: int, *, law: ReuseLaw = REUSE) -> int:
 def arrivals(
     n_requests: int, n_arrivals: int, rng: np.random.Generator, *, law: ReuseLaw = REUSE
 ) -> NDArray[np.int64]:
-    """Return which request comes at each arrival: every request at least once, then repeats.
+    """Return the request of each arrival: every request at least once, then repeats.
 
-    First arrivals are in random order, uniform over the law's hour; each request then returns by
-    the law. To give exactly ``n_arrivals``, the surplus repeats are dropped at random; where the
-    law brings too few, further independent visitors ask the same requests. Near
-    :func:`expected_arrivals` this changes little; far above it, requests are more popular than in
-    the trace, and cache hit rates are those of a busier service.
+    First arrivals are in random order, uniform over the law's hour. Then each request repeats by
+    the law. To get exactly ``n_arrivals``, surplus repeats are dropped at random; if there are too
+    few, more independent visitors ask the same requests. Far above :func:`expected_arrivals`, cache
+    hit rates are those of a busier service than in the trace.
 
     Args:
         n_requests: number of distinct requests, >= 1.
@@ -191,7 +189,7 @@ def arrivals(
 def _repeats(
     who: NDArray[np.int64], first: NDArray[np.float64], rng: np.random.Generator, law: ReuseLaw
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return who comes back and when, for requests that first came at ``first``."""
+    """Return the repeats and their times, for requests with first arrivals at ``first``."""
     everyone: list[NDArray[np.int64]] = []
     times: list[NDArray[np.float64]] = []
     at, seen = first, 1
@@ -212,13 +210,13 @@ def arrival_times(
     duration_s: float = REUSE.horizon_s,
     law: LoadLaw = LOAD,
 ) -> NDArray[np.float64]:
-    """Return the seconds at which the arrivals come, bunched as in the load law.
+    """Return the arrival times in seconds, drawn from the load law.
 
     Args:
         n_arrivals: number of arrivals, >= 0.
         rng: source of all randomness.
-        duration_s: length of the stream, seconds, in (0, 10^7]; default: the law's own hour, so
-            that gaps between repeats keep their length in seconds.
+        duration_s: length of the stream, seconds, in (0, 10^7]; default: the hour of the
+            reuse law, so that gaps between repeats keep their length in seconds.
         law: the law of the rate.
 
     Returns:
@@ -253,17 +251,16 @@ def guardian_states(
     brownout: float = 1.2,
     emergency: float = 1.5,
 ) -> list[str]:
-    """Return the guardian's state at each arrival: how loaded the service has just been.
+    """Return the state of the load guardian at each arrival.
 
-    The guardian compares the arrivals of the past window with what the service was sized for,
-    which is declared to be the mean rate of the whole stream. It looks back only; before the
-    first arrival all was silent.
+    The guardian divides the arrivals of the past window by the mean rate of the whole stream. It
+    reads past arrivals only.
 
     Args:
         times_s: ascending arrival times, seconds, shape (n,).
-        window_s: how far it looks back, seconds, > 0.
-        brownout: load, in mean rates, from which it says "brownout", > 0.
-        emergency: load from which it says "emergency", >= ``brownout``.
+        window_s: length of the past window, seconds, > 0.
+        brownout: load, in mean rates, from which the state is "brownout", > 0.
+        emergency: load from which the state is "emergency", >= ``brownout``.
 
     Returns:
         One of "normal", "brownout", "emergency" for each arrival.

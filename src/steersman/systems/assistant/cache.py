@@ -1,4 +1,4 @@
-"""The assistant's cache tiers, and what can be known before one of them is asked.
+"""Cache tiers of the assistant, with the features known before a lookup.
 
 ====== ======== ============================================ =====================================
 lookup tier     it hits when                                 a hit is right when
@@ -11,15 +11,14 @@ l3     negative the cheap route failed not long ago on this  the cheap route fai
 bypass          never                                        --
 ====== ======== ============================================ =====================================
 
-A hit of l1 or l2 serves the stored answer and ends the request. A hit of l3 serves nothing: it
-says "the cheap route has nothing for this", so the request is escalated at once; a right hit saves
-a useless attempt, a wrong one pays for an escalation that was not needed. A miss costs the lookup
-and goes on to the router.
+A hit of l1 or l2 serves the stored answer and ends the request. A hit of l3 means that the cheap
+route fails, so the request escalates at once. A right hit saves a failed attempt; a wrong hit pays
+for an unneeded escalation. A miss costs the lookup, and the router decides.
 
 The policy chooses **only the lookup**. :meth:`CacheTiers.look_up` changes nothing, not even the
-order of eviction; :meth:`CacheTiers.update` is called once for *every* request with what the
-ordinary route found, and writes all tiers, whatever was chosen and whatever was served. So what
-the tiers hold depends on the requests alone, and the policies of two arms never meet in them.
+order of eviction. :meth:`CacheTiers.update` runs once for *every* request with the result of the
+ordinary route, and writes all tiers. So the content of the tiers depends on the requests alone, and
+the policies of two arms do not influence each other.
 
 ``python -m benchmarks.cache`` measures, on streams of the 1,311 requests of which .387 of the
 arrivals are repeats: l1 hits .397 and is wrong in .015 of its hits (the same words, meant for
@@ -58,7 +57,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def normalise(text: str) -> str:
-    r"""Return a text with case, spacing and compatibility forms of letters evened out.
+    r"""Return a text with normalised case, spacing and compatibility forms of letters.
 
     Punctuation stays: it separates "1.5" from "15".
 
@@ -70,14 +69,14 @@ def normalise(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What one lookup found.
+    """Result of one lookup.
 
     Args:
-        kind: which tier was asked.
-        hit: whether it had something within its threshold.
+        kind: the tier.
+        hit: True if an entry is within the threshold of the tier.
         answer: the stored answer; None for a miss and for ``l3``, which stores none.
-        similarity: cosine to the nearest entry, 1 for the same text, 0 where nothing was compared.
-        age_s: seconds since that entry was last written; None where there is none.
+        similarity: cosine to the nearest entry; 1 for the same text, 0 without an entry.
+        age_s: seconds since that entry was last written; None without an entry.
     """
 
     kind: LookupKind
@@ -87,11 +86,11 @@ class Lookup:
     age_s: float | None = None
 
     def right(self, answer: str, *, cheap_ok: bool) -> bool | None:
-        """Return whether this hit was right, None for a miss.
+        """Return whether this hit is right; None for a miss.
 
         Args:
             answer: the request's true answer.
-            cheap_ok: whether the cheap route answers this request rightly.
+            cheap_ok: True if the cheap route answers this request correctly.
 
         >>> Lookup("l2", hit=True, answer="get_weather(Oslo)").right(
         ...     "get_weather(Rome)", cheap_ok=True
@@ -104,19 +103,19 @@ class Lookup:
 
 
 class CacheTiers:
-    """What was answered and what failed lately, looked up as l1, l2 and l3.
+    """Recent answers and failures, with the lookups l1, l2 and l3.
 
     Args:
         clock: returns the time in seconds; never goes back.
         dim: length of the embeddings.
-        threshold: cosine from which l2 hits, in (0, 1]; see :func:`choose_threshold`. The default
-            is cautious, and right for no traffic in particular.
+        threshold: cosine from which l2 hits, in (0, 1]. The default is cautious; fit it to your
+            traffic with :func:`choose_threshold`.
         negative_threshold: the same for l3.
-        capacity: answers and, apart, failures remembered, 1 to 1,000,000; beyond it the one
-            requested longest ago goes.
-        ttl_s: seconds after which an answer counts as gone, > 0.
-        negative_ttl_s: seconds after which a failure is forgiven, > 0.
-        hashing: makes a text's vector; one that remembers them, where the same come all the time.
+        capacity: maximum number of answers, and of failures, 1 to 1,000,000; the entry requested
+            longest ago is evicted.
+        ttl_s: seconds after which an answer expires, > 0.
+        negative_ttl_s: seconds after which a failure expires, > 0.
+        hashing: function from text and length to a vector; pass a cached one for repeated texts.
 
     Raises:
         InputError: a number outside its range.
@@ -158,10 +157,10 @@ class CacheTiers:
         self._hashed: tuple[str, NDArray[np.float32]] | None = None
 
     def features(self, text: str) -> dict[str, float]:
-        """Return what is known before a lookup is chosen, without an embedding.
+        """Return the features known before a lookup, without an embedding.
 
-        An embedding takes some 10 ms and is what l2 and l3 mostly pay for. Nearness is therefore
-        the cosine of hashed words and letter n-grams here, about 0.2 ms in all.
+        An embedding takes about 10 ms, most of the cost of l2 and l3. So these features use the
+        cosine of hashed words and letter n-grams, which takes about 0.2 ms.
 
         Args:
             text: the request.
@@ -188,7 +187,7 @@ class CacheTiers:
     def look_up(
         self, kind: LookupKind, text: str, embedding: NDArray[np.floating] | None = None
     ) -> Lookup:
-        """Return what one tier knows about a request; changes nothing.
+        """Return the result of one tier for a request; changes nothing.
 
         Args:
             kind: one of ``LOOKUPS``.
@@ -224,15 +223,14 @@ class CacheTiers:
     ) -> None:
         """Write one finished request into all tiers.
 
-        Call it once per request, whichever lookup was chosen and whatever was served, with what
-        the ordinary route (not the cache) found for it.
+        Call it once per request, after any lookup, with the result of the ordinary route (not of
+        the cache).
 
         Args:
             text: the request.
             embedding: its unit vector, shape (dim,).
-            answer: the confirmed answer; None when there is none, which removes what was stored
-                for this text.
-            cheap_ok: whether the cheap route answered it rightly; True forgives a failure.
+            answer: the confirmed answer; None removes the stored answer of this text.
+            cheap_ok: True if the cheap route answers it correctly; removes a stored failure.
 
         Raises:
             InputError: an embedding of another length or not finite; nothing was written.
@@ -250,7 +248,7 @@ class CacheTiers:
             self._failures.write(key, None, vectors, now_s)
 
     def _words(self, key: str) -> NDArray[np.float32]:
-        """Return the hashed words of a text; a request is looked at first, and then written."""
+        """Return the hashed words of a text, cached: a request is looked up, then written."""
         hashed = self._hashed
         if hashed is None or hashed[0] != key:
             hashed = self._hashed = key, self._hashing(key, _LEXICAL_DIM)
@@ -271,21 +269,21 @@ def choose_threshold(
     *,
     wrong_cost: float,
 ) -> float:
-    """Return the similarity threshold that is worth most on labelled pairs.
+    """Return the similarity threshold with the highest value on labelled pairs.
 
-    A right hit is worth 1 and a wrong hit costs ``wrong_cost``; a hit pays where the chance of
-    being right is above wrong_cost / (1 + wrong_cost). The pairs must look like the traffic:
-    how many of them mean the same moves the threshold. The value at the chosen threshold is
-    optimistic; measure it on pairs held out.
+    A right hit is worth 1 and a wrong hit costs ``wrong_cost``. A hit pays if its probability of
+    being right is above wrong_cost / (1 + wrong_cost). The pairs must be drawn from the traffic:
+    the share of equal pairs moves the threshold. The value at the chosen threshold is optimistic;
+    measure it on held-out pairs.
 
     Args:
         similarity: one similarity per pair, shape (n,), at most 1.
-        same: whether the pair has the same answer, shape (n,), bool.
-        wrong_cost: what a wrong hit costs in right hits, >= 0.
+        same: True if the pair has the same answer, shape (n,), bool.
+        wrong_cost: cost of a wrong hit, in right hits, >= 0.
 
     Returns:
-        A threshold t in the observed similarities, hits being similarity >= t; or, when no
-        threshold gains anything, the next float above the largest one: never hit.
+        A threshold t among the observed similarities; a hit is similarity >= t. If no threshold
+        has a positive value, the next float above the largest similarity: no hits.
 
     Raises:
         InputError: no pairs, unequal shapes, values not finite, or a negative cost.
@@ -300,7 +298,7 @@ def choose_threshold(
         message = f"shapes {similarity.shape} and {same.shape}; allowed: two equal rows, n >= 1."
         raise InputError(message)
     if not np.isfinite(similarity).all() or not 0.0 <= wrong_cost < np.inf:
-        message = f"similarities must be finite and wrong_cost {wrong_cost} at least 0."
+        message = f"wrong_cost is {wrong_cost}; allowed: 0 or more, and finite similarities."
         raise InputError(message)
     levels, level = np.unique(similarity, return_inverse=True)
     gains = np.bincount(level, weights=np.where(same, 1.0, -wrong_cost))

@@ -1,7 +1,7 @@
-"""Who chooses: learned policies, rules, one fixed choice, or an oracle, behind one small seam.
+"""Choosers of the assistant: learned policies, rules, fixed choices and an oracle.
 
-A chooser sees a decision as `Seen` and answers with a `Drawn`. None but the oracle asks for
-``Seen.truth``, which no real system knows.
+A chooser gets a decision as `Seen` and returns a `Drawn`. Only the oracle reads ``Seen.truth``,
+which no real system knows.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One decision, as it is put to a chooser.
+    """Input of a chooser.
 
     Args:
-        context: What is known, by field name.
-        eligible: The n names to choose from.
-        truth: Works out the (n,) expected rewards of each, all later choices made as this set of
-            policies makes them. For the oracle and for checking estimates; nobody else asks.
-        features: (n, d) features of each, where the chooser reads them.
+        context: Context by field name.
+        eligible: The n eligible actions.
+        truth: Returns the (n,) expected rewards, with later choices made by this set of policies.
+            Only for the oracle and for checking estimates.
+        features: (n, d) features of the actions, if the chooser reads them.
     """
 
     context: Mapping[str, Any]
@@ -52,14 +52,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One choice with the probability it was drawn with.
+    """Output of a chooser: one action with its probability.
 
     Args:
-        index: Place of the action among the eligible.
-        distribution: (n,) probabilities in the order of the eligible.
-        scores: (n,) what it was ranked by.
-        u: The uniform that drew it.
-        x: The vector that a learned policy learns from; ``None`` where there is none.
+        index: Index of the action among the eligible.
+        distribution: (n,) probabilities of the eligible actions.
+        scores: (n,) scores of the eligible actions.
+        u: Uniform random number that drew the action.
+        x: Feature vector for learning; ``None`` if there is none.
     """
 
     index: int
@@ -70,18 +70,18 @@ class Drawn:
 
     @property
     def propensity(self) -> float:
-        """The probability of the action that was drawn."""
+        """Probability of the drawn action."""
         return float(self.distribution[self.index])
 
 
 class Chooser(Protocol):
-    """Chooses at one decision point, and may learn."""
+    """Policy of one decision point; it may learn."""
 
     reads_features: ClassVar[bool]
-    """Whether it needs ``Seen.features``, which cost more than most choices."""
+    """True if it needs ``Seen.features``, which are expensive to compute."""
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
-        """One action; learns nothing.
+        """Return one action; learns nothing.
 
         Args:
             seen: The decision.
@@ -94,23 +94,23 @@ class Chooser(Protocol):
     def learn(
         self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
     ) -> None:
-        """Take in what an action earned.
+        """Learn from the reward of an action.
 
         Args:
             seen: The decision.
-            drawn: What was drawn at it.
-            index: The action whose reward is known; not always the one drawn.
-            reward: In [0, 1].
-            outcomes: What the reward was made of, for who makes it anew.
+            drawn: The choice at this decision.
+            index: Action with the known reward; it can differ from the drawn one.
+            reward: Reward in [0, 1].
+            outcomes: Outcomes behind the reward.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """One chooser for each decision point.
+    """Policy set: one chooser for each decision point.
 
     Args:
-        name: What the set is called in reports.
+        name: Name of the set in reports.
         cache: Chooses the lookup.
         route: Chooses the route.
         tool: Chooses the tool.
@@ -123,12 +123,7 @@ class Policies:
 
 
 class Learned:
-    """A policy over encoded contexts.
-
-    Args:
-        policy: Any policy over named actions.
-        encoder: Turns contexts into its vectors.
-    """
+    """Chooser with a policy over encoded contexts."""
 
     reads_features: ClassVar[bool] = False
 
@@ -148,11 +143,7 @@ class Learned:
 
 
 class Joint:
-    """A policy over the features of each candidate.
-
-    Args:
-        policy: A joint policy with an open set of actions.
-    """
+    """Chooser with a joint policy over the features of each candidate."""
 
     reads_features: ClassVar[bool] = True
 
@@ -173,11 +164,11 @@ class Joint:
 
 
 class Keyed:
-    """A policy with one model per key, such as the intent, and per action.
+    """Chooser with one model per key, such as the intent, and per action.
 
     Args:
-        policy: Over all actions that are ever eligible.
-        key: The context field that holds the key.
+        policy: Policy over all actions that can be eligible.
+        key: Context field with the key.
     """
 
     reads_features: ClassVar[bool] = False
@@ -202,11 +193,7 @@ class Keyed:
 
 
 class Unlearned:
-    """A policy that reads the context itself and never learns.
-
-    Args:
-        policy: Rules, or one fixed action.
-    """
+    """Chooser that does not learn: rules, or one fixed action."""
 
     reads_features: ClassVar[bool] = False
 
@@ -224,7 +211,7 @@ class Unlearned:
 
 
 class First:
-    """Always the first of the eligible: the default tool."""
+    """Chooser of the first eligible action: the default tool."""
 
     reads_features: ClassVar[bool] = False
 
@@ -239,7 +226,7 @@ class First:
 
 
 class Oracle:
-    """Always what earns most, by the truth that nobody knows: the ceiling."""
+    """Chooser of the action with the highest true reward: an upper bound."""
 
     reads_features: ClassVar[bool] = False
 
@@ -255,35 +242,35 @@ class Oracle:
 
 
 PRIOR_REWARD, PRIOR_REQUESTS = 0.8, 10
-"""Before any experience every choice is taken for this good, as if seen this often.
+"""Prior of every action: this mean reward, with the weight of this many requests.
 
-A linear model starts from zero for everything it did not try. Rewards here lie around .8, so
-without this an arm tried once looks far better than all others.
+A linear model starts at zero for each untried action. Rewards here are about .8, so without a prior
+an action tried once looks far better than all others.
 """
 
 
 def learned(points: Points) -> Policies:
-    """The declared policies, without any experience yet.
+    """Return the declared policies, without experience.
 
     Args:
         points: The decision points that declare them.
 
     Returns:
-        A new set.
+        A new policy set.
     """
     tool = build(points.tool.policy, (), dim=len(TOOL_FEATURES), floor=_floor(points.tool))
     return Policies("learned", _encoded(points.cache), _encoded(points.route), Joint(tool))
 
 
 def beta_tools(points: Points, world: World) -> Policies:
-    """As `learned`, with the simpler rival for tools: Thompson sampling per (intent, tool).
+    """Return `learned` with Beta Thompson sampling per (intent, tool) as the tool policy.
 
     Args:
         points: The decision points.
-        world: Its catalogue names the tools.
+        world: World with the catalogue of tools.
 
     Returns:
-        A new set.
+        A new policy set.
     """
     names = [tool.name for tool in world.catalogue.tools]
     tool = Keyed(BetaThompson(names, floor=_floor(points.tool)), "intent")
@@ -291,30 +278,30 @@ def beta_tools(points: Points, world: World) -> Policies:
 
 
 def rules(points: Points) -> Policies:
-    """The declared fallbacks: a cache miss, routes by rules, the default tool.
+    """Return the declared fallbacks: no cache lookup, routes by rules, the default tool.
 
     Args:
         points: The decision points that declare them.
 
     Returns:
-        A new set.
+        A new policy set.
     """
     cache, route = _fallback(points.cache), _fallback(points.route)
     return Policies("rules", cache, route, First())
 
 
 def fixed(lookup: str, route: str) -> Policies:
-    """One lookup and one route for every request, and the default tool.
+    """Return one lookup and one route for every request, with the default tool.
 
     Args:
         lookup: One of `cache.LOOKUPS`.
         route: One of `routes.ROUTES`.
 
     Returns:
-        A new set, named after both.
+        A new policy set, named after both.
 
     Raises:
-        ActionError: Another lookup or route.
+        ActionError: Unknown lookup or route.
 
     >>> fixed("l1", "planner").name
     'l1/planner'
@@ -328,10 +315,10 @@ def fixed(lookup: str, route: str) -> Policies:
 
 
 def oracle() -> Policies:
-    """The best choice at every point, by the truth that nobody knows.
+    """Return the policy set with the highest true reward at every point: an upper bound.
 
     Returns:
-        A new set.
+        A new policy set.
 
     >>> seen = Seen({}, ("a", "b"), lambda: np.array([0.2, 0.7]))
     >>> oracle().tool.choose(seen, np.random.default_rng(0)).index
@@ -358,7 +345,7 @@ def _fallback(point: DecisionPoint) -> Unlearned:
 
 def _names(point: DecisionPoint) -> tuple[str, ...]:
     if point.actions.kind != "choice":
-        message = f"{point.decision} has {point.actions.kind} actions; the assistant needs choice"
+        message = f"{point.decision} has actions of kind {point.actions.kind}; allowed: choice"
         raise InputError(message)
     return tuple(point.actions.names)
 
@@ -375,5 +362,5 @@ def _drawn(choice: Any, seen: Seen, x: Floats | None = None) -> Drawn:
 def _certain(index: int, scores: Floats, rng: np.random.Generator) -> Drawn:
     distribution = np.zeros(len(scores))
     distribution[index] = 1.0
-    # One uniform, as everyone takes, so that streams of random numbers stay in step.
+    # Every chooser takes one uniform, so that the random numbers of all sets stay in step.
     return Drawn(index, distribution, scores, rng.random())

@@ -1,4 +1,4 @@
-"""What follows from the choices for one request: its outcomes, and the reward of each decision."""
+"""Outcomes and rewards of the choices for one request."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Consequence:
-    """What one way of answering a request brings.
+    """Outcomes and rewards of one way to answer a request.
 
     Args:
         outcomes: success, tool_ok, latency_ms, cost_usd, cache_hit, guardian_flag.
-        cache: Reward of the cache's decision, in [0, 1].
-        route: Reward of the route's decision, in [0, 1]; also that of the whole request.
-        tool: Reward of the tool's decision, in [0, 1].
+        cache: Reward of the cache decision, in [0, 1].
+        route: Reward of the route decision, in [0, 1]; also the reward of the whole request.
+        tool: Reward of the tool decision, in [0, 1].
     """
 
     outcomes: dict[str, float]
@@ -34,12 +34,12 @@ class Consequence:
 
 
 class Consequences:
-    """Outcomes and rewards of every way to answer a request; remembers what it computed.
+    """Outcomes and rewards of every way to answer a request, cached.
 
     Args:
         world: The requests.
-        points: Their declared rewards.
-        deep: What an escalation is assumed to be.
+        points: The declared rewards.
+        deep: Assumption about an escalation.
     """
 
     def __init__(self, world: World, points: Points, deep: Deep) -> None:
@@ -48,16 +48,16 @@ class Consequences:
         self._served: dict[tuple[int, str, bool], Consequence] = {}
 
     def routed(self, request: int, guardian: str, route: str, *, right: bool) -> Consequence:
-        """What a route brings, the engines' time included.
+        """Return the consequence of a route, with the time of the engines.
 
-        A lookup that missed costs nothing more: the embedding it needed is the one the engines
-        need, and the rest of it takes less than a millisecond.
+        A missed lookup adds no cost: the engines need the same embedding, and the rest takes less
+        than a millisecond.
 
         Args:
             request: Index of the request.
             guardian: State of the load guardian.
             route: "micro", "planner" or "deep".
-            right: Whether the tool it uses is the right one, or the escalation succeeds.
+            right: True if its tool is right, or if the escalation succeeds.
 
         Returns:
             The consequence.
@@ -77,15 +77,16 @@ class Consequences:
         return self._routed[key]
 
     def served(self, request: int, lookup: Lookup) -> Consequence:
-        """What an answer out of the cache brings: success if it is the answer of this request.
+        """Return the consequence of a cached answer; success if it answers this request.
+
+        The lookup of the same text takes no time; the lookup of a similar text takes an embedding.
 
         Args:
             request: Index of the request.
             lookup: A hit of a tier that stores answers.
 
         Returns:
-            The consequence. Finding the same text takes no time worth counting; finding a similar
-            one takes an embedding.
+            The consequence.
         """
         embedded = lookup.similarity < 1.0
         key = (request, str(lookup.answer), embedded)
@@ -105,13 +106,13 @@ class Consequences:
         return self._served[key]
 
     def reward(self, request: int, guardian: str, route: str, *, planned: int) -> float:
-        """What a route earns for the whole request.
+        """Return the reward of the whole request for a route.
 
         Args:
             request: Index of the request.
             guardian: State of the load guardian.
             route: "micro", "planner" or "deep".
-            planned: Index of the tool the planner would use.
+            planned: Index of the tool that the planner would use.
 
         Returns:
             The reward, in [0, 1].
@@ -120,22 +121,15 @@ class Consequences:
         return self.routed(request, guardian, route, right=right).route
 
     def deep_right(self, request: int) -> bool:
-        """Whether escalating this request answers it.
-
-        Args:
-            request: Index of the request.
-
-        Returns:
-            As `routes.Deep.right` says.
-        """
+        """Return whether escalating this request answers it, see `routes.Deep.right`."""
         return self._deep.right(self._world.catalogue.requests[request].id)
 
     def cheapest_route(self, request: int, *, planned: int) -> str | None:
-        """The cheapest route that answers the request, ``None`` if none does.
+        """Return the cheapest route that answers the request, or ``None``.
 
         Args:
             request: Index of the request.
-            planned: Index of the tool the planner would use.
+            planned: Index of the tool that the planner would use.
 
         Returns:
             "micro", "planner", "deep" or ``None``.
@@ -149,7 +143,7 @@ class Consequences:
         rewards = []
         for point in (self._points.cache, self._points.route, self._points.tool):
             value = evaluate(point.reward, outcomes).value
-            # All terms are there, so the reward is known; None would be an error in the specs.
+            # All terms are known, so None would be an error in the declarations.
             assert value is not None, point.decision  # noqa: S101
             rewards.append(value)
         return Consequence(outcomes, *rewards)

@@ -1,8 +1,8 @@
-"""The assistant's two search engines, and how their scores become one ranking.
+"""Search engines of the assistant (BM25 and MiniLM) and their fused ranking.
 
-An engine scores the whole catalogue. Both scores are divided by their largest, so the best tool of
-each engine scores one, and the mean of the two is the fused score: nothing to tune, and
-independent of how many tools the catalogue has.
+Each engine scores the whole catalogue. Each score is divided by the largest score of its engine,
+and the fused score is the mean of the two. It has no parameter and does not depend on the size of
+the catalogue.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from steersman.systems.assistant.requests import Catalogue
 
 PER_ENGINE = 10
-"""Tools each engine puts on the shortlist; twice this is its largest length."""
+"""Number of tools from each engine on the shortlist; the shortlist has at most twice as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the engines say about one request.
+    """Results of the engines for one request.
 
     Args:
-        shortlist: (n,) tool indices, n ≤ 20: BM25's best ten, then those of the encoder's best ten
-            that are not among them; each part best first.
+        shortlist: (n,) tool indices, n ≤ 20: BM25's best ten, then the rest of the encoder's best
+            ten; each part best first.
         bm25: (n,) BM25 scores, ≥ 0.
         dense: (n,) cosines of request and tool.
-        embedding: (384,) the request's unit vector.
-        bm25_ms: Time of BM25.
-        dense_ms: Time of the encoder and its dot products.
+        embedding: (384,) unit vector of the request.
+        bm25_ms: Time of BM25, in milliseconds.
+        dense_ms: Time of the encoder and its dot products, in milliseconds.
     """
 
     shortlist: NDArray[np.int64]
@@ -57,14 +57,14 @@ class _Timed(NamedTuple):
 
 
 class Engines:
-    """BM25 and MiniLM over one catalogue.
+    """Search engines BM25 and MiniLM over one catalogue.
 
     Args:
-        catalogue: The tools to find.
+        catalogue: Tools to search.
         home: Directory of the caches, see `steersman.retrieval.state_directory`.
 
     Raises:
-        DataError: The extra ``rag`` is missing, or the model cannot be fetched.
+        DataError: The extra ``rag`` is missing, or the model cannot be downloaded.
     """
 
     def __init__(self, catalogue: Catalogue, home: Path | None = None) -> None:
@@ -74,16 +74,16 @@ class Engines:
         self.tool_embeddings = self._encoder.encode(texts)
 
     def find(self, text: str, *, clock: Callable[[], float], repeats: int = 1) -> Found:
-        """Scores, shortlist and times of one request.
+        """Return scores, shortlist and times of one request.
 
         Args:
             text: The request.
-            clock: Seconds, monotonic; ``time.perf_counter`` outside tests.
-            repeats: Times each engine runs, ≥ 1; the median time is kept, so one interruption by
-                another process does not become a latency.
+            clock: Monotonic clock in seconds; ``time.perf_counter`` outside tests.
+            repeats: Runs of each engine, ≥ 1; the median time is reported, so an interruption by
+                another process does not count.
 
         Returns:
-            What the engines found.
+            Results of the engines.
         """
         runs = [self._timed(text, clock) for _ in range(repeats)]
         first = runs[0]
@@ -108,7 +108,7 @@ class Engines:
 
 
 def shortlisted(bm25: NDArray[np.float32], dense: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The best ten tools of each engine, without repeats.
+    """Return the best ten tools of each engine, without repeats.
 
     Args:
         bm25: (tools,) scores of BM25.
@@ -126,12 +126,11 @@ def shortlisted(bm25: NDArray[np.float32], dense: NDArray[np.float32]) -> NDArra
 
 
 def fuse(bm25: NDArray[np.float32], dense: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Mean of the two engines' scores, each divided by its largest.
+    """Return the mean of the two engines' scores, each divided by its largest score.
 
     Args:
-        bm25: (n,) scores of BM25, ≥ 0; all zero where no word is known, and then they say nothing.
-        dense: (n,) cosines; the largest is positive for any request in a language the encoder
-            knows, and a request without a positive cosine is ranked by words alone.
+        bm25: (n,) scores of BM25, ≥ 0; all zero if no word is known, and then they are ignored.
+        dense: (n,) cosines; ignored if none is positive.
 
     Returns:
         (n,) float64 in [0, 1]; cosines below zero count as zero.
@@ -145,5 +144,5 @@ def fuse(bm25: NDArray[np.float32], dense: NDArray[np.float32]) -> NDArray[np.fl
 def _scaled(scores: NDArray[np.floating]) -> NDArray[np.float64]:
     wide = np.asarray(scores, np.float64)
     largest = wide.max(initial=0.0)
-    # A cosine below zero says no more than zero does, and must not weigh more than the best score.
+    # A negative cosine counts as zero; it must not weigh more than the best score.
     return np.maximum(wide / largest, 0.0) if largest > 0 else np.zeros_like(wide)

@@ -1,7 +1,8 @@
-"""Off-policy evidence about routes, beside the exact truth that only this world knows.
+"""Off-policy evaluation of routes, compared with the exact value in the simulated world.
 
-The declared floor of the route is thin: it costs little and shows little, so a single stream under
-it is refused. Evidence therefore comes from a stream replayed with a wider floor; both are told.
+The declared exploration floor of the route is small, so the log of one stream has too little data
+and gives no estimate. The estimates come from a stream replayed with a wider floor; the report has
+both.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 EVIDENCE_FLOOR = 0.3
-"""Floor of the route on the stream that evidence is read from: a tenth for each of three routes."""
+"""Exploration floor of the route on the evaluated stream: 0.1 for each of the three routes."""
 LEVEL = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a log says of one policy for the route, and what is true.
+    """Estimated and exact value of one policy for the route.
 
     Args:
-        policy: Name.
-        truth: Its exact mean reward over the logged decisions.
-        estimate: The doubly robust estimate; ``None`` if refused.
-        low: Lower end of the 99 % interval; ``None`` if refused.
-        high: Upper end; ``None`` if refused.
-        effective_sample_size: Logged decisions the log is worth for this policy.
-        reasons: Why it was refused; empty otherwise.
+        policy: Name of the policy.
+        truth: Exact mean reward over the logged decisions.
+        estimate: Doubly robust estimate; ``None`` with too little data.
+        low: Lower end of the 99 % interval; ``None`` with too little data.
+        high: Upper end of the 99 % interval; ``None`` with too little data.
+        effective_sample_size: Effective sample size of the log for this policy.
+        reasons: Why there is no estimate; empty otherwise.
     """
 
     policy: str
@@ -56,13 +57,13 @@ class Evidence:
 
 
 def evidence_log(world: World, stream: Stream, job: Job, *, floor: float = EVIDENCE_FLOOR) -> Log:
-    """Replay the learned set with another floor at the route, every decision kept.
+    """Replay the learned set with another floor at the route, and keep every decision.
 
     Args:
         world: The requests.
         stream: The arrivals.
-        job: Names the order and the assumption about escalation.
-        floor: In (0, 1).
+        job: Order and assumption about escalation.
+        floor: Exploration floor in (0, 1).
     """
     points = load_points()
     wide = replace(points, route=points.route.model_copy(update={"floor": floor}))
@@ -70,14 +71,14 @@ def evidence_log(world: World, stream: Stream, job: Job, *, floor: float = EVIDE
 
 
 def route_evidence(log: Log, points: Points | None = None) -> list[Evidence]:
-    """Return what a log of route decisions says of the rules and of two fixed routes.
+    """Return the evidence of a log for the rules and two fixed routes.
 
-    The log's policies learned from its own rewards, so the evaluation is told that it is adaptive:
-    reward models see the past only, and intervals use the martingale variance.
+    The policy learned from the rewards of this log, so the evaluation is adaptive: reward models
+    read the past only, and intervals use the martingale variance.
 
     Args:
-        log: Kept decisions.
-        points: The declared decision points; default: those that are shipped.
+        log: Log with its decisions.
+        points: Decision points; default: the shipped ones.
     """
     rows = log.of("route")
     declared = load_points() if points is None else points

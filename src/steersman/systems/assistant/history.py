@@ -1,8 +1,7 @@
-"""What each tool has done so far, and the features of (request, tool) that come of it.
+"""History of each tool, and the features of (request, tool) computed from it.
 
-A tool that was never used has its own text only; with every success the requests it served speak
-for it more. All features that use the past shrink to what is known without it, so a tool met for
-the first time competes by its scores and is not pushed aside for being new.
+An unused tool has only its text. Each success adds weight to the requests that it served. Features
+of the past shrink to a prior, so a new tool competes by its scores.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ TOOL_FEATURES = (
     "fused",
     "fused_gap",
 )
-"""Names of the columns of `tool_features`, in their order."""
+"""Column names of `tool_features`, in order."""
 
 _MEMORY = 64
-"""Past requests kept of each tool; the oldest makes room, so the past of a tool is bounded."""
+"""Maximum number of past requests per tool; the oldest is replaced."""
 _TEXT_WEIGHT = 2.0
-"""A tool's own text counts as much as two requests it served."""
+"""Weight of a tool's text, in served requests."""
 _PRIOR_USES, _PRIOR_RATE = 2.0, 0.7
-"""A new tool is taken for one that was right .7 of two times, about the rate of the best engine."""
+"""Prior of a new tool: two uses with success rate .7, about the rate of the best engine."""
 _BANDWIDTH = 0.05
-"""Cosine distance over which a past request's say falls by the factor e."""
+"""Cosine distance over which the weight of a past request falls by the factor e."""
 _PRIOR_SAY = 0.1
 
 
 @dataclass(slots=True)
 class _Past:
-    """The latest requests a tool was used for, as a ring."""
+    """Ring buffer of the latest requests of a tool."""
 
     embeddings: Embedding
     right: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(_MEMORY, np.bool_))
@@ -57,9 +56,9 @@ class _Past:
 
 
 class ToolHistory:
-    """Outcomes of the tools that were used, kept per tool.
+    """Outcomes of the used tools.
 
-    Only the outcome of a tool that was used is known, so only that one learns.
+    Only the outcome of the used tool is known, so only its history grows.
 
     Args:
         tool_embeddings: (tools, d) float32 unit vectors of the tools' texts.
@@ -77,22 +76,22 @@ class ToolHistory:
         self._pasts: dict[int, _Past] = {}
 
     def add(self, tool: int, embedding: Embedding, *, right: bool) -> None:
-        """Remember one use of a tool.
+        """Add one use of a tool.
 
         Args:
-            tool: Its index, 0 ≤ tool < tools.
-            embedding: (d,) unit vector of the request it was used for.
-            right: Whether it was the right tool.
+            tool: Index of the tool, 0 ≤ tool < tools.
+            embedding: (d,) unit vector of the request.
+            right: True if it was the right tool.
 
         Raises:
-            InputError: No such tool, or an embedding of another shape or not finite.
+            InputError: Unknown tool, or an embedding of another shape or not finite.
         """
         count, size = self._tools.shape
         if not 0 <= tool < count:
             message = f"tool {tool} is not in the catalogue; allowed: 0..{count - 1}"
             raise InputError(message)
         if np.shape(embedding) != (size,) or not np.isfinite(embedding).all():
-            message = f"embedding has shape {np.shape(embedding)}; wanted ({size},), finite"
+            message = f"embedding has shape {np.shape(embedding)}; expected ({size},), all finite"
             raise InputError(message)
         past = self._pasts.get(tool)
         if past is None:
@@ -103,27 +102,20 @@ class ToolHistory:
         past.uses += 1
 
     def uses(self, tool: int) -> int:
-        """How often a tool was used, whether it was right or not.
-
-        Args:
-            tool: Its index.
-
-        Returns:
-            The number of uses, those no longer remembered included.
-        """
+        """Return the number of uses of a tool, with those that left the ring buffer."""
         past = self._pasts.get(tool)
         return 0 if past is None else past.uses
 
     def summary(self, tools: NDArray[np.int64], embedding: Embedding) -> Floats:
-        """What the past says about some tools for one request.
+        """Return history features of some tools for one request.
 
         Args:
             tools: (n,) tool indices.
-            embedding: (d,) the request's unit vector.
+            embedding: (d,) unit vector of the request.
 
         Returns:
             (n, 4) float64: success rate minus its prior; similarity to text and served requests;
-            the say of similar requests it served, in [0, 1); the largest similarity to one.
+            weighted success of similar requests, in [0, 1); largest similarity to a served one.
         """
         texts = self._tools[tools] @ np.asarray(embedding, np.float32)
         rows = [
@@ -155,15 +147,15 @@ def tool_features(
     name_match: Floats,
     embedding: Embedding,
 ) -> Floats:
-    """Features of each candidate tool for one request; pure, the history is only read.
+    """Return the features of each candidate tool for one request; the history is only read.
 
     Args:
-        history: What the tools did so far.
+        history: History of the tools.
         tools: (n,) candidate tool indices.
-        bm25: (n,) their BM25 scores.
-        dense: (n,) their cosines.
-        name_match: (n,) share of the words of each tool's name that the request says, in [0, 1].
-        embedding: (d,) the request's unit vector.
+        bm25: (n,) BM25 scores.
+        dense: (n,) cosines.
+        name_match: (n,) share of the words of each tool's name in the request, in [0, 1].
+        embedding: (d,) unit vector of the request.
 
     Returns:
         (n, 11) float64 in the order of `TOOL_FEATURES`, all within about [-1, 1].
@@ -187,13 +179,13 @@ def tool_features(
 
 
 def lead(scores: NDArray[np.floating]) -> Floats:
-    """How far each score is above the best of the others: positive for the best one alone.
+    """Return each score minus the best of the others; only the best one is positive.
 
     Args:
         scores: (n,) numbers, n ≥ 1.
 
     Returns:
-        (n,) float64; zero where there is no other.
+        (n,) float64; zero for a single score.
 
     >>> lead(np.array([0.5, 1.0, 0.25])).tolist()
     [-0.5, 0.5, -0.75]

@@ -1,20 +1,20 @@
-"""What a request is about: a small deterministic intent classifier on the core dependencies.
+"""Intent classifier of the assistant: small, deterministic, on the core dependencies.
 
 Texts become tf-idf weighted signed hashes of words, word pairs and letter n-grams (4,096 slots).
-The labelled examples vote, each with a power of its cosine to the request relative to the nearest
-one. There is no training loop, no seed and no model file.
+The labelled examples vote. The weight of a vote is a power of the cosine to the request, relative
+to the nearest example. The classifier needs no training loop, no seed and no model file.
 
-The requests of the assistant carry no intent labels, so its intents are families of tools:
-:func:`tool_families` clusters the tools' own texts, and the classifier is fitted on the same texts
-with the families as labels. It never sees a request.
+The requests of the assistant have no intent labels, so its intents are families of tools.
+:func:`tool_families` clusters the texts of the tools, and the classifier is fitted on these texts
+with the families as labels. It is not fitted on requests.
 
 ``python -m benchmarks.intents`` checks the class on clinc150 (150 intents, and questions outside
 all of them): accuracy .874 [.864, .883] in scope, beside .911 of a linear SVM and .823 of centroids
-in the same run; with a confidence threshold, .898 of the out-of-scope questions are told apart and
-.766 of the in-scope ones are kept and right. On the catalogue, .69 of the requests fall into the
-family of the tool they need (40 families; always the commonest: .23). Votes were chosen over ridge
-regression on the same slots, which is 1.5 points better on clinc150 and 23 points worse on the
-catalogue, where short requests meet long descriptions.
+in the same run. With a confidence threshold, .898 of the out-of-scope questions are rejected, and
+.766 of the in-scope ones are kept and right. On the catalogue, .69 of the requests get the family
+of the tool that they need (40 families; always the most common: .23). Ridge regression on the same
+slots is 1.5 points better on clinc150 and 23 points worse on the catalogue, which has short
+requests and long descriptions.
 
 Source: Weinberger et al. (2009), Feature Hashing for Large Scale Multitask Learning; Dudani
 (1976), The Distance-Weighted k-Nearest-Neighbor Rule; Dhillon and Modha (2001), Concept
@@ -45,15 +45,14 @@ _FORMAT = "intents-1"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntentClassifier:
-    """Labelled examples that vote for their intents; make it with :meth:`fit`.
+    """Intent classifier with voting labelled examples; create it with :meth:`fit`.
 
     Args:
-        intents: the intents it can answer, sorted.
+        intents: the known intents, sorted.
         labels: index into ``intents`` of each example, shape (n,), int64.
         idf: weight of each slot, shape (dim,), float64.
-        examples: unit vectors of the examples as columns, shape (dim, n), float64; rows of slots
-            are what one request has to read.
-        power: exponent of the relative cosine, > 0: large listens to the nearest example alone.
+        examples: unit vectors of the examples as columns, shape (dim, n), float64.
+        power: exponent of the relative cosine, > 0; a large value uses the nearest example alone.
     """
 
     intents: tuple[str, ...]
@@ -66,17 +65,17 @@ class IntentClassifier:
     def fit(
         cls, texts: Sequence[str], labels: Sequence[str], *, dim: int = 4096, power: float = 6.0
     ) -> Self:
-        """Return a classifier that remembers these examples.
+        """Return a classifier with these examples.
 
         Args:
             texts: n >= 1 texts.
-            labels: their intents, n of them.
+            labels: n intents.
             dim: number of hash slots, 16 to 65,536.
             power: exponent of the relative cosine, > 0; 6 is best on the validation split of
                 clinc150.
 
         Raises:
-            InputError: nothing to fit, unequal lengths, or a number outside its range.
+            InputError: no texts, unequal lengths, or a number outside its range.
         """
         if not texts or len(texts) != len(labels):
             message = f"{len(texts)} texts and {len(labels)} labels; allowed: equal, 1 or more."
@@ -95,12 +94,11 @@ class IntentClassifier:
         """Return the intent of a text and the confidence in it.
 
         Args:
-            text: any text; one that shares nothing with any example gives the first intent at
-                confidence 0.
+            text: any text; a text unlike all examples gets the first intent with confidence 0.
 
         Returns:
             The intent with most votes, and its confidence in [0, 1]: its share of the votes times
-            the cosine to the nearest example. It ranks, it is not a probability of being right.
+            the cosine to the nearest example. The confidence is not a probability.
 
         >>> texts = ["play some jazz", "play a song", "is it raining", "weather in Oslo"]
         >>> model = IntentClassifier.fit(texts, ["music", "music", "weather", "weather"])
@@ -114,10 +112,10 @@ class IntentClassifier:
         return best, float(confidence)
 
     def predict_many(self, texts: Sequence[str]) -> tuple[list[str], NDArray[np.float64]]:
-        """Return the intents of some texts and the confidences, as :meth:`predict`.
+        """Return the intents and confidences of some texts, see :meth:`predict`.
 
         Args:
-            texts: n texts, n >= 1; n times the number of examples float64 are held at once.
+            texts: n >= 1 texts; memory is n times the number of examples, in float64.
 
         Returns:
             n intents, and confidences, shape (n,), float64.
@@ -133,7 +131,7 @@ class IntentClassifier:
         return [self.intents[index] for index in best], np.minimum(won * nearest[:, 0], 1.0)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return everything :meth:`from_state` needs, as arrays."""
+        """Return the state for :meth:`from_state`, as arrays."""
         meta = {"format": _FORMAT, "intents": self.intents, "power": self.power}
         return {
             "meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8),
@@ -146,13 +144,13 @@ class IntentClassifier:
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the classifier that :meth:`state` described.
+        """Return the classifier of a state.
 
         Args:
-            state: what :meth:`state` returned.
+            state: result of :meth:`state`.
 
         Raises:
-            StateError: parts are missing, of another format, or do not fit together.
+            StateError: parts are missing, have another format, or do not match.
         """
         try:
             meta = json.loads(np.asarray(state["meta"], dtype=np.uint8).tobytes())
@@ -164,7 +162,9 @@ class IntentClassifier:
             _check_parts(meta, labels, idf, examples)
             return cls(tuple(meta["intents"]), labels, idf, examples, float(meta["power"]))
         except (KeyError, TypeError, ValueError) as wrong:
-            message = f"no state of an intent classifier: {wrong!r}; use what state() returned."
+            message = (
+                f"invalid state of an intent classifier: {wrong!r}; pass the result of state()."
+            )
             raise StateError(message) from wrong
 
 
@@ -178,7 +178,7 @@ def _check_parts(
         message = f"format {meta['format']!r}; allowed: {_FORMAT!r}"
         raise ValueError(message)
     if not (len(labels) and 0 <= labels.min() <= labels.max() < len(meta["intents"])):
-        message = f"labels must be 0 to {len(meta['intents']) - 1}, one or more"
+        message = f"labels must be 0 to {len(meta['intents']) - 1}, at least one"
         raise ValueError(message)
     if not (np.isfinite(idf).all() and np.isfinite(examples.data).all() and meta["power"] > 0):
         raise ValueError("idf and values must be finite, power above 0")
@@ -193,18 +193,18 @@ def tool_families(
     dim: int = 4096,
     rounds: int = 50,
 ) -> list[str]:
-    """Return the family of each tool, found by spherical k-means on the tools' texts.
+    """Return the family of each tool, from spherical k-means on the tools' texts.
 
     Args:
-        names: n names of tools; a family is called after the tool nearest to its centre.
+        names: n names of tools; a family has the name of the tool nearest to its centre.
         texts: n descriptions.
         n_families: number of families, 1 to n.
         rng: draws the starting centres (k-means++).
         dim: number of hash slots.
-        rounds: rounds at most; it stops when no tool moves.
+        rounds: maximum number of rounds; it stops when no tool moves.
 
     Returns:
-        n names of families. Identical texts share one; an empty family disappears.
+        n names of families. Identical texts get the same family; empty families are dropped.
 
     Raises:
         InputError: unequal lengths, or ``n_families`` outside its range.
@@ -254,7 +254,7 @@ def _unit_rows(counts: sparse.csr_array, idf: NDArray[np.float64]) -> sparse.csr
 def _starting_centres(
     rows: NDArray[np.float64], k: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return k rows, each drawn in proportion to its distance from those drawn before."""
+    """Return k rows, drawn in proportion to the distance from the earlier ones (k-means++)."""
     chosen = [int(rng.integers(len(rows)))]
     distance = np.maximum(1.0 - rows @ rows[chosen[0]], 0.0)
     while len(chosen) < k:

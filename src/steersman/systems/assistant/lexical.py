@@ -1,7 +1,6 @@
-"""Texts as signed hashes of their words, word pairs and letter n-grams.
+"""Signed hash vectors of texts, from words, word pairs and letter n-grams.
 
-Small and deterministic: CRC-32 of the UTF-8 bytes picks slot and sign, so a text has the same
-vector in every process, on every machine.
+CRC-32 of the UTF-8 bytes gives slot and sign, so a text has the same vector on every machine.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ def hashed_counts(texts: Sequence[str], dim: int) -> sparse.csr_array:
         dim: number of slots, >= 2.
 
     Returns:
-        Sparse matrix, shape (len(texts), dim), float64. Collisions within a slot add up and,
-        thanks to the signs, cancel on average.
+        Sparse matrix, shape (len(texts), dim), float64. Because of the signs, collisions in a slot
+        cancel on average.
 
     >>> hashed_counts(["play jazz", "play jazz", "weather"], 64).sum(axis=1)
     array([-4., -4.,  0.])

@@ -1,4 +1,4 @@
-"""What a replay leaves behind: every decision with its propensity, and every request's outcome."""
+"""Log of a replay: decisions with propensities, and the outcomes of every request."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PointName = Literal["cache", "route", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One row of the log.
+    """Decision in the log.
 
     Args:
         point: Name of the decision point.
-        arrival: Place of the arrival in the stream.
-        seen: What was known, and what the world knows of it (``seen.truth``).
-        drawn: What was chosen, with its exact probability.
-        outcomes: What came of the request, raw.
-        reward: What the decision earned by its point's declaration, in [0, 1].
+        arrival: Index of the arrival in the stream.
+        seen: Input of the chooser, with the true rewards (``seen.truth``).
+        drawn: The choice with its exact propensity.
+        outcomes: Raw outcomes of the request.
+        reward: Reward by the declaration of the point, in [0, 1].
     """
 
     point: PointName
@@ -41,24 +41,24 @@ class Decision:
 
     @property
     def action(self) -> str:
-        """The action that was taken."""
+        """Name of the chosen action."""
         return self.seen.eligible[self.drawn.index]
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How one request was answered.
+    """Answer to one request.
 
     Args:
-        request: Its index in the world.
-        lookup: The cache tier that was asked.
-        hit: Whether that tier had something.
-        hit_right: Whether the hit was right; ``None`` for a miss.
-        route: The route taken; ``None`` if a stored answer was served.
-        tool: Index of the tool the assistant picked itself (micro, planner); ``None`` otherwise.
-        cheapest: The cheapest route that would have answered it; ``None`` if none would.
+        request: Index of the request in the world.
+        lookup: Cache tier of the lookup.
+        hit: True for a cache hit.
+        hit_right: True for a right hit; ``None`` for a miss.
+        route: Route of the request; ``None`` for a cached answer.
+        tool: Index of the tool chosen by the assistant (micro, planner); ``None`` otherwise.
+        cheapest: Cheapest route that answers the request; ``None`` if no route does.
         outcomes: success, tool_ok, latency_ms, cost_usd, cache_hit, guardian_flag.
-        reward: Of the whole request, in [0, 1].
+        reward: Reward of the whole request, in [0, 1].
     """
 
     request: int
@@ -74,12 +74,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A replayed stream.
+    """Log of a replayed stream.
 
     Args:
         policies: Name of the policy set.
         answered: One entry per arrival.
-        decisions: The decisions in their order, if they were kept.
+        decisions: The decisions in order; empty if the replay did not keep them.
     """
 
     policies: str
@@ -91,11 +91,11 @@ class Log:
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """(m,) rewards of the whole requests."""
+        """Rewards of the whole requests, (m,)."""
         return np.array([a.reward for a in self.answered])
 
     def outcome(self, name: str) -> NDArray[np.float64]:
-        """One outcome of all requests.
+        """Return one outcome of all requests.
 
         Args:
             name: success, tool_ok, latency_ms, cost_usd, cache_hit or guardian_flag.
@@ -106,39 +106,25 @@ class Log:
         return np.array([a.outcomes[name] for a in self.answered])
 
     def of(self, point: PointName) -> list[Decision]:
-        """The decisions of one point.
-
-        Args:
-            point: Which point.
-
-        Returns:
-            Its decisions in their order; none if they were not kept.
-        """
+        """Return the kept decisions of one point, in order."""
         return [decision for decision in self.decisions if decision.point == point]
 
     def at(self, arrival: int) -> list[Decision]:
-        """The decisions about one arrival, to explain them.
-
-        Args:
-            arrival: Its place in the stream.
-
-        Returns:
-            One to three decisions; none if they were not kept.
-        """
+        """Return the one to three kept decisions about one arrival."""
         return [decision for decision in self.decisions if decision.arrival == arrival]
 
     def logged_data(
         self, point: Literal["cache", "route"], target: NDArray[np.float64], **options: Any
     ) -> LoggedData:
-        """The decisions of a point with fixed actions, for off-policy evaluation.
+        """Return the decisions of a point with fixed actions, for off-policy evaluation.
 
         Args:
-            point: Which point.
-            target: (n, K) probabilities of the policy to evaluate, for each of its n decisions.
+            point: The decision point.
+            target: (n, K) probabilities of the policy to evaluate, for each of the n decisions.
             **options: Further fields of `steersman.ope.LoggedData`, such as ``contexts``.
 
         Returns:
-            The logged actions, rewards and propensities beside the target.
+            Logged actions, rewards and propensities with the target.
         """
         rows = self.of(point)
         return LoggedData(
@@ -150,14 +136,14 @@ class Log:
         )
 
     def truth(self, point: Literal["cache", "route"], target: NDArray[np.float64]) -> float:
-        """The exact value of a policy at one point, all other points as they were logged.
+        """Return the exact value of a policy at one point, with all other points as logged.
 
         Args:
-            point: Which point.
+            point: The decision point.
             target: (n, K) probabilities of the policy, for each of the point's n decisions.
 
         Returns:
-            Its mean expected reward over the logged contexts.
+            Mean expected reward over the logged contexts.
         """
         truth = np.stack([row.seen.truth() for row in self.of(point)])
         return float((truth * target).sum(axis=1).mean())

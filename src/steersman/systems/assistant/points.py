@@ -1,4 +1,4 @@
-"""The assistant's three declared decision points."""
+"""Decision points of the assistant: cache, route and tool."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What the assistant decides, in the order in which a request meets it.
+    """Declared decision points, in the order of a request.
 
     Args:
-        cache: Which cache tier is looked up.
-        route: Which engine answers when no tier did; its reward is that of the whole request.
-        tool: Which tool serves it when the route is the planner.
+        cache: Choice of the cache tier.
+        route: Choice of the engine after a cache miss; its reward is that of the whole request.
+        tool: Choice of the tool on the planner route.
     """
 
     cache: DecisionPoint
@@ -31,16 +31,16 @@ class Points:
 
 
 def load_points(folder: Path | None = None) -> Points:
-    """The three decision points from their YAML files.
+    """Read the three decision points from their YAML files.
 
     Args:
-        folder: Holds cache.yaml, route.yaml and tool.yaml; ``None`` for those that are shipped.
+        folder: Folder with cache.yaml, route.yaml and tool.yaml; ``None`` for the shipped files.
 
     Returns:
         The declared points.
 
     Raises:
-        DataError: There is no such folder.
+        DataError: The folder is missing.
         SpecError: A file is not a valid declaration.
 
     >>> load_points().route.actions.names
@@ -50,16 +50,16 @@ def load_points(folder: Path | None = None) -> Points:
 
 
 def point_documents(folder: Path | None = None) -> tuple[str, str, str]:
-    """The three declarations as texts, to declare them to a service.
+    """Return the three declarations as texts, for declaring them to a service.
 
     Args:
-        folder: As in `load_points`.
+        folder: See `load_points`.
 
     Returns:
         The YAML of cache, route and tool.
 
     Raises:
-        DataError: There is no such folder.
+        DataError: The folder is missing.
 
     >>> "decision: cache" in point_documents()[0]
     True
@@ -73,7 +73,7 @@ def _files(folder: Path | None) -> list[Path]:
         folder = shipped("assistant")
     if not folder.is_dir():
         message = (
-            f"{folder} is no folder; give the one that holds cache.yaml, route.yaml and tool.yaml"
+            f"{folder} is not a folder; give a folder with cache.yaml, route.yaml and tool.yaml"
         )
         raise DataError(message)
     return [folder / f"{name}.yaml" for name in ("cache", "route", "tool")]

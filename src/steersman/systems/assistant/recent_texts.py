@@ -1,4 +1,4 @@
-"""A bounded store of recent texts that finds the same one, or the nearest by a cosine."""
+"""Bounded store of recent texts, with exact lookup and nearest neighbour by cosine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["RecentTexts"]
 
 
 class RecentTexts:
-    """Texts, each with a value and unit vectors; the one written longest ago goes first.
+    """Recent texts with values and unit vectors; the text written longest ago is evicted.
 
-    Reading changes nothing: neither the order of eviction nor what has expired, which is only
-    hidden. Every read costs a pass over ``capacity`` times the length of the vector.
+    A read changes nothing; expired texts are only hidden. Each read of the nearest text scans
+    ``capacity`` vectors.
 
     Args:
-        capacity: number of texts at most, 1 to 1,000,000.
-        ttl_s: seconds after which a text counts as gone, > 0.
+        capacity: maximum number of texts, 1 to 1,000,000.
+        ttl_s: seconds after which a text expires, > 0.
         sizes: name and length of each vector space, lengths 1 to 65,536.
 
     Raises:
@@ -69,36 +69,27 @@ class RecentTexts:
         return self._values[slot]
 
     def age_s(self, slot: int, now_s: float) -> float:
-        """Return how long ago a slot was written, seconds."""
+        """Return the seconds since a slot was written."""
         return float(now_s - self._written_s[slot])
 
     def find(self, text: str, now_s: float) -> int | None:
-        """Return the slot of this very text, None if it is not there or has expired."""
+        """Return the slot of exactly this text; None if it is missing or expired."""
         slot = self._slots.get(text)
         return slot if slot is not None and self.age_s(slot, now_s) <= self._ttl_s else None
 
     def nearest(
         self, space: str, vector: NDArray[np.floating], now_s: float
     ) -> tuple[float, int | None]:
-        """Return cosine and slot of the nearest text that has not expired.
-
-        Args:
-            space: name of the vector space.
-            vector: a unit vector of that space.
-            now_s: the time, seconds.
-
-        Returns:
-            A cosine clipped to [0, 1] and its slot; 0 and None when the store is empty.
-        """
+        """Return cosine, clipped to [0, 1], and slot of the nearest live text; else 0 and None."""
         if not self._slots:
             return 0.0, None
         cosines = self._vectors[space] @ np.asarray(vector, dtype=np.float32)
-        # Free slots were written at minus infinity, so they are masked with the expired ones.
+        # Free slots have the time minus infinity, so this masks them too.
         cosines[now_s - self._written_s > self._ttl_s] = -np.inf
         slot = int(np.argmax(cosines))
         if cosines[slot] == -np.inf:
             return 0.0, None
-        # Six digits are what float32 sums of unit vectors are good for.
+        # float32 sums of unit vectors have about six exact digits.
         return round(float(np.clip(cosines[slot], 0.0, 1.0)), 6), slot
 
     def write(
@@ -108,7 +99,7 @@ class RecentTexts:
         vectors: Mapping[str, NDArray[np.floating]],
         now_s: float,
     ) -> None:
-        """Store or renew a text; when all slots are taken, the one written longest ago goes."""
+        """Store or renew a text; if the store is full, evict the one written longest ago."""
         slot = self._slots.pop(text, None)
         if slot is None:
             slot = self._free.pop() if self._free else self._slots.popitem(last=False)[1]
@@ -120,7 +111,7 @@ class RecentTexts:
         self._values[slot] = value
 
     def drop(self, text: str) -> None:
-        """Forget a text, if it is there."""
+        """Remove a text, if it is stored."""
         slot = self._slots.pop(text, None)
         if slot is not None:
             self._written_s[slot] = -np.inf

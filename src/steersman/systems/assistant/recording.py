@@ -1,8 +1,7 @@
-"""What the engines said about every request, recorded once so that replaying needs no model.
+"""Recording of the engines' results for every request, so that a replay needs no model.
 
-The recording ships with the package: ``recording.npz`` (arrays, no pickles) and
-``recording.json`` (where it came from, with the hash of the arrays). ``steersman data record
-assistant`` makes both again from nothing.
+The recording ships with the package: ``recording.npz`` (arrays, no pickles) and ``recording.json``
+(provenance, with the hash of the arrays). ``steersman data record assistant`` creates both again.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ PROVENANCE = Path(__file__).with_name("recording.json")
 _CAP = 16_000_000
 _REPEATS = 5
 NOBODY = -1
-"""Fills the shortlist behind its last tool."""
+"""Padding of the shortlist after its last tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,64 +72,65 @@ class Recording:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Recording:
-        """The inverse of `to_bytes`.
+        """Read the recording from the bytes of `to_bytes`.
 
         Args:
-            content: An npz of exactly the arrays above.
+            content: An npz with exactly the arrays above.
 
         Returns:
             The recording.
 
         Raises:
-            DataError: Other arrays, shapes that disagree, or more than 16 MB of them.
+            DataError: Other arrays, wrong shapes, or more than 16 MB.
         """
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 declared = sum(member.file_size for member in archive.infolist())
             if declared > _CAP:
-                message = f"the recording unpacks to {declared} bytes; at most {_CAP} are accepted"
+                message = f"the recording unpacks to {declared} bytes; allowed: up to {_CAP}"
                 raise DataError(message)
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 recording = cls(**arrays)
         except (zipfile.BadZipFile, TypeError, ValueError) as wrong:
-            message = f"not a recording of the assistant: {wrong}"
+            message = f"invalid recording of the assistant: {wrong}; create it again with "
+            message += "`steersman data record assistant`"
             raise DataError(message) from wrong
         recording._check()
         return recording
 
     @classmethod
     def load(cls, arrays: Path = ARRAYS, provenance: Path = PROVENANCE) -> Recording:
-        """A recording from its two files; by default the one that ships with the package.
+        """Load a recording from its two files; default: the shipped recording.
 
         Args:
             arrays: The npz file.
-            provenance: The JSON file that holds its hash.
+            provenance: The JSON file with its hash.
 
         Returns:
             The recording.
 
         Raises:
-            DataError: A file is missing, or the arrays are not those the provenance speaks of.
+            DataError: A file is missing, or the hash of the arrays does not match.
         """
         for path in (arrays, provenance):
             if not path.exists():
-                message = f"{path} is missing; make it with `steersman data record assistant`"
+                message = f"{path} is missing; create it with `steersman data record assistant`"
                 raise DataError(message)
         if arrays.stat().st_size > _CAP:
-            message = f"{arrays} holds {arrays.stat().st_size} bytes; at most {_CAP} are accepted"
+            message = f"{arrays} has {arrays.stat().st_size} bytes; allowed: up to {_CAP}"
             raise DataError(message)
         content = arrays.read_bytes()
         expected = json.loads(provenance.read_text(encoding="utf-8")).get("sha256")
         if hashlib.sha256(content).hexdigest() != expected:
             message = (
-                f"{arrays} does not have the sha256 {expected} that {provenance.name} names; "
-                "make both again with `steersman data record assistant`"
+                f"wrong sha256 of {arrays}: {provenance.name} expects {expected}; "
+                "create both again with `steersman data record assistant`"
             )
             raise DataError(message)
         return cls.from_bytes(content)
 
     def figures(self) -> dict[str, float]:
-        """Return the share of requests whose right tool ranks first, by engine, or is listed."""
+        """Return the share of requests with the right tool ranked first, or on the shortlist."""
         listed = self.shortlist == self.truth[:, None]
         return {
             "bm25": _first(self.bm25, listed),
@@ -158,10 +158,12 @@ class Recording:
         for name, shape in wanted.items():
             array = getattr(self, name)
             if array.shape != shape or not np.isfinite(array).all():
-                message = f"{name} has shape {array.shape}; wanted finite numbers, shape {shape}"
+                message = (
+                    f"{name} has shape {array.shape}; expected finite numbers of shape {shape}"
+                )
                 raise DataError(message)
         if self.shortlist.min() < NOBODY or self.shortlist.max() >= tools:
-            message = f"the recording's shortlist names tools outside 0..{tools - 1}"
+            message = f"the shortlist of the recording has tools outside 0..{tools - 1}"
             raise DataError(message)
 
 
@@ -177,11 +179,11 @@ def record(
     Args:
         catalogue: The requests and tools.
         engines: The engines over these tools.
-        clock: Seconds, monotonic; ``time.perf_counter`` outside tests.
+        clock: Monotonic clock in seconds; ``time.perf_counter`` outside tests.
         progress: Wraps the requests, for a progress bar.
 
     Returns:
-        The recording, about two minutes of work for 1,311 requests.
+        The recording; it takes about two minutes for 1,311 requests.
     """
     found = [
         engines.find(request.text, clock=clock, repeats=_REPEATS)
@@ -200,15 +202,15 @@ def record(
 
 
 def provenance(recording: Recording, content: bytes) -> dict[str, Any]:
-    """Where a recording came from, for the file that lies beside it.
+    """Return the provenance of a recording, for ``recording.json``.
 
     Args:
         recording: The recording.
-        content: Its `Recording.to_bytes`.
+        content: Result of `Recording.to_bytes`.
 
     Returns:
-        A mapping for JSON: hash of the arrays, sources with their hashes, libraries, machine, and
-        what the engines reach.
+        JSON values: hash of the arrays, sources with their hashes, libraries, machine, and the
+        accuracy of the engines.
     """
     libraries = ("bm25s", "numpy", "onnxruntime", "tokenizers")
     latency = {

@@ -1,13 +1,13 @@
-"""Replaying a stream: cache, route and tool are decided for each arrival, and learned from at once.
+"""Replay of a stream: decide cache, route and tool for each arrival, and learn at once.
 
-The three distributions of an arrival are formed from the last choice to the first, so that the
-expected reward of every choice can be known (an oracle asks for it, and who checks estimates);
-then the choices take effect from the first to the last. Every policy set takes the same three
-uniforms per arrival, whatever it reaches, so two sets differ by their choices alone.
+The replay forms the three distributions of an arrival from the last choice to the first, so that
+the expected reward of every choice is known (for the oracle and for checking estimates). Then the
+choices take effect from the first to the last. Every policy set uses the same three uniforms per
+arrival, so two sets differ only by their choices.
 
-A tool that was used teaches the tool policy and its history, whichever route used it: the best of
-BM25, the planner's, or the one a successful escalation came back with. Its reward model may learn
-from anybody's choice; the log, and with it the evidence, holds the policy's own decisions only.
+Each used tool trains the tool policy and its history, on every route: BM25's best, the planner's,
+or the tool of a successful escalation. The log, and so the evidence, has the policy's decisions
+only.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ def replay(
     keep: bool = False,
     progress: Iterable[int] | None = None,
 ) -> Log:
-    """Run a policy set over a stream, learning as it goes.
+    """Run a policy set over a stream while it learns.
 
     Args:
         world: The requests.
-        consequences: What follows from each choice.
+        consequences: Outcomes and rewards of the choices.
         stream: The arrivals.
-        policies: Who chooses; learned policies change.
+        policies: The policy set; learned policies change.
         rng: Draws the choices.
-        keep: Keep every decision, to explain them and for off-policy evaluation.
-        progress: The places of the arrivals in order, wrapped for a progress bar.
+        keep: Keep every decision, for explanations and off-policy evaluation.
+        progress: Indexes of the arrivals in order, wrapped for a progress bar.
 
     Returns:
         The log.
@@ -73,7 +73,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """One arrival, and the tools that matter for it."""
+    """One arrival, with its candidate tools and its right tool."""
 
     place: int
     request: int
@@ -99,7 +99,7 @@ class _Arrival:
 
 @dataclass(slots=True)
 class _Run:
-    """A policy set on its way through a stream."""
+    """State of a replay."""
 
     world: World
     consequences: Consequences
@@ -138,7 +138,7 @@ class _Run:
             self.policies.tool.learn(tool_seen, tool, index, told.tool, told.outcomes)
         self._remember(at, lookup, taken, used, planned, got)
 
-    # -- what each decision sees -----------------------------------------------------------------
+    # -- input of each decision ------------------------------------------------------------------
 
     def _tool(self, at: _Arrival) -> Seen:
         features = None
@@ -168,10 +168,10 @@ class _Run:
         features = at.glance.features
         return Seen(context | features, LOOKUPS, lambda: self._cache_values(at, tool, route))
 
-    # -- what each choice is worth, for who asks --------------------------------------------------
+    # -- true reward of each choice ---------------------------------------------------------------
 
     def _cache_values(self, at: _Arrival, tool: Drawn, route: Drawn) -> Floats:
-        """(4,) expected reward of each lookup."""
+        """Return the expected reward of each lookup, (4,)."""
         going_on = float(route.distribution @ self._route_values("cache", at, tool))
         values = []
         for name in LOOKUPS:
@@ -183,7 +183,7 @@ class _Run:
         return np.array(values)
 
     def _route_values(self, point: PointName, at: _Arrival, tool: Drawn) -> Floats:
-        """(3,) expected reward of each route, by one point's declaration."""
+        """Return the expected reward of each route by the declaration of a point, (3,)."""
         chance = float(tool.distribution @ (at.shortlist == at.needed))
         deep = self.consequences.deep_right(at.request)
         chances = (float(at.cheap == at.needed), chance, float(deep))
@@ -199,23 +199,23 @@ class _Run:
         return np.array(values)
 
     def _tool_values(self, at: _Arrival) -> Floats:
-        """(n,) expected reward of each tool of the shortlist."""
+        """Return the expected reward of each tool of the shortlist, (n,)."""
         wrong, right = (
             self.consequences.routed(at.request, at.guardian, "planner", right=right).tool
             for right in (False, True)
         )
         return np.where(at.shortlist == at.needed, right, wrong)
 
-    # -- what comes of them ----------------------------------------------------------------------
+    # -- consequences ----------------------------------------------------------------------------
 
     def _taken(self, lookup: Lookup, route: str) -> str | None:
-        """The route that is taken: none if an answer is served, deep if the cheap one failed."""
+        """Return the route: None for a cached answer, deep for a hit of l3."""
         if not lookup.hit:
             return route
         return "deep" if lookup.kind == "l3" else None
 
     def _used(self, at: _Arrival, taken: str | None, planned: int) -> int | None:
-        """The tool that is used, as far as it becomes known."""
+        """Return the used tool; None if it does not become known."""
         if taken == "deep":
             return at.needed if self.consequences.deep_right(at.request) else None
         return {"micro": at.cheap, "planner": planned}.get(taken or "")

@@ -1,4 +1,4 @@
-"""The assistant's report as plain numbers: what ``steersman demo assistant --json`` writes."""
+"""Report of the assistant as JSON values, see ``steersman demo assistant --json``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGETS: dict[str, tuple[float, str]] = {
     "routing_precision": (1.0, ">="),
     "hit_rate": (0.6, ">="),
 }
-"""The targets of the assistant's requirements (system 004, "Performance Targets")."""
+"""Targets of requirement 004, section "Performance Targets"."""
 
 
 def compile_report(
@@ -34,11 +34,11 @@ def compile_report(
     Args:
         trial: The main trial.
         sweep: Trials under other assumptions about escalation.
-        evidence: Off-policy evidence, from a log with a wide floor.
-        refused: The same questions asked of a log with the declared floor.
+        evidence: Off-policy evidence from a log with a wide floor.
+        refused: The same from a log with the declared floor.
 
     Returns:
-        JSON values: ``requests`` (arrivals of a stream), ``distinct_requests``, ``orders``,
+        JSON values: ``requests`` (number of arrivals), ``distinct_requests``, ``orders``,
         ``policies``, ``first_seen``, ``by_tool_use``, ``cache``, ``ope``, ``ope_declared_floor``,
         ``learned_minus_best_fixed``, ``learned_minus_rules``, ``targets``, ``sweep``.
     """
@@ -87,15 +87,15 @@ def _swept(trial: Trial) -> dict[str, Any]:
 
 
 def explain(decisions: Sequence[Decision], *, most: int = 8) -> list[dict[str, Any]]:
-    """Return the decisions about one arrival, in words and numbers.
+    """Return the explanation of the decisions about one arrival.
 
     Args:
-        decisions: Of one arrival, in their order.
-        most: Actions told of each decision, the likeliest first; the chosen one always.
+        decisions: Decisions about one arrival, in order.
+        most: Maximum number of actions per decision, the likeliest first, with the chosen one.
 
     Returns:
-        One entry per decision: point, context, actions with score and probability, the one chosen,
-        its propensity, the uniform that drew it, outcomes, reward.
+        One entry per decision: point, context, actions with score and probability, the chosen
+        action, its propensity, the random number that drew it, outcomes, reward.
     """
     return [_explained(decision, most) for decision in decisions]
 
@@ -110,7 +110,7 @@ def _explained(decision: Decision, most: int) -> dict[str, Any]:
         "actions": [
             {
                 "action": decision.seen.eligible[i],
-                # A service tells no scores.
+                # An answer of the service has no scores.
                 "score": None if np.isnan(drawn.scores[i]) else float(drawn.scores[i]),
                 "probability": float(drawn.distribution[i]),
                 "chosen": i == drawn.index,

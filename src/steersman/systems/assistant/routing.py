@@ -1,10 +1,11 @@
-"""Learning on other people's routing data: what is earned while learning, beside fixed choices.
+"""Learning on public routing data, compared with the best fixed choice.
 
-Requests with a score of every model (`RouterWorld` with prices or tasks): a bounded LinUCB over the
-text, started warm on the train split, learns online on the test split from the reward of what it
-chose alone; the rival is the model that was best on the train split. Requests with one right tool:
-`tool_choice` learns from right or wrong alone, with nothing to start from; the rival is the tool
-that is right most often on the very same requests, which nobody knows beforehand.
+Sets with a score of every model (`RouterWorld` with prices or tasks): a bounded LinUCB over the
+text gets a warm start on the train split. It learns online on the test split from the rewards of
+its own choices. Its rival is the best model of the train split.
+
+Sets with one right tool per request: `tool_choice` learns from right or wrong, without warm start.
+Its rival is the best tool in hindsight on the same requests.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ _NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """What was earned on a set, per request.
+    """Mean rewards on a set.
 
     Args:
-        name: of the set.
-        requests: that were decided.
-        choices: among which.
-        orders: of arrival, over which a request's reward is averaged.
-        algorithm: that learned.
-        warm: other requests that were learned beforehand, from the rewards of all choices; the
-            rival is what was best on them. Where it is 0, the rival is what was best in hindsight.
-        best_fixed_choice: the choice that the rival always makes.
-        learned: mean reward while learning.
-        best_fixed: mean reward of the rival on the same requests.
-        oracle: mean reward of the best choice for each request.
-        gain: learned minus best fixed: value, low, high; 95 %, over requests.
-        late: mean reward in the last fifth of the stream.
+        name: Name of the set.
+        requests: Number of decided requests.
+        choices: Number of choices.
+        orders: Number of arrival orders that each reward is averaged over.
+        algorithm: Name of the learning policy.
+        warm: Number of warm start requests, with the rewards of all choices; the best fixed choice
+            is chosen on them. 0: chosen in hindsight.
+        best_fixed_choice: The best fixed choice.
+        learned: Mean reward while learning.
+        best_fixed: Mean reward of the best fixed choice on the same requests.
+        oracle: Mean reward of the best choice for each request.
+        gain: Learned minus best fixed: value, low, high; 95 % interval over requests.
+        late: Mean reward in the last fifth of the stream.
     """
 
     name: str
@@ -68,16 +69,16 @@ class Routed:
 def learn_routing(
     world: RouterWorld, *, orders: int = 10, done: Callable[[], None] = lambda: None
 ) -> Routed:
-    """Learn on a set, online, from the reward of what was chosen.
+    """Learn online on a set from the rewards of the chosen actions.
 
     Args:
-        world: of `load_router`.
-        orders: of arrival, at least 1, seeded 0, 1, ...; where one tool is right there is one
-            order, as that takes minutes.
-        done: called after each order.
+        world: Result of `load_router`.
+        orders: Number of arrival orders, at least 1, with seeds 0, 1, ...; sets with one right tool
+            use one order, which takes minutes.
+        done: Called after each order.
 
     Returns:
-        What was earned.
+        Mean rewards.
 
     Raises:
         InputError: No order, or fewer than four requests to decide.
@@ -86,7 +87,7 @@ def learn_routing(
         raise InputError(f"orders is {orders}; allowed: 1 or more")
     decided = len(world) if world.has_one_right else int((~world.train).sum())
     if decided < 4:
-        message = f"{world.name} has {decided} requests to decide; 4 or more are needed"
+        message = f"{world.name} has {decided} requests to decide; at least 4 are needed"
         raise InputError(message)
     if world.has_one_right:
         routed = _tools(world)

@@ -1,4 +1,4 @@
-"""An hour of arrivals, and what the cache tiers would say to each of them."""
+"""Stream of arrivals, with the state of the cache tiers at each arrival."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _hashed = lru_cache(maxsize=4096)(hashed_vector)  # every order has the same tex
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """The cache tiers at one arrival, before it is written to them.
+    """Cache tiers at one arrival, before its update.
 
     Args:
-        features: What is known before a lookup is chosen.
-        lookups: What each lookup would find, by name.
+        features: Features known before the lookup.
+        lookups: Result of each lookup, by name.
     """
 
     features: dict[str, float]
@@ -40,13 +40,13 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """m arrivals in their order.
+    """m arrivals in order.
 
     Args:
-        requests: (m,) int64, index of the request that arrives.
+        requests: (m,) int64, index of the request of each arrival.
         times_s: (m,) float64, ascending seconds.
-        guardian: m states of the load guardian; the load is drawn, so they are simulated.
-        glances: m glances at the cache tiers.
+        guardian: m states of the load guardian, from the simulated load.
+        glances: m states of the cache tiers.
     """
 
     requests: NDArray[np.int64]
@@ -59,27 +59,29 @@ class Stream:
 
     @property
     def first_seen(self) -> NDArray[np.bool_]:
-        """(m,) whether the request itself comes for the first time."""
+        """True at the first arrival of each request, (m,)."""
         first = np.zeros(len(self), np.bool_)
         first[np.unique(self.requests, return_index=True)[1]] = True
         return first
 
 
 def draw_stream(world: World, rng: np.random.Generator, *, n_arrivals: int | None = None) -> Stream:
-    """An hour of arrivals by the laws of `arrivals`: every request at least once, then repeats.
+    """Draw an hour of arrivals: every request at least once, then repeats, see `arrivals`.
+
+    The cache tiers do not depend on a policy: after each answer, every arrival updates all tiers
+    with the result of the default route (the best fused score), at no cost to the request.
 
     Args:
         world: The requests.
         rng: Source of all randomness.
-        n_arrivals: Length, at least the number of requests; ``None`` for what the law expects.
+        n_arrivals: Number of arrivals, at least the number of requests; ``None`` for the expected
+            number.
 
     Returns:
-        The stream. Its glances do not depend on any policy: every arrival updates all tiers with
-        what the default route (the best fused score) finds for it, after the answer is given and
-        at no charge to the request.
+        The stream.
 
     Raises:
-        InputError: A stream shorter than the number of requests.
+        InputError: Fewer arrivals than requests.
     """
     count = expected_arrivals(len(world)) if n_arrivals is None else n_arrivals
     order = arrivals(len(world), count, rng)

@@ -1,4 +1,4 @@
-"""What a replayed stream comes to: the figures that reports show."""
+"""Figures of a replayed stream for reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 HEAD_USES, TAIL_USES = 20, 3
-"""A tool that a stream needs at least 20 times is head, at most 3 times is tail."""
+"""Uses in a stream from which a tool is head, and up to which it is tail."""
 BUCKETS = ("first_seen", "tail", "middle", "head")
 
 
@@ -29,11 +29,11 @@ def summarise(log: Log) -> dict[str, float]:
         log: The replayed stream.
 
     Returns:
-        success, reward, tool_precision (right tools among those the assistant picked itself),
-        routing_precision (requests that took the cheapest route that would have answered them,
-        among those that took a route and had one), p50 and p95 latency in ms, mean cost in USD,
-        cache hit_rate (stored answers served, of all requests) and wrong_hit_rate (of those),
-        escalated (share of requests that took the route deep).
+        success, reward, tool_precision (share of right tools among the tools that the assistant
+        chose), routing_precision (share of requests on the cheapest route that answers them, among
+        routed requests with such a route), p50 and p95 latency in ms, mean cost in USD, cache
+        hit_rate (share of requests with a cached answer) and wrong_hit_rate (share of wrong ones
+        among these), escalated (share of requests on route deep).
     """
     latency = log.outcome("latency_ms")
     served = log.outcome("cache_hit") == 1.0
@@ -59,12 +59,12 @@ def summarise(log: Log) -> dict[str, float]:
 
 
 def needed_tools(world: World, stream: Stream) -> NDArray[np.int64]:
-    """Return the tool that each arrival of a stream needs, (m,)."""
+    """Return the right tool of each arrival of a stream, (m,)."""
     return np.array([world.catalogue.requests[i].tool for i in stream.requests.tolist()])
 
 
 def by_tool_use(world: World, stream: Stream, log: Log) -> dict[str, dict[str, float]]:
-    """Return success by how often the stream needs the tool that a request needs.
+    """Return success by how often the stream needs the right tool of a request.
 
     Args:
         world: The requests.
@@ -72,8 +72,8 @@ def by_tool_use(world: World, stream: Stream, log: Log) -> dict[str, dict[str, f
         log: The replayed stream.
 
     Returns:
-        For ``first_seen`` (arrivals that are the first to need their tool), ``tail`` (tools needed
-        at most 3 times), ``middle`` and ``head`` (at least 20 times): success, and the requests.
+        Success and number of requests for ``first_seen`` (first use of the tool), ``tail`` (tool
+        needed at most 3 times), ``middle`` and ``head`` (at least 20 times).
     """
     needed = needed_tools(world, stream)
     uses = np.bincount(needed)[needed]
@@ -102,15 +102,15 @@ def paired_difference(
 ) -> tuple[float, float, float]:
     """Return a mean gain with a bootstrap interval over groups of requests and stream orders.
 
-    Both are drawn anew, independently, so the interval covers another draw of the groups and
-    another order of arrival. Groups are taken as independent: name what requests have in common.
+    Both are resampled independently, so the interval covers other groups and other arrival orders.
+    Assumption: groups are independent.
 
     Args:
-        groups: For each order, (m,) the group of each arrival: the request, or the tool it needs.
+        groups: For each order, (m,) the group of each arrival: the request, or its right tool.
         gains: For each order, (m,) the reward of one policy set minus that of another.
         rng: Draws the resamples.
-        level: Of the interval, in (0, 1).
-        resamples: At least 100.
+        level: Confidence level, in (0, 1).
+        resamples: Number of resamples, at least 100.
 
     Returns:
         value, low, high.

@@ -1,12 +1,12 @@
-"""Choosing one of many tools by text, from right-or-wrong alone: a joint model over a shortlist.
+"""Tool choice by text from right-or-wrong feedback: a joint model over a shortlist.
 
-A tool is described by its text and by the requests it served well. The 20 nearest tools of a
-request are its candidates; a shared linear model learns what the nearness, the tool's record and
-its failures are worth. Nothing sees the right tool of a request where another one was chosen.
+A tool is described by its text and by the requests that it served successfully. The 20 nearest
+tools of a request are its candidates. A shared linear model learns the weights of similarity,
+success rate and failures. The right tool of a request is unknown if another one was chosen.
 
 The shortlist, the weighting of slots, gamma and the features were chosen on the stream of seed 0,
-which `benchmarks.learning` reports, so its figure is a little kind. Three other orders of the same
-requests (seeds 11, 12, 13) gave .581, .609 and .582 against .601.
+which `benchmarks.learning` reports, so its figure is slightly optimistic. Three other orders of the
+same requests (seeds 11, 12, 13) gave .581, .609 and .582 against .601.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TEXT_WEIGHT = 2.0  # a tool's own text counts as much as two requests that it se
 
 
 def hashed_texts(texts: Sequence[str], dim: int) -> Floats:
-    """Return texts as a policy of text alone sees them.
+    """Return feature vectors of texts.
 
     Args:
         texts: n texts.
-        dim: of the feature map, at least 2.
+        dim: Dimension of the feature map, at least 2.
 
     Returns:
         (n, dim) float64, a constant in column 0.
@@ -53,7 +53,7 @@ def hashed_texts(texts: Sequence[str], dim: int) -> Floats:
 
 
 class _Tools:
-    """What is known of every tool: its profile in text space, and its record."""
+    """Profiles of all tools in text space, with their uses and successes."""
 
     def __init__(self, profiles: Floats) -> None:
         self.profiles = TEXT_WEIGHT * profiles
@@ -81,7 +81,7 @@ class _Tools:
         return near, np.column_stack(columns)
 
     def add(self, tool: int, x: Floats, *, right: bool) -> None:
-        """Remember one use."""
+        """Add one use of a tool."""
         self.uses[tool] += 1.0
         self.successes[tool] += right
         (self.profiles if right else self.failures)[tool] += x
@@ -90,19 +90,18 @@ class _Tools:
 def right_tools(
     world: RouterWorld, *, rows: int | None = None, seed: int = 0
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return for each request of a seeded stream whether the tool chosen was the right one.
+    """Learn on a seeded stream and return whether each chosen tool is right.
+
+    The slots of the text space are weighted by their frequency in up to 2,000 unlabelled requests
+    (at most half of the set), which are not in the stream.
 
     Args:
-        world: each request has one right choice, with reward 1.
-        rows: the first so many of the stream; None: all.
-        seed: of the stream's order and of the draws.
+        world: Each request has one right choice, with reward 1.
+        rows: Maximum length of the stream; None: all.
+        seed: Seed of the order and of the draws.
 
     Returns:
-        The requests' places in the world (m,), in the stream's order, and (m,) bool.
-
-    The slots of the text space are weighted by how common they are among 2,000 request texts that
-    are shown beforehand without their tools and do not return in the stream; half of them, where
-    there are fewer than twice as many.
+        Indexes of the requests in the world (m,), in the order of the stream, and (m,) bool.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(world.texts))

@@ -1,8 +1,8 @@
-"""The assistant's trial: learned policies beside rules, the best fixed choice and an oracle.
+"""Trial of the assistant: learned policies, rules, the best fixed choice and an oracle.
 
-Each order of arrival is one job; jobs are independent and run on as many processes as are given.
-Every set of policies sees the same arrivals and the same uniforms. The best fixed choice is the
-best of all twelve (lookup, route) pairs on the first orders, so it knows them in hindsight.
+Each arrival order is one independent job; jobs run in several processes. Every policy set gets the
+same arrivals and the same random numbers. The best fixed choice is the best of all twelve (lookup,
+route) pairs on the first orders, in hindsight.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FIXED = tuple(f"{lookup}/{route}" for lookup, route in product(LOOKUPS, ROUTES))
-"""All fixed choices, as the names of their sets."""
+"""Names of all fixed choices."""
 _ALWAYS = ("learned", "rules", "oracle")
 _FIGURES: tuple[str, ...] = ("success", "tool_precision", "routing_precision", "reward")
 _FIGURES += ("p50_latency_ms", "p95_latency_ms", "cost_usd", "hit_rate", "wrong_hit_rate")
@@ -57,10 +57,10 @@ _FIGURES += ("escalated",)
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One policy set on one order.
+    """Result of one policy set on one arrival order.
 
     Args:
-        rewards: (m,) of the whole requests.
+        rewards: (m,) rewards of the whole requests.
         figures: See `summarise`.
         by_use: See `by_tool_use`.
     """
@@ -72,14 +72,14 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Some policy sets on one order of arrival.
+    """Policy sets to replay on one arrival order.
 
     Args:
         order: Seed of the stream and of the draws.
         sets: Names: "learned", "beta_tools", "rules", "oracle" or one of `FIXED`.
-        deep: What an escalation is assumed to be.
+        deep: Assumption about an escalation.
         home: Directory of the caches; ``None`` for the default.
-        arrivals: Length of the stream, as of `draw_stream`.
+        arrivals: Length of the stream, see `draw_stream`.
     """
 
     order: int
@@ -91,7 +91,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What came of a job: the requests (m,) in order, the tools they need, each set's replay."""
+    """Result of a job: the requests (m,) in order, their right tools, each set's replay."""
 
     requests: NDArray[np.int64]
     tools: NDArray[np.int64]
@@ -100,12 +100,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """All orders of one assumption about escalation.
+    """Results of all arrival orders under one assumption about an escalation.
 
     Args:
         orders: One entry per order, each with learned, rules, oracle and the best fixed choice.
         best_fixed: Name of the best fixed choice.
-        deep: What an escalation was assumed to be.
+        deep: Assumption about an escalation.
     """
 
     orders: tuple[Order, ...]
@@ -118,7 +118,7 @@ class Trial:
         return {figure: float(np.mean([row[figure] for row in rows])) for figure in _FIGURES}
 
     def replaced(self, order: int, name: str, other: Replayed) -> Trial:
-        """Return the trial with another replay of one set on one order, such as a service's."""
+        """Return the trial with one replay replaced, for example by the one of a service."""
         before = self.orders[order]
         changed = replace(before, sets={**before.sets, name: other})
         orders = (*self.orders[:order], changed, *self.orders[order + 1 :])
@@ -138,9 +138,9 @@ class Trial:
     def gain(self, name: str, over: str) -> dict[str, Any]:
         """Return the mean gain in reward of one set over another, with 95 % intervals.
 
-        Requests that need the same tool are variants of a few questions, and what is learned of the
-        tool helps all of them or none: ``low`` to ``high`` draws the tools anew, with all requests
-        of each. ``same_tools`` draws requests one by one, as if they had nothing in common.
+        Requests for the same tool are similar, so they are not independent: ``low`` and ``high``
+        resample tools, with all requests of each. ``same_tools`` resamples single requests, as if
+        they were independent.
         """
         gains = [order.sets[name].rewards - order.sets[over].rewards for order in self.orders]
         tools = [order.tools for order in self.orders]
@@ -151,24 +151,24 @@ class Trial:
         return {"value": value, "low": low, "high": high, "same_tools": alone}
 
     def curve(self, name: str) -> Floats:
-        """Return the reward at each place in the stream, averaged over the orders."""
+        """Return the reward at each arrival, averaged over the orders."""
         rewards: Floats = np.mean([order.sets[name].rewards for order in self.orders], axis=0)
         return rewards
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to try: an assumption about escalation, and on how many orders of arrival.
+    """Plan of a trial: an assumption about an escalation, and the arrival orders.
 
     Args:
-        deep: What an escalation is assumed to be.
-        orders: At least 1.
-        scouts: Orders, from the first, on which the best fixed choice is found; at least 1.
-        extra: Further sets for the first order alone, such as "beta_tools".
-        arrivals: Length of each order, as of `draw_stream`.
+        deep: Assumption about an escalation.
+        orders: Number of arrival orders, at least 1.
+        scouts: Number of first orders on which the best fixed choice is chosen, at least 1.
+        extra: Additional sets for the first order, such as "beta_tools".
+        arrivals: Length of each order, see `draw_stream`.
 
     Raises:
-        InputError: Numbers out of range.
+        InputError: A number outside its range.
     """
 
     deep: Deep = Deep()  # noqa: RUF009 -- frozen
@@ -184,7 +184,7 @@ class Plan:
             )
 
     def job(self, order: int, sets: Sequence[str], home: Path | None) -> Job:
-        """Return what is to be replayed on one order: sets of one's own beside those of all."""
+        """Return the job of one order: these sets, with learned, rules and oracle."""
         return Job(order, (*_ALWAYS, *sets), self.deep, home, self.arrivals)
 
 
@@ -196,24 +196,24 @@ def run_trials(
     patient: bool = False,
     done: Callable[[], None] = lambda: None,
 ) -> list[Trial]:
-    """Replay every policy set on several orders of arrival, for each plan.
+    """Replay every policy set on several arrival orders, for each plan.
 
     Args:
-        plans: What to try.
+        plans: Plans of the trials.
         home: Directory of the caches; ``None`` for the default.
-        processes: At least 1; the result does not depend on it.
-        patient: Whether other processes than this one leave the processors to whoever wants them.
-        done: Called after each order; what it raises ends the trials.
+        processes: Number of processes, at least 1; it does not change the result.
+        patient: Run the worker processes at the lowest priority.
+        done: Called after each order; an exception ends the trials.
 
     Returns:
         One trial per plan.
 
     Raises:
-        DataError: The requests could not be fetched.
+        DataError: The requests cannot be downloaded.
     """
     if processes == 1:
         return _run_trials(plans, home, map, done)
-    # Spawned, not forked: the caller may hold threads, such as a progress bar's.
+    # Spawned, not forked: the caller may have threads, for example of a progress bar.
     with ProcessPoolExecutor(
         processes, get_context("spawn"), os.nice, (19 if patient else 0,)
     ) as pool:
@@ -254,14 +254,7 @@ def _told(orders: Iterable[Order], done: Callable[[], None]) -> Iterator[Order]:
 
 
 def run_job(job: Job) -> Order:
-    """Replay the sets of one job.
-
-    Args:
-        job: Which sets, on which order.
-
-    Returns:
-        What came of it.
-    """
+    """Replay the policy sets of one job."""
     world = _world(job.home)
     stream = stream_of(job.order, job.home, job.arrivals)
     points, consequences = _consequences(job.home, job.deep)
@@ -274,30 +267,21 @@ def run_job(job: Job) -> Order:
 
 @lru_cache(maxsize=16)
 def stream_of(order: int, home: Path | None = None, arrivals: int | None = None) -> Stream:
-    """Return the arrivals of an order; drawing them takes seconds, so it is done once.
+    """Return the arrivals of an order, cached: drawing them takes seconds.
 
     Args:
         order: Seed of the arrivals.
         home: Directory of the caches; ``None`` for the default.
-        arrivals: How many, as of `draw_stream`.
+        arrivals: Number of arrivals, see `draw_stream`.
 
     Raises:
-        InputError: Fewer than there are requests.
+        InputError: Fewer arrivals than requests.
     """
     return draw_stream(_world(home), np.random.default_rng([order, 0]), n_arrivals=arrivals)
 
 
 def figures_of(world: World, stream: Stream, log: Log) -> Replayed:
-    """Return what a trial keeps of a replayed stream.
-
-    Args:
-        world: The requests.
-        stream: The arrivals.
-        log: What became of them.
-
-    Returns:
-        Its rewards and figures.
-    """
+    """Return the rewards and figures of a replayed stream."""
     return Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
 
 
@@ -317,15 +301,15 @@ def replay_set(
     Args:
         world: The requests.
         stream: The arrivals.
-        name: Of the set.
-        job: Names the order and the assumption about escalation.
-        points: The declared decision points; default: those that are shipped.
-        consequences: Of these points and this assumption, if they were computed before.
+        name: Name of the set.
+        job: Order and assumption about an escalation.
+        points: Decision points; default: the shipped ones.
+        consequences: Cached consequences for these points and this assumption.
         keep: Keep every decision.
         progress: See `replay`.
 
     Raises:
-        InputError: No set of that name.
+        InputError: Unknown set.
     """
     declared = load_points() if points is None else points
     if consequences is None:
@@ -347,12 +331,12 @@ def _policies(name: str, world: World, points: Points) -> Policies:
     if name in FIXED:
         lookup, route = name.split("/")
         return choosers.fixed(lookup, route)
-    raise InputError(f"no policy set {name!r}; known are {[*makers, *FIXED]}")
+    raise InputError(f"unknown policy set {name!r}; allowed: {', '.join([*makers, *FIXED])}")
 
 
 @cache
 def _consequences(home: Path | None, deep: Deep) -> tuple[Points, Consequences]:
-    """Return what every way to answer brings; no order of arrival changes it."""
+    """Return the consequences; they are equal for all arrival orders."""
     points = load_points()
     return points, Consequences(_world(home), points, deep)
 

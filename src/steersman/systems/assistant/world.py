@@ -1,8 +1,7 @@
-"""The assistant's world: every request with what each choice would have brought.
+"""World of the assistant: every request with the outcome of each choice.
 
-Requests come from the pinned wheel, engine results from the recording. Nothing here decides
-anything: policies choose, the world says what they see before and what comes of it after. It holds
-no state either; what the tools did so far is in a `ToolHistory` that the caller keeps.
+Requests come from the pinned wheel, engine results from the recording. The world gives contexts and
+outcomes; policies decide. It has no state: the caller keeps the `ToolHistory`.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ if TYPE_CHECKING:
     from steersman.systems.assistant.requests import Catalogue
 
 INTENTS = 40
-"""Families of tools that requests are sorted into: about 18 tools each."""
+"""Number of tool families, which are the intents: about 18 tools each."""
 _AT_ONCE = 128
 
 
 @dataclass(frozen=True)
 class World:
-    """n requests over one catalogue; requests are named by their index 0..n-1.
+    """n requests over one catalogue, with indexes 0 to n-1.
 
     Args:
         catalogue: Requests and tools.
-        recording: What the engines said about them, in the same order.
+        recording: Engine results in the same order.
 
     Raises:
-        DataError: The recording is of other requests.
+        DataError: The recording has other requests.
     """
 
     catalogue: Catalogue
@@ -58,35 +57,35 @@ class World:
         same = np.array_equal(self.recording.truth, truth)
         if not same or len(self.recording.tool_embedding) != tools:
             message = (
-                f"the recording holds {len(self.recording.truth)} requests over "
-                f"{len(self.recording.tool_embedding)} tools and is not of these {len(truth)} over "
-                f"{tools}; make it again with `steersman data record assistant`"
+                f"the recording has {len(self.recording.truth)} requests over "
+                f"{len(self.recording.tool_embedding)} tools; expected these {len(truth)} over "
+                f"{tools}; create it again with `steersman data record assistant`"
             )
             raise DataError(message)
 
     @classmethod
     def load(cls, home: Path | None = None, *, fetch: bool = True) -> Self:
-        """The world of the shipped recording; needs no model.
+        """Load the world of the shipped recording; needs no model.
 
         Args:
             home: Directory of the caches, see `steersman.retrieval.state_directory`.
-            fetch: Fetch the requests with pip if they are not cached yet.
+            fetch: Download the requests with pip if they are not cached.
 
         Returns:
             The world of 1,311 requests and 729 tools.
 
         Raises:
-            DataError: The requests cannot be fetched, or the recording does not fit.
+            DataError: The requests cannot be downloaded, or the recording does not match.
         """
         return cls(load_catalogue(home, fetch=fetch), Recording.load())
 
     def __len__(self) -> int:
         return len(self.catalogue.requests)
 
-    # What is known before the choice -----------------------------------------------------------
+    # Inputs of the choices ---------------------------------------------------------------------
 
     def shortlist(self, request: int) -> NDArray[np.int64]:
-        """The candidate tools of a request.
+        """Return the candidate tools of a request.
 
         Args:
             request: Its index.
@@ -97,37 +96,16 @@ class World:
         return self._shortlists[request]
 
     def bm25_best(self, request: int) -> int:
-        """The tool that BM25 ranks first.
-
-        Args:
-            request: Index of the request.
-
-        Returns:
-            Index of the tool.
-        """
+        """Return the index of the tool that BM25 ranks first."""
         return int(self.recording.shortlist[request, 0])
 
     def names(self, tools: Sequence[int] | NDArray[np.int64]) -> list[str]:
-        """Names of some tools.
-
-        Args:
-            tools: Their indices.
-
-        Returns:
-            Their names, in the same order.
-        """
+        """Return the names of tools by index."""
         found: list[str] = self._names[tools].tolist()
         return found
 
     def embedding(self, request: int) -> NDArray[np.float32]:
-        """What the encoder makes of a request.
-
-        Args:
-            request: Its index.
-
-        Returns:
-            (384,) float32, a unit vector; not to be changed.
-        """
+        """Return the embedding of a request, (384,) float32, a unit vector; read-only."""
         vector: NDArray[np.float32] = self._embeddings[request]
         return vector
 
@@ -136,11 +114,11 @@ class World:
         return ToolHistory(self.recording.tool_embedding.astype(np.float32))
 
     def tool_features(self, request: int, history: ToolHistory) -> NDArray[np.float64]:
-        """Features of the request's shortlist.
+        """Return the features of the request's shortlist.
 
         Args:
-            request: Its index.
-            history: What the tools did so far; only read.
+            request: Index of the request.
+            history: History of the tools; only read.
 
         Returns:
             (n, 11) float64, rows in the order of `shortlist`, columns those of `TOOL_FEATURES`.
@@ -154,17 +132,16 @@ class World:
         )
 
     def context(self, request: int) -> dict[str, Any]:
-        """What the route's choice knows of a request from the request alone.
+        """Return the context of a request, from the request alone.
 
         Args:
-            request: Its index.
+            request: Index of the request.
 
         Returns:
-            ``text``; ``intent``, a family of tools; ``language``, named by the script most letters
-            belong to; ``text_len`` in characters; ``confidence``, the best cosine; ``score_gap``,
-            and ``dense_gap``, the lead of the best fused score and of the best cosine;
-            ``agreement``, 1 if both engines rank the same tool first, 0 also where BM25 knows no
-            word of the request and so ranks none.
+            ``text``; ``intent``, a family of tools; ``language``, the script of most letters;
+            ``text_len`` in characters; ``confidence``, the best cosine; ``score_gap`` and
+            ``dense_gap``, the lead of the best fused score and of the best cosine; ``agreement``, 1
+            if both engines rank the same tool first, 0 also if BM25 knows no word of the request.
         """
         text = self.catalogue.requests[request].text
         bm25, dense = self._scores(request)
@@ -186,7 +163,7 @@ class World:
 
     @cached_property
     def intents(self) -> tuple[str, ...]:
-        """The intent of each request, from a classifier fitted on the tools' texts alone."""
+        """Intent of each request, from a classifier fitted on the tools' texts."""
         texts = [tool.text for tool in self.catalogue.tools]
         names = [tool.name for tool in self.catalogue.tools]
         families = tool_families(names, texts, INTENTS, np.random.default_rng(0))
@@ -195,31 +172,23 @@ class World:
         parts = (asked[at : at + _AT_ONCE] for at in range(0, len(asked), _AT_ONCE))
         return tuple(intent for part in parts for intent in classifier.predict_many(part)[0])
 
-    # What comes of it ---------------------------------------------------------------------------
+    # Outcomes -----------------------------------------------------------------------------------
 
     def tool_right(self, request: int, tool: int) -> bool:
-        """Whether a tool is the one the request needs.
-
-        Args:
-            request: Its index.
-            tool: Index of the tool.
-
-        Returns:
-            True for the one right tool.
-        """
+        """Return whether a tool is the right one for the request."""
         return self.catalogue.requests[request].tool == tool
 
     def route_right(self, request: int, route: str, *, planned: int, deep: Deep) -> bool:
-        """Whether a route answers the request.
+        """Return whether a route answers the request.
 
         Args:
-            request: Its index.
+            request: Index of the request.
             route: "micro", "planner" or "deep".
-            planned: Index of the tool that the tool policy picks, for "planner".
-            deep: What an escalation is assumed to be.
+            planned: Index of the tool chosen by the tool policy, for "planner".
+            deep: Assumption about an escalation.
 
         Returns:
-            True if the right tool is used, or if the escalation succeeds.
+            True if the used tool is right, or if the escalation succeeds.
         """
         if route == "deep":
             return deep.right(self.catalogue.requests[request].id)
@@ -227,15 +196,15 @@ class World:
         return self.tool_right(request, tool)
 
     def latency_ms(self, request: int, route: str, *, deep: Deep) -> float:
-        """How long a route takes, the engines included.
+        """Return the latency of a route, with the engines.
 
-        The context of the route's choice needs both engines, so every route pays for both. The
-        policies' own time is not in it (see ``benchmarks.policies``: well below one millisecond).
+        The context of the route decision needs both engines, so every route pays for both. The time
+        of the policies is not included (see ``benchmarks.policies``: well below one millisecond).
 
         Args:
-            request: Its index.
+            request: Index of the request.
             route: "micro", "planner" or "deep".
-            deep: What an escalation is assumed to be.
+            deep: Assumption about an escalation.
 
         Returns:
             Milliseconds.
@@ -246,12 +215,12 @@ class World:
         return engines + deep.latency_ms(self.catalogue.requests[request].id)
 
     def cost_usd(self, request: int, route: str, *, deep: Deep) -> float:
-        """Price of a route: processor time of the engines, and of the escalation if there is one.
+        """Return the price of a route: processor time of the engines, and the escalation.
 
         Args:
-            request: Its index.
+            request: Index of the request.
             route: "micro", "planner" or "deep".
-            deep: What an escalation is assumed to be.
+            deep: Assumption about an escalation.
 
         Returns:
             US dollars.
@@ -259,7 +228,7 @@ class World:
         engines = compute_cost_usd(float(self.recording.latency_ms[request].sum()))
         return engines + (deep.cost_usd if route == "deep" else 0.0)
 
-    # Derived once -------------------------------------------------------------------------------
+    # Cached values ------------------------------------------------------------------------------
 
     @cached_property
     def _embeddings(self) -> NDArray[np.float32]:
@@ -299,7 +268,7 @@ class World:
 
 
 def script(text: str) -> str:
-    """The script most letters of a text belong to, in lower case: a cheap sign of its language.
+    """Return the script of most letters of a text, in lower case, as a proxy for its language.
 
     Args:
         text: Any text.
