@@ -106,7 +106,7 @@ def test_bad_usage_is_told(command, logged, tmp_path):
     wide = tmp_path / "wide.yaml"
     wide.write_text(SELECT.replace("max_steps: 2", "max_steps: 3"))
     end = ("--tenant", logged)
-    assert "one of them" in command("evidence", "weigh", *POINT, *end, status=2)
+    assert "expected exactly one of" in command("evidence", "weigh", *POINT, *end, status=2)
     said = command("evidence", "weigh", *POINT, "--spec", wide, *end, status=1)
     assert "declare the same" in said
     said = command("evidence", "weigh", *POINT, "--version", "0.1.0", *end, status=1)
@@ -151,7 +151,7 @@ def test_trees_are_grown_weighed_and_published(command, database):
     acts = [one["action"] for one in command.json("audit", "list", "--tenant", name)]
     assert acts.count("evidence.grow") == 2
     few = command("evidence", "grow", *POINT, "--newest", 50, "--tenant", name, status=1)
-    assert "100 or more" in few
+    assert "at least 100" in few
 
 
 def test_what_the_log_never_let_lead_is_refused(command, logged, tmp_path):
@@ -166,8 +166,8 @@ def test_what_the_log_never_let_lead_is_refused(command, logged, tmp_path):
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("gates: {min_effective_sample_size: 900}", "wanted are 900"),
-        ("gates: {min_value: 0.99}", "wanted is 0.99"),
+        ("gates: {min_effective_sample_size: 900}", "at least 900 needed"),
+        ("gates: {min_value: 0.99}", "at least 0.99 needed"),
         ("explore: none", "declares explore: none"),
     ],
 )

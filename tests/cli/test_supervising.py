@@ -53,7 +53,7 @@ def test_a_child_that_cannot_be_started_now_is_started_later(programs, tmp_path,
         await running
 
     asyncio.run(work())
-    assert told[0].startswith("one cannot be started: ")
+    assert told[0].startswith("one cannot start: ")
     assert child.process.returncode is not None
     assert len(programs) == 1
 

@@ -92,7 +92,7 @@ def test_a_run_under_other_weights_begins_with_what_was_paid_for(recording, tmp_
     assert found != own
     assert json.loads(run(*asked, "--evaluations", 1, "--json")) == told  # and so again
     # What judged the first run judges the second as well, and the verdict says it.
-    assert "judged the run first" in told["reused"]
+    assert "already evaluated the run first" in told["reused"]
     verdict = json.loads((second / "verdict.json").read_text(encoding="utf-8"))
     assert verdict["reused"] == told["reused"]
     said = run(*asked, "--evaluations", 1, "--seed", 9, "--out", tmp_path / "other", status=1)
@@ -217,7 +217,7 @@ def test_a_question_on_both_sides_is_refused(tmp_path):
     file = tmp_path / "twice.npz"
     replace(made, queries=("q",) * 120).save(file)
     said = " ".join(run("run", file, "--out", tmp_path / "run", status=1).split())
-    assert "questions stand on both sides of the split" in said
+    assert "questions are on both sides of the split" in said
     assert not (tmp_path / "run").exists()
 
 
@@ -236,7 +236,7 @@ def test_the_latest_judge_what_was_tuned_before(tmp_path):
     assert "give only one" in both
     replace(made, times=("soon", *days[1:])).save(file)
     said = run("run", file, "--out", tmp_path / "y", *held, "--temporal", status=1)
-    assert "question 'q0' was last changed 'soon'" in " ".join(said.split())
+    assert "question 'q0' has last_updated 'soon'" in " ".join(said.split())
     assert not (tmp_path / "y").exists()
 
 
@@ -252,7 +252,7 @@ def test_turns_of_one_conversation_stand_on_one_side(tmp_path):
     tuned = {place for line in lines for place in json.loads(line)["queries"]}
     assert len(tuned) == len({talks[place] for place in tuned}) * 4 == 60
     said = run("run", file, "--out", tmp_path / "two", *held, "--holdout", "test", status=1)
-    assert "1 conversations stand on both sides of the split, such as 'talk 10'" in said
+    assert "1 conversations are on both sides of the split, such as 'talk 10'" in said
     assert not (tmp_path / "two").exists()
 
 
@@ -260,7 +260,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_recorded(tm
     run("record", "none", "--data", tmp_path, "--out", tmp_path, status=2)
     (tmp_path / "file").write_text("x")
     said = run("record", "none", "--data", tmp_path, "--out", tmp_path / "file" / "x.npz", status=1)
-    assert "cannot be written" in said
+    assert "cannot write" in said
 
 
 def test_whether_there_are_enough_questions_is_said_beforehand(recording, tmp_path):

@@ -73,7 +73,7 @@ def test_parameters_of_the_original_become_ours(tmp_path):
         ("deployment: {canary_share: 0.1, canary_traffic_pct: 5}", "duplicate of canary_share"),
         ("deployment: {prod_after_canary: yes please}", "prod_after_canary: wrong type"),
         ("format: 2", "1: format: unknown choice; got 2; allowed 1"),
-        ("format: 1\nformat: 1", "2: format: 'format' was declared before"),
+        ("format: 1\nformat: 1", "duplicate key 'format', first on line 1"),
         ("[1, 2]", "1: a list at the top"),
         ('{"dataset": ', "not valid YAML"),
     ],
