@@ -70,19 +70,19 @@ def test_required_fields_are_required(name, nothing):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("text", 3, r"'text' got int 3; allowed is text \(str\); send str"),
-        ("text", b"abc", "'text' got bytes; allowed is text"),
+        ("text", 3, r"'text' got int 3; allowed: text \(str\); send str"),
+        ("text", b"abc", "'text' got bytes; allowed: text"),
         ("text", ["a"], "'text' got list"),
         ("text", {"a": {"b": "c"}}, "'text' got dict"),
         ("text", "x" * 20_001, "has 20,001 characters; allowed at most 20,000; shorten it"),
-        ("intent", True, "'intent' got bool True; allowed is a name"),
+        ("intent", True, "'intent' got bool True; allowed: a name"),
         ("intent", 3, "'intent' got int 3"),
         ("intent", ["weather"], "'intent' got list"),
         ("intent", "x" * 501, "has a name of 501 characters; allowed at most 500"),
-        ("length", True, "'length' got bool True; allowed is a number"),
+        ("length", True, "'length' got bool True; allowed: a number"),
         ("length", np.bool_(1), "'length' got bool"),
         ("length", np.timedelta64(5, "ns"), "'length' got timedelta64"),
-        ("length", "80", "'length' got str '80'; allowed is a number"),
+        ("length", "80", "'length' got str '80'; allowed: a number"),
         ("length", [80], "'length' got list"),
         ("length", {"a": 1}, "'length' got dict"),
         ("length", Decimal(3), "'length' got Decimal"),
@@ -92,9 +92,9 @@ def test_required_fields_are_required(name, nothing):
         ("length", 10**400, r"'length' is not finite \(got int\)"),
         pytest.param("length", 10**5000, r"'length' is not finite \(got int\)", id="huge length"),
         pytest.param("intent", 10**5000, "'intent' got int; allowed", id="huge intent"),
-        ("meaning", 3, "'meaning' got int 3; allowed is a flat list or array of 3 numbers"),
+        ("meaning", 3, "'meaning' got int 3; allowed: a flat list or array of 3 numbers"),
         ("meaning", "abc", "'meaning' got str 'abc'"),
-        ("meaning", [1.0, 2.0], "'meaning' got 2 entries; allowed is a flat list or array of 3"),
+        ("meaning", [1.0, 2.0], "'meaning' got 2 entries; allowed: a flat list or array of 3"),
         ("meaning", [], "'meaning' got 0 entries"),
         ("meaning", np.zeros(4), "'meaning' got 4 entries"),
         ("meaning", np.zeros((3, 1)), "'meaning' got 3×1 entries"),
@@ -107,14 +107,14 @@ def test_required_fields_are_required(name, nothing):
         ("meaning", [True, False, True], "'meaning' got list"),
         ("meaning", [True, 1.0, 2], "'meaning' got bool True at entry 0; .* send numbers only"),
         ("meaning", (0.5, 2.0, np.bool_(0)), "'meaning' got bool at entry 2; .* send numbers"),
-        ("meaning", bytearray(b"abc"), "'meaning' got bytearray; allowed is a flat list"),
-        ("meaning", memoryview(b"abc"), "'meaning' got memoryview; allowed is a flat list"),
+        ("meaning", bytearray(b"abc"), "'meaning' got bytearray; allowed: a flat list"),
+        ("meaning", memoryview(b"abc"), "'meaning' got memoryview; allowed: a flat list"),
         ("meaning", [1, 2, 10**400], "'meaning' got list"),
         ("meaning", np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]), "'meaning' got MaskedArray"),
         ("meaning", [1, math.nan, 3], r"'meaning' is not finite at entry 1 \(got nan\)"),
         ("meaning", [1, 2, math.inf], "'meaning' is not finite at entry 2"),
-        ("textt", "a", "'textt' is not declared; allowed are gap, intent, .*did you mean 'text'"),
-        ("zzz", "a", "'zzz' is not declared; .*declare it or leave it out"),
+        ("textt", "a", "'textt' is not declared; allowed: gap, intent, .*did you mean 'text'"),
+        ("zzz", "a", "'zzz' is not declared; .*declare it or omit it"),
         (3, "a", "context field 3 is not declared"),
         ("y" * 5000, "a", "is not declared"),
     ],
@@ -140,25 +140,25 @@ def test_numbers_that_cancel_are_refused_one_by_one():
 def test_of_many_fields_a_few_are_listed(monkeypatch):
     fields = {f"n{i:04}": {"type": "number", "mean": 0, "sd": 1} for i in range(1200)}
     many = FeatureMap(Context.model_validate({"dim": 4096, "fields": fields}))
-    with pytest.raises(InputError, match=r"allowed are n0000, .*, n0019 and 1,180 more; declare"):
+    with pytest.raises(InputError, match=r"allowed: n0000, .*, n0019 and 1,180 more; declare"):
         many.encode({"n": 1})
     monkeypatch.setattr(feature_map_module, "get_close_matches", None)  # too dear to be asked
     for features, name in ((many, "n001"), (feature_map(), "x" * 1_000_000)):
-        with pytest.raises(InputError, match="declare it or leave it out") as refused:
+        with pytest.raises(InputError, match="declare it or omit it") as refused:
             features.encode({name: 1})
         assert len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("values", [None, [("text", "a")], "text", 3, ["text"]])
 def test_a_context_is_a_mapping(values):
-    message = rf"mapping of names to values, got {type(values).__name__}.*; send a dict, {{}} if"
+    message = rf"mapping of names to values; got {type(values).__name__}.*; send a dict, or {{}} if"
     with pytest.raises(InputError, match=message):
         feature_map().encode(values)
 
 
 @pytest.mark.parametrize("rows", [None, 3, "text", b"text", {"text": "a"}, object(), np.array(3)])
 def test_rows_are_a_list_of_contexts(rows):
-    message = rf"rows got {type(rows).__name__}.*; allowed is a list .*; send one context as"
+    message = rf"rows got {type(rows).__name__}.*; allowed: a list .*; send one context as"
     with pytest.raises(InputError, match=message):
         feature_map().encode_batch(rows)
     with pytest.raises(InputError, match=message):
@@ -166,7 +166,7 @@ def test_rows_are_a_list_of_contexts(rows):
 
 
 def test_a_batch_has_a_length_and_fitting_takes_any_iterable():
-    with pytest.raises(InputError, match="rows got generator; allowed is a list of contexts"):
+    with pytest.raises(InputError, match="rows got generator; allowed: a list of contexts"):
         feature_map().encode_batch(row for row in [{}])
     assert feature_map().encode_batch(np.array([{}, {}])).shape == (2, 64)
     assert feature_map().fit(row for row in [{}]).unfitted == ()
@@ -174,7 +174,7 @@ def test_a_batch_has_a_length_and_fitting_takes_any_iterable():
 
 @pytest.mark.parametrize("declared", [None, 3, "text", b"text", [FIELDS], {"fields": FIELDS}])
 def test_a_map_needs_a_declaration(declared):
-    message = rf"FeatureMap got {type(declared).__name__}.*; allowed is the declared context"
+    message = rf"FeatureMap got {type(declared).__name__}.*; allowed: the declared context"
     with pytest.raises(InputError, match=message):
         FeatureMap(declared)
     with pytest.raises(InputError, match=message):

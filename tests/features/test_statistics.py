@@ -91,13 +91,13 @@ def test_quartiles_that_are_the_same_leave_the_standard_deviation():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([], "'a' has no value to fit its statistics from"),
-        ([{"a": None}], "'a' has no value to fit"),
-        ([{"a": "x"}], "'a' got str 'x'; allowed is a number"),
+        ([], "'a' has no values to fit its statistics"),
+        ([{"a": None}], "'a' has no values to fit"),
+        ([{"a": "x"}], "'a' got str 'x'; allowed: a number"),
         ([{"a": math.inf}], "'a' is not finite"),
         ([{"c": 1}], "'c' is not declared"),
-        ([{"a": 1.7e308}, {"a": -1.7e308}], "more than floats can hold"),
-        ([3], "a context is a mapping"),
+        ([{"a": 1.7e308}, {"a": -1.7e308}], "more than float64 can represent"),
+        ([3], "a context must be a mapping"),
     ],
 )
 def test_what_cannot_be_fitted(rows, message):
@@ -107,7 +107,7 @@ def test_what_cannot_be_fitted(rows, message):
 
 def test_huge_values_cannot_be_fitted_robustly_either():
     rows = [{"a": 1.7e308 * sign} for sign in (-1, -1, 1, 1)]
-    with pytest.raises(InputError, match="more than floats can hold"):
+    with pytest.raises(InputError, match="more than float64 can represent"):
         FeatureMap(context(a=ROBUST)).fit(rows)
 
 
@@ -143,7 +143,7 @@ def test_foreign_and_damaged_states_are_refused(change, message):
 
 @pytest.mark.parametrize("state", [None, 3, "{}", b"{}", [("layout", 1)]])
 def test_a_state_is_a_mapping(state):
-    message = rf"feature state got {type(state).__name__}.*; allowed is the mapping.* decode JSON"
+    message = rf"feature state got {type(state).__name__}.*; allowed: the mapping.* decode JSON"
     with pytest.raises(StateError, match=message):
         FeatureMap.from_state(context(a=Z), state)
 

@@ -150,7 +150,7 @@ def test_sums_of_the_same_terms_are_alike_but_for_rounding():
         wanted, found = (evaluate(log).estimates[name] for log in (exact, rounded))
         assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=1e-9)
         assert found.high - found.low > 0.005
-    with pytest.raises(InputError, match="nothing of their noise"):
+    with pytest.raises(InputError, match="their variance is unknown"):
         requests_needed(rounded, 0.05)
 
 

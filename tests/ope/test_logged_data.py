@@ -61,10 +61,10 @@ GOOD = {
         ("rewards", ["0.0", "1.0", "0.5"], "rewards has type <U3"),
         ("rewards", [0.0, 1.0j, 0.5], "rewards has type complex128"),
         ("rewards", np.array([True, False, True], dtype=object), "rewards has type object"),
-        ("rewards", [0.0, 1e101, 0.5], r"rewards\[1\] is 1e\+101; allowed is up to 1e\+100"),
+        ("rewards", [0.0, 1e101, 0.5], r"rewards\[1\] is 1e\+101; allowed: up to 1e\+100"),
         ("q_hat", [[0.0, 0.0], [0.0, -1e200], [0.0, 0.0]], r"q_hat\[1, 1\] is -1e\+200"),
         ("contexts", [[0.0], [-2e6], [1.0]], r"contexts\[1, 0\] is -2000000.0"),
-        ("target", [[0.1, 0.9], [1.0], [0.5, 0.5]], "target is no array"),
+        ("target", [[0.1, 0.9], [1.0], [0.5, 0.5]], "target is not an array"),
         ("clusters", np.array(["a", 1, None], dtype=object), "clusters holds labels of several"),
     ],
 )
@@ -118,7 +118,7 @@ def test_mass_on_what_was_never_drawn_is_told_where_it_is_no_chance():
 
 def test_no_estimators_are_refused_in_words():
     log = LoggedData([0, 1], [1.0, 0.0], [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]])
-    with pytest.raises(InputError, match="allowed are ips"):
+    with pytest.raises(InputError, match="allowed: ips"):
         evaluate(log, estimators=None)
 
 
@@ -144,14 +144,14 @@ def test_masses_that_are_no_probabilities_are_refused(wrong):
     ("actions", "target"), [([5], [[0.5, 0.5]]), ([0, 1], [[0.5, 0.5]]), ([0], [0.5, 0.5])]
 )
 def test_actions_that_are_no_columns_are_refused(actions, target):
-    with pytest.raises(InputError, match="no columns"):
+    with pytest.raises(InputError, match="one column index per row"):
         never_drawn(actions, target)
 
 
 def test_what_is_no_log_seed_or_name_is_told_so():
     log = LoggedData([0, 1], [0.0, 1.0], [0.5, 0.5], np.full((2, 2), 0.5))
     for call, said in (
-        (lambda: requests_needed(None, 0.1), "allowed is a log"),
+        (lambda: requests_needed(None, 0.1), "allowed: a log"),
         (lambda: requests_needed(log, 0.1, seed=-1), "seed"),
         (lambda: requests_needed(log, 0.1, estimator=["dr"]), "estimator"),
         (lambda: evaluate(log, interval=["wald"]), "interval"),
@@ -210,12 +210,12 @@ def test_a_mass_that_is_1_up_to_rounding_leaves_nothing_below_0():
 
 @pytest.mark.parametrize("actions", [["a", "b"], [0.5, 1.2], [None, 1], [True, False]])
 def test_actions_that_are_no_whole_numbers_are_refused(actions):
-    with pytest.raises(InputError, match="no columns"):
+    with pytest.raises(InputError, match="one column index per row"):
         never_drawn(actions, [[0.5, 0.5]] * 2)
 
 
 def test_a_mass_below_0_is_told_with_what_to_do():
-    with pytest.raises(InputError, match=r"target\[0, 0\] is -0.1; allowed is 0 to 1; pass the"):
+    with pytest.raises(InputError, match=r"target\[0, 0\] is -0.1; allowed: 0 to 1; pass the"):
         LoggedData([0], [1.0], [0.5], [[-0.1, 1.1]])
 
 

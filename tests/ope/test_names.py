@@ -114,10 +114,10 @@ def test_where_columns_are_no_actions_normalised_weights_have_less_noise():
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (["a"], r"names has shape \(1,\); allowed is \(2,\): one label a decision"),
+        (["a"], r"names has shape \(1,\); allowed: \(2,\): one label per decision"),
         (["a", None], "names holds labels of several types"),
         ([1.0, np.nan], "names holds NaN"),
-        ([["a"], ["b", "c"]], "names is no array"),
+        ([["a"], ["b", "c"]], "names is not an array"),
     ],
 )
 def test_names_that_are_none_are_refused(names, said):

@@ -61,7 +61,9 @@ def test_ends_move_with_the_range_of_rewards():
 def test_where_no_range_is_known_there_are_none():
     data = _log(np.random.default_rng(3), 0.4)
     data = replace(data, rewards=2 * data.rewards - 0.5)
-    with pytest.raises(InputError, match=r"a Score interval rests on the range .* reward_range="):
+    with pytest.raises(
+        InputError, match=r"a Score interval needs the possible range .* reward_range="
+    ):
         evaluate(data, interval="score")
 
 

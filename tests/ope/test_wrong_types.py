@@ -79,5 +79,5 @@ def test_the_error_says_what_is_allowed(name):
 def test_sequences_want_their_three_tables():
     for name in ("propensities", "target", "rewards"):
         tables = {"propensities": HALF, "target": HALF, "rewards": WHOLE, name: None}
-        with pytest.raises(InputError, match=f"{name} has type object; allowed are real numbers"):
+        with pytest.raises(InputError, match=f"{name} has type object; allowed: real numbers"):
             LoggedSequences(**tables, lengths=np.full(200, 2))

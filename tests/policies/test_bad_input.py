@@ -70,7 +70,7 @@ def test_actions():
         policy.decide([1.0, 0.0], rng=np.random.default_rng(0), eligible=[])
     with pytest.raises(ActionError, match="unknown action"):
         policy.decide([1.0, 0.0], rng=np.random.default_rng(0), eligible=["ask", "other"])
-    with pytest.raises(InputError, match="listed twice"):
+    with pytest.raises(InputError, match="duplicate action"):
         LinUCB(["x", "x"], 2)
     with pytest.raises(InputError, match="not the one string"):
         LinUCB("abc", 2)
@@ -92,7 +92,7 @@ LINEAR = {
 
 
 def test_what_has_no_order_names_no_actions():
-    with pytest.raises(InputError, match=r"another in every process. Give sorted\(actions\)"):
+    with pytest.raises(InputError, match=r"differs between processes. Pass sorted\(actions\)"):
         LinUCB({"a", "b"}, 2)
     policy = JointSquareCB((), dim=1)
     with pytest.raises(InputError, match="sequence of names"):
@@ -250,7 +250,7 @@ def test_joint_features():
     for features, said in (
         (None, "needs features"),
         ([[1.0, 0.0]], "one row per eligible"),
-        ({"a": [1.0, 0.0]}, "lack"),
+        ({"a": [1.0, 0.0]}, "features are missing for"),
         ([[1.0, 0.0], [np.nan, 0.0]], "row 1"),
     ):
         with pytest.raises(InputError, match=said):
@@ -332,7 +332,7 @@ def test_a_delta_since_a_later_time_is_a_state_error():
     policy = LinUCB(NAMES, 1, forget=0.5)
     early = load_policy(policy.state())
     policy.learn([1.0], "a", 1.0, bucket=5000)
-    with pytest.raises(StateError, match="of time 5000"):
+    with pytest.raises(StateError, match="has time 5000"):
         early.delta(since=policy.state())
 
 
@@ -399,7 +399,7 @@ def test_models_that_are_too_large_are_refused_before_they_take_memory(monkeypat
 
 def test_waves_that_are_too_many_are_refused_before_they_take_memory():
     many = {"random_features": 4096}
-    said = r"dim \+ random_features is 20,480; allowed is up to 16,384"
+    said = r"dim \+ random_features is 20,480; allowed: up to 16,384"
     assert peak_of(lambda: KernelUCB(NAMES, 16_384, **many), InputError, said) < 1e6
     assert peak_of(lambda: KernelUCB(NAMES, 12_000, **many), InputError, "models of 16096") < 1e6
 
@@ -428,7 +428,7 @@ def test_texts_are_no_truth_values():
 
 @pytest.mark.parametrize("values", ["large", b"large", {"small", "large"}])
 def test_values_of_a_part_are_a_list_in_order(values):
-    with pytest.raises(InputError, match=r"part 'model' is .*; allowed is a list of values"):
+    with pytest.raises(InputError, match=r"part 'model' is .*; allowed: a list of values"):
         FactoredTS(parts={"model": values})
 
 

@@ -37,7 +37,7 @@ ODD = [
 ]
 
 KINDS = [f"{type(row).__name__} of {type(row[0]).__name__}" for row in ODD]
-KNOWN = "unknown action 'other'; known are search, ask; add_action adds one"
+KNOWN = "unknown action 'other'; known: search, ask; add_action adds an action"
 RULES = [[3], [None], 3, None, [], "ab", ["ab"], {"q < 1": "a"}, [("a",)]]
 
 
@@ -108,7 +108,7 @@ def test_rules_are_pairs_or_mappings(rules):
 
 def test_names_of_a_context_are_texts():
     rules = Rules(NAMES, [("q < 1", "a"), ("True", "b")])
-    with pytest.raises(InputError, match="has the name 3; names must be texts"):
+    with pytest.raises(InputError, match="has the name 3; names must be text"):
         rules.decide({3: 4}, rng=rng())
     assert rules.decide({3: 4, "q": 0}, rng=rng()).action == "a"
 
@@ -191,7 +191,7 @@ def test_an_unknown_action_is_told_with_those_known():
     with pytest.raises(ActionError) as told:
         LinUCB([f"action {i}" for i in range(5000)], 1).index("z")
     assert len(str(told.value)) < 160
-    with pytest.raises(ActionError, match="there are none; add_action adds one"):
+    with pytest.raises(ActionError, match="the policy has no actions; add_action adds one"):
         LinUCB([], 1).index("z")
 
 
@@ -222,7 +222,7 @@ def test_an_error_in_a_batch_names_the_row(place, value, said):
 def test_rows_that_are_too_few_are_told_by_name(what):
     given = {"X": [[1.0]] * 3, "rewards": [1.0] * 3, "weights": [1.0] * 3, "buckets": [1] * 3}
     given[what] = given[what][:2]
-    with pytest.raises(InputError, match=f"{what} has 2 rows and actions 3"):
+    with pytest.raises(InputError, match=f"{what} has 2 rows, but actions has 3"):
         LinUCB(NAMES, 1).learn_batch(actions=["a"] * 3, **given)
 
 

@@ -1,5 +1,6 @@
 """Every policy that ships passes the checks that ship."""
 
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
     EpsilonGreedy,
+    FactoredTS,
     Fixed,
     JointLinTS,
     JointSquareCB,
@@ -17,6 +19,8 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     Rules,
+    SequenceLinear,
+    SequenceTrees,
 )
 from steersman.policies.building import CLASSES
 from steersman.testing import check_policy
@@ -65,6 +69,31 @@ def test_no_class_is_left_out():
     elsewhere = {"factored_ts"}  # test_factored.py
     selecting = {name for name in CLASSES if name.startswith("sequence_")}
     assert checked | elsewhere | selecting == set(CLASSES)
+
+
+SHOWN = {
+    **POLICIES,
+    **UNLEARNING,
+    "factored": FactoredTS(parts={"k": [1, 2]}),
+    "sequence": SequenceLinear(features=["score"], max_steps=2),
+    "trees": SequenceTrees(features=["score"], max_steps=2),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_repr_shows_the_class_and_every_parameter(name):
+    policy = SHOWN[name]
+    text = repr(policy)
+    assert text.startswith(f"{type(policy).__name__}(actions=[")
+    for parameter in inspect.signature(type(policy)).parameters:
+        assert f"{parameter}=" in text
+
+
+def test_repr_covers_every_algorithm_and_shortens_long_values():
+    assert {policy.algorithm for policy in SHOWN.values()} == set(CLASSES)
+    wanted = "LinUCB(actions=['a', 'b'], floor=0.0, dim=2, alpha=1.0, ridge=1.0, forget=1.0)"
+    assert repr(LinUCB(["a", "b"], dim=2)) == wanted
+    assert len(repr(LinUCB([f"action {i}" for i in range(1000)], dim=2))) < 200
 
 
 class Restricted(LinUCB):
@@ -238,17 +267,17 @@ class ForgetsTheFloor(LinUCB):
 @pytest.mark.parametrize(
     ("kind", "more", "said"),
     [
-        (LearnsBatchesUnweighted, {}, "a batch differs from its rows"),
-        (SinceTheBeginning, {}, "a delta since a state differs"),
-        (OneId, {}, "deltas of two policies, which got no id"),
-        (ForgetsMerged, {}, "forgets which deltas were merged"),
+        (LearnsBatchesUnweighted, {}, "a batch differs from learning its rows"),
+        (SinceTheBeginning, {}, "a delta since a state must hold exactly"),
+        (OneId, {}, "two deltas without an explicit id must merge"),
+        (ForgetsMerged, {}, "must keep the ids of merged deltas"),
         (ForgetsTheFloor, {"floor": 0.3}, "an action is below the floor"),
-        (RevisesAsNew, {"forget": 0.9}, "weighs as if it were new"),
-        (KeepsAll, {}, "taken back has left its mark"),
-        (DecidesOnce, {}, "deciding many at once"),
-        (MergesItself, {}, "merged its own delta"),
-        (MergesWithoutAge, {"forget": 0.9}, "weigh old rows as one learner does not"),
-        (ForgetsReserved, {}, "loses what is reserved"),
+        (RevisesAsNew, {"forget": 0.9}, "must keep its old time weight"),
+        (KeepsAll, {}, "a withdrawn update must leave no trace"),
+        (DecidesOnce, {}, "deciding many contexts at once"),
+        (MergesItself, {}, "must not merge its own delta"),
+        (MergesWithoutAge, {"forget": 0.9}, "must weight old rows as one learner does"),
+        (ForgetsReserved, {}, "must keep the reserved share"),
     ],
 )
 def test_a_policy_with_one_thing_broken_is_caught(kind, more, said):

@@ -66,7 +66,7 @@ def test_leading_takes_the_best_and_breaks_ties_by_place():
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_score_that_is_no_number_is_refused_and_not_left_out(count):
     """Left out silently, a broken scorer would select on, and log propensities of what is left."""
-    with pytest.raises(InputError, match=r"1 of 3 .* no number"):
+    with pytest.raises(InputError, match=r"1 of 3 .* NaN"):
         leading(np.array([1.0, np.nan, 0.5]), count)
 
 

@@ -141,22 +141,20 @@ def test_what_is_no_finite_number_is_refused(value):
 
 @pytest.mark.parametrize("outcomes", [None, 3, "success", b"success", ["success"], [("a", 1)]])
 def test_outcomes_are_a_mapping(outcomes):
-    message = rf"outcomes got {type(outcomes).__name__} .*; allowed is a mapping .*; send {{}} if"
+    message = rf"outcomes got {type(outcomes).__name__} .*; allowed: a mapping .*; send {{}} if"
     with pytest.raises(InputError, match=message):
         evaluate(reward(ALICE), outcomes)
 
 
 @pytest.mark.parametrize("name", [None, 3, b"success", ("success",)])
 def test_outcomes_are_named_by_text(name):
-    with pytest.raises(
-        InputError, match=rf"outcome name got {type(name).__name__} .*allowed is te"
-    ):
+    with pytest.raises(InputError, match=rf"outcome name got {type(name).__name__} .*allowed: te"):
         evaluate(reward(ALICE), {"success": 1, name: 1})
 
 
 @pytest.mark.parametrize("name", ["", " ", "\t"])
 def test_a_blank_is_no_name_of_an_outcome(name):
-    with pytest.raises(InputError, match=r"outcome name is .*; allowed is .* not blank; say"):
+    with pytest.raises(InputError, match=r"outcome name is .*; allowed: .* not blank; name"):
         Outcome(name, 1.0, at=0.0)
     with pytest.raises(InputError, match="outcome name is"):
         evaluate(reward(ALICE), {"success": 1, name: 1})
@@ -164,7 +162,7 @@ def test_a_blank_is_no_name_of_an_outcome(name):
 
 @pytest.mark.parametrize("spec", [None, 3, "success", b"success", [], {"terms": ALICE}])
 def test_a_reward_is_declared(spec):
-    message = rf"spec got {type(spec).__name__} .*; allowed is a declared reward; pass the reward"
+    message = rf"spec got {type(spec).__name__} .*; allowed: a declared reward; pass the reward"
     with pytest.raises(InputError, match=message):
         evaluate(spec, {"success": 1})
 

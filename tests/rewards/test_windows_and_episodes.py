@@ -91,23 +91,26 @@ def test_times_are_finite(when, value):
 
 @pytest.mark.parametrize("outcomes", [None, 3, "success", b"success", {"success": 1}])
 def test_outcomes_are_listed(outcomes):
-    message = rf"outcomes got {type(outcomes).__name__} .*; allowed is a list .*; send \[\] if none"
+    got = rf"outcomes got {type(outcomes).__name__} .*"
+    message = rf"{got}; allowed: a list .*; send \[\] if there are none"
     with pytest.raises(InputError, match=message):
         evaluate_window(spec(), outcomes, decided_at=0.0, now=1.0)
     with pytest.raises(InputError, match=message):
         credit(spec(), {"a": 0.0}, outcomes, now=1.0)
-    with pytest.raises(InputError, match=r"outcome 1 got str 'success'; .* make one with Outcome"):
+    with pytest.raises(
+        InputError, match=r"outcome 1 got str 'success'; .* create one with Outcome"
+    ):
         evaluate_window(spec(), [SUCCESS, "success"], decided_at=0.0, now=1.0)
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "a", b"a", ["a"]])
 def test_episodes_need_a_declaration_and_their_decisions(wrong):
     kind = type(wrong).__name__
-    with pytest.raises(InputError, match=rf"spec got {kind} .*; allowed is a declared reward"):
+    with pytest.raises(InputError, match=rf"spec got {kind} .*; allowed: a declared reward"):
         credit(wrong, {"a": 0.0}, [], now=1.0)
-    with pytest.raises(InputError, match=rf"spec got {kind} .*; allowed is a declared reward"):
+    with pytest.raises(InputError, match=rf"spec got {kind} .*; allowed: a declared reward"):
         evaluate_window(wrong, [], decided_at=0.0, now=1.0)
-    with pytest.raises(InputError, match=rf"decisions got {kind} .*; allowed is a mapping"):
+    with pytest.raises(InputError, match=rf"decisions got {kind} .*; allowed: a mapping"):
         credit(spec(), wrong, [], now=1.0)
 
 
@@ -217,7 +220,7 @@ def test_a_revision_is_what_is_left_to_learn(before, after, change):
 @pytest.mark.parametrize("wrong", [0.5, "scored", {"value": 0.5}, [], object()])
 def test_a_revision_is_of_rewards(wrong):
     reward = Reward(0.5, "scored")
-    with pytest.raises(InputError, match=r"after got .*; allowed is a steersman\.rewards\.Reward"):
+    with pytest.raises(InputError, match=r"after got .*; allowed: a steersman\.rewards\.Reward"):
         revision(reward, wrong)
     with pytest.raises(InputError, match="before got"):
         revision(wrong, reward)

@@ -17,7 +17,7 @@ def test_unpacks_and_answers_in():
 
 
 def test_ends_do_not_cross():
-    with pytest.raises(InputError, match=r"interval is 2 to 1; allowed is low <= high; swap"):
+    with pytest.raises(InputError, match=r"interval is 2 to 1; allowed: low <= high; swap"):
         Interval(2, 1)
     assert Interval(1.0, 1.0).width == 0.0
     assert math.isnan(Interval(math.nan, math.nan).width)

@@ -76,7 +76,7 @@ def test_true_is_no_number_where_one_is_wanted(truth):
 
 
 def test_more_resamples_than_anybody_waits_for_are_refused():
-    with pytest.raises(InputError, match=r"resamples is 1000000000000; allowed are 100 to 1,000"):
+    with pytest.raises(InputError, match=r"resamples is 1000000000000; allowed: 100 to 1,000"):
         stats.bca_interval([1.0, 2.0], np.mean, resamples=10**12)
 
 
@@ -102,5 +102,5 @@ def test_digits_are_no_numbers(text):
 
 
 def test_a_count_that_is_too_large_is_told_so():
-    with pytest.raises(InputError, match=r"n is 2.*; allowed is a whole number from 2 to 2\^53"):
+    with pytest.raises(InputError, match=r"n is 2.*; allowed: a whole number from 2 to 2\^53"):
         stats.achieved_power(0.1, 1.0, 2 * 10**18)

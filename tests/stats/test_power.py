@@ -166,5 +166,5 @@ def test_texts_are_no_truth_values():
         lambda: achieved_power(0.1, 1.0, 100, paired="no"),
         lambda: minimum_detectable_effect(100, 1.0, paired="no"),
     ):
-        with pytest.raises(InputError, match="paired is 'no'; allowed is True or False"):
+        with pytest.raises(InputError, match="paired is 'no'; allowed: True or False"):
             find()

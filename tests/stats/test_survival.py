@@ -158,7 +158,7 @@ def test_beyond_the_last_observation_there_is_no_mean_while_some_last_longer():
     assert curve.restricted_mean(8).value == 8.0
     assert curve.restricted_mean(8 + 1e-12).value == pytest.approx(8.0)  # a last bit is no time
     for until in (8.1, 100):
-        with pytest.raises(InputError, match=r"until is .* allowed is above 0 to 8; take a nearer"):
+        with pytest.raises(InputError, match=r"until is .* allowed: above 0 to 8; use a nearer"):
             curve.restricted_mean(until)
     some = kaplan_meier([2, 3, 9, 9], [True, True, False, False])
     assert some.restricted_mean(9).value == pytest.approx((2 + 3 + 9 + 9) / 4)

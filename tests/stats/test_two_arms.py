@@ -208,7 +208,7 @@ def test_counts_that_are_none(observed, more, said):
 def test_splits_that_are_none_and_mixtures_too_near_the_plan_are_refused():
     with pytest.raises(InputError, match="whole numbers with a sum up to"):
         sequential_sample_ratio_test([10.5, 10.0])
-    with pytest.raises(InputError, match=r"concentration is 1e\+16; allowed is 1e-300 to 1e\+12"):
+    with pytest.raises(InputError, match=r"concentration is 1e\+16; allowed: 1e-300 to 1e\+12"):
         sequential_sample_ratio_test([10_000, 10_400], concentration=1e16)
     # With 60 digits: 7.0e-10, which no p-value shows.
     nearest = sequential_sample_ratio_test([10_000, 10_400], concentration=1e12)
@@ -240,7 +240,7 @@ def test_units_that_are_no_count_make_no_moments(n):
 
 def test_more_units_than_the_logarithms_can_tell_apart_are_refused():
     for half in (500_000_000_000_000, 500_000_000_013_579):
-        with pytest.raises(InputError, match=r"observed has a sum of 1e\+15; allowed is up to"):
+        with pytest.raises(InputError, match=r"observed has a sum of 1e\+15; allowed: up to"):
             sequential_sample_ratio_test([half, half])
     for half in (10**12, 5 * 10**13):
         assert sequential_sample_ratio_test([half, half]).p_value == 1.0
@@ -248,5 +248,5 @@ def test_more_units_than_the_logarithms_can_tell_apart_are_refused():
 
 def test_texts_are_no_truth_values():
     arm = Moments(100, 0.5, 0.25)
-    with pytest.raises(InputError, match="one_sided is 'no'; allowed is True or False"):
+    with pytest.raises(InputError, match="one_sided is 'no'; allowed: True or False"):
         two_arm_confidence_sequence(arm, arm, n_star=100, one_sided="no")

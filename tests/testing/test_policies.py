@@ -49,7 +49,7 @@ class Boltzmann(ChoicePolicy):
 
     def _checked(self, reward):
         if not abs(reward) <= 1e6:
-            raise InputError(f"reward is {reward!r}; allowed is -1e6 to 1e6; scale it")
+            raise InputError(f"reward is {reward!r}; allowed: -1e6 to 1e6; scale it")
         return float(reward)
 
     def _config(self):
@@ -157,16 +157,16 @@ class AnswersWithItsOwnArray(Boltzmann):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (ForgetsItsTemperature, "`_config` must return every argument"),
-        (LearnsUnweighted, "an update of weight 0 was learned"),
-        (LearnsWeightsOfOneAtMost, "weight 2 differs from learning twice"),
-        (RevisesUnweighted, "a corrected reward differs"),
-        (WithdrawsUnweighted, "taken back has left its mark"),
-        (AllowsAllBetween, "tells others than those eligible"),
+        (ForgetsItsTemperature, "`_config` must return every constructor argument"),
+        (LearnsUnweighted, "an update of weight 0 must change nothing"),
+        (LearnsWeightsOfOneAtMost, "weight 2 must equal learning twice"),
+        (RevisesUnweighted, "a corrected reward must give the same state"),
+        (WithdrawsUnweighted, "a withdrawn update must leave no trace"),
+        (AllowsAllBetween, "lists other actions than the eligible ones"),
         (ReadsEligibleByPlace, "look actions up by name"),
         (KeepsNoFloorBackwards, "below the floor"),
         (ScoresOnlyTheEligible, "one number per action"),
-        (AnswersWithItsOwnArray, "return a new one each time"),
+        (AnswersWithItsOwnArray, "return a new array each time"),
     ],
 )
 def test_what_is_wrong_in_one_thing_is_told(kind, said):

@@ -18,7 +18,7 @@ def brief(value: object) -> str:
     >>> len(brief("x" * 1_000_000))
     80
     >>> brief(10**5000)
-    'int of too many digits'
+    'int with too many digits'
     """
     try:
         text = repr(value)
@@ -26,5 +26,7 @@ def brief(value: object) -> str:
         text = f"{type(value).__name__} nested too deeply"
     except Exception as error:  # noqa: BLE001 - whatever a class of somebody's says of itself
         long = isinstance(error, ValueError) and "digits" in str(error)  # of more than 4,300
-        text = f"{type(value).__name__} {'of too many digits' if long else 'that cannot be shown'}"
+        text = (
+            f"{type(value).__name__} {'with too many digits' if long else 'that cannot be shown'}"
+        )
     return text if len(text) <= _MOST else f"{text[: _MOST - 3]}..."

@@ -270,13 +270,14 @@ class FeatureMap:
         for part in ("layout", "context"):
             if state.get(part) != expected[part]:
                 message = (
-                    f"feature state has another {part} than this version and declaration; load it "
-                    "with the spec it was saved with, or fit anew and learn again by replay"
+                    f"feature state has another {part} than this version and declaration; load "
+                    "it with the spec it was saved with, or fit a new map and relearn from "
+                    "the log"
                 )
                 raise StateError(message)
         statistics = state.get("statistics")
         if not isinstance(statistics, dict) or set(statistics) != set(expected["statistics"]):
-            message = "feature state names other numbers than the declaration; it is damaged"
+            message = "feature state has other numbers than the declaration; use an undamaged state"
             raise StateError(message)
         return fresh._restored(statistics)
 
@@ -289,7 +290,9 @@ class FeatureMap:
                 case [float(centre), float(spread)] if np.isfinite(centre) and 0 < spread < np.inf:
                     known[name] = Statistics(centre, spread)
                 case damaged:
-                    message = f"statistics of {name!r} are {damaged!r}; want [centre, spread > 0]"
+                    message = (
+                        f"statistics of {name!r} are {damaged!r}; allowed: [centre, spread > 0]"
+                    )
                     raise StateError(message)
         return self._with(known) if known else self
 
@@ -304,8 +307,8 @@ class FeatureMap:
             known = values.keys() <= self._names
         except (AttributeError, TypeError):
             message = (
-                f"a context is a mapping of names to values, got {shown(values)}; send a dict, "
-                "{} if nothing is known"
+                f"a context must be a mapping of names to values; got {shown(values)}; send a "
+                "dict, or {} if all values are unknown"
             )
             raise InputError(message) from None
         if not known:
@@ -356,7 +359,7 @@ def _are_plain(values: Sequence[object]) -> bool:
 def _check_declaration(context: object) -> None:
     if not all(hasattr(context, part) for part in ("fields", "dim", "seed")):
         message = (
-            f"FeatureMap got {shown(context)}; allowed is the declared context; pass the context "
+            f"FeatureMap got {shown(context)}; allowed: the declared context; pass the context "
             "of a loaded decision point, or steersman.spec.Context.model_validate(mapping)"
         )
         raise InputError(message)
@@ -366,14 +369,14 @@ def _check_rows(rows: object, kind: type | UnionType, wanted: str) -> None:
     """Refuse what holds no rows, and the single context and text, whose parts are none."""
     single = isinstance(rows, str | bytes | bytearray | Mapping) or getattr(rows, "ndim", 1) == 0
     if single or not isinstance(rows, kind):
-        message = f"rows got {shown(rows)}; allowed is {wanted}; send one context as [context]"
+        message = f"rows got {shown(rows)}; allowed: {wanted}; send one context as [context]"
         raise InputError(message)
 
 
 def _check_state(state: object) -> None:
     if not isinstance(state, Mapping):
         message = (
-            f"feature state got {shown(state)}; allowed is the mapping that state() returned; "
+            f"feature state got {shown(state)}; allowed: the mapping that state() returned; "
             "decode JSON first, or make a new FeatureMap(context) if none was saved"
         )
         raise StateError(message)
@@ -432,7 +435,7 @@ def _unknown_name(name: object, known: frozenset[str]) -> InputError:
     # Anybody may send a name of a megabyte; comparing it with thousands of fields takes long.
     comparable = isinstance(name, str) and len(name) <= _SHORT and len(known) <= _MOST_COMPARED
     close = get_close_matches(str(name), known, n=1) if comparable else []
-    advice = f"did you mean {close[0]!r}?" if close else "declare it or leave it out"
+    advice = f"did you mean {close[0]!r}?" if close else "declare it or omit it"
     more = f" and {len(known) - _MOST_LISTED:,} more" if len(known) > _MOST_LISTED else ""
     fields = ", ".join(sorted(known)[:_MOST_LISTED]) + more or "none"
-    return InputError(f"context field {name!r:.80} is not declared; allowed are {fields}; {advice}")
+    return InputError(f"context field {name!r:.80} is not declared; allowed: {fields}; {advice}")

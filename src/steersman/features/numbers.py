@@ -65,8 +65,8 @@ def fitted(name: str, field: NumberField, values: Sequence[float]) -> Statistics
     """
     if not values:
         message = (
-            f"context field {name!r} has no value to fit its statistics from; send rows that have "
-            "it, or declare them"
+            f"context field {name!r} has no values to fit its statistics; send rows with "
+            "values, or declare the statistics"
         )
         raise InputError(message)
     try:
@@ -75,8 +75,8 @@ def fitted(name: str, field: NumberField, values: Sequence[float]) -> Statistics
         spread = float("inf")
     if not isfinite(spread) or not isfinite(centre):
         message = (
-            f"context field {name!r} spreads from {min(values)!r} to {max(values)!r}, more than "
-            "floats can hold; declare its statistics"
+            f"context field {name!r} has values from {min(values)!r} to {max(values)!r}, more "
+            "than float64 can represent; declare its statistics"
         )
         raise InputError(message)
     if spread <= _ROUNDING * abs(centre):

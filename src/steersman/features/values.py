@@ -32,8 +32,8 @@ def is_missing(value: object) -> bool:
 def refuse_missing(name: str) -> InputError:
     """Return the error for a field that must be there."""
     return InputError(
-        f"context field {name!r} is missing and declared `missing: refuse`; send it, or declare "
-        "what a missing value means"
+        f"context field {name!r} is missing and declared `missing: refuse`; send it, or change "
+        "`missing`"
     )
 
 
@@ -44,7 +44,7 @@ def as_text(name: str, value: object, max_chars: int, *, truncate: bool) -> str:
         InputError: not a string, or too long and not to be truncated.
     """
     if not isinstance(value, str):
-        raise _wrong_type(name, value, "text (str)", "send str(value) if that is meant")
+        raise _wrong_type(name, value, "text (str)", "send str(value) to convert it")
     if len(value) <= max_chars:
         return value
     if truncate:
@@ -63,11 +63,11 @@ def as_category(name: str, value: object) -> str:
         InputError: not a string, or longer than 500 characters.
     """
     if not isinstance(value, str):
-        raise _wrong_type(name, value, "a name (str)", "send str(value) if that is meant")
+        raise _wrong_type(name, value, "a name (str)", "send str(value) to convert it")
     if len(value) > MAX_CATEGORY_CHARS:
         message = (
             f"context field {name!r} has a name of {len(value):,} characters; allowed at most "
-            f"{MAX_CATEGORY_CHARS}; declare it as text if it is text"
+            f"{MAX_CATEGORY_CHARS}; declare the field as text"
         )
         raise InputError(message)
     return value
@@ -92,8 +92,8 @@ def as_number(name: str, value: object) -> float:
     if isfinite(number):
         return number
     message = (
-        f"context field {name!r} is not finite (got {shown(value)}); allowed is any finite "
-        "number; send None if it is unknown"
+        f"context field {name!r} is not finite (got {shown(value)}); allowed: any finite "
+        "number; send None for an unknown value"
     )
     raise InputError(message)
 
@@ -111,7 +111,7 @@ def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
     array = _as_array(value, size)
     if array.shape != (size,):
         shape = "×".join(map(str, array.shape)) or "no"
-        message = f"context field {name!r} got {shape} entries; allowed is {wanted}"
+        message = f"context field {name!r} got {shape} entries; allowed: {wanted}"
         raise InputError(f"{message}; send a vector of the declared size")
     if array.dtype.kind not in "fiu":
         raise _wrong_type(name, value, wanted, "send numbers only")
@@ -121,13 +121,13 @@ def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
     if listed and not _TRUTHS.isdisjoint(map(type, value)):
         place = next(place for place, one in enumerate(value) if type(one) in _TRUTHS)
         got = f"context field {name!r} got {shown(value[place])} at entry {place}"
-        raise InputError(f"{got}; allowed is {wanted}; send numbers only")
+        raise InputError(f"{got}; allowed: {wanted}; send numbers only")
     if np.isfinite(vector).all():
         return vector
     place = int(np.flatnonzero(~np.isfinite(vector))[0])
     message = (
-        f"context field {name!r} is not finite at entry {place} (got {vector[place]}); allowed are "
-        "finite numbers; send None if the vector is unknown"
+        f"context field {name!r} is not finite at entry {place} (got {vector[place]}); "
+        "allowed: finite numbers; send None if the vector is unknown"
     )
     raise InputError(message)
 
@@ -140,7 +140,7 @@ def shown(value: object) -> str:
 
 
 def _wrong_type(name: str, value: object, wanted: str, advice: str) -> InputError:
-    return InputError(f"context field {name!r} got {shown(value)}; allowed is {wanted}; {advice}")
+    return InputError(f"context field {name!r} got {shown(value)}; allowed: {wanted}; {advice}")
 
 
 def _as_array(

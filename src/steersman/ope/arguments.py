@@ -24,7 +24,7 @@ def check_log_and_seed(data: object, seed: object) -> None:
 
     >>> check_log_and_seed(None, 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    steersman.errors.InputError: data is NoneType; allowed is a log: pass LoggedData(actions, ...)
+    steersman.errors.InputError: data is NoneType; allowed: a log: pass LoggedData(actions, ...)
     """
     check_log(data)
     check_whole("seed", seed, 0)
@@ -43,8 +43,8 @@ def check_log(data: object) -> None:
     """
     if not isinstance(data, LoggedData):
         message = (
-            f"data is {type(data).__name__}; allowed is a log: pass "
-            "LoggedData(actions, rewards, propensities, target)"
+            f"data is {type(data).__name__}; allowed: a log: pass LoggedData(actions, rewards, "
+            "propensities, target)"
         )
         raise InputError(message)
 
@@ -78,12 +78,12 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
 
     >>> check_whole("seed", -1, 0)
     Traceback (most recent call last):
-    steersman.errors.InputError: seed is -1; allowed is a whole number of at least 0; pass one
+    steersman.errors.InputError: seed is -1; allowed: a whole number of at least 0; pass one
     """
     number = least - 1  # what is no whole number is refused as one below the least is
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         number = int(value)
     if number < least or (most is not None and number > most):
         bounds = f"of at least {least}" if most is None else f"from {least:,} to {most:,}"
-        message = f"{name} is {brief(value)}; allowed is a whole number {bounds}; pass one"
+        message = f"{name} is {brief(value)}; allowed: a whole number {bounds}; pass one"
         raise InputError(message)

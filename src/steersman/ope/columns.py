@@ -38,12 +38,12 @@ def array_of(values: ArrayLike, name: str) -> NDArray[Any]:
         (2, 2)
     """
     if isinstance(values, np.ma.MaskedArray):
-        message = f"{name} is a masked array; what is masked is no number: drop these rows"
+        message = f"{name} is a masked array; masked values are not numbers: drop these rows"
         raise InputError(message)
     try:
         return np.asarray(values)
     except ValueError as error:
-        message = f"{name} is no array ({error}); allowed are rows of equal length"
+        message = f"{name} is not an array ({error}); allowed: rows of equal length"
         raise InputError(message) from error
 
 
@@ -64,8 +64,8 @@ def real_numbers(values: ArrayLike, name: str) -> Floats:
     given = array_of(values, name)
     if given.dtype.kind not in "biuf":
         message = (
-            f"{name} has type {given.dtype}; allowed are real numbers; convert the column to "
-            "float64 and mend what is no number"
+            f"{name} has type {given.dtype}; allowed: real numbers; convert the column to "
+            "float64 and fix values that are not numbers"
         )
         raise InputError(message)
     with np.errstate(over="ignore"):
@@ -89,15 +89,15 @@ def check_finite(array: Floats, name: str, largest: float = LARGEST_REWARD) -> N
     if not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
         message = (
-            f"{name}{where} is {array[tuple(where)]}; allowed are finite numbers; drop the row or "
-            "mend what wrote it"
+            f"{name}{where} is {array[tuple(where)]}; allowed: finite numbers; drop the row or "
+            "fix its source"
         )
         raise InputError(message)
     beyond = np.abs(array) > largest
     if beyond.any():
         where = np.argwhere(beyond)[0].tolist()
         message = (
-            f"{name}{where} is {array[tuple(where)]}; allowed is up to {largest:g} in absolute "
+            f"{name}{where} is {array[tuple(where)]}; allowed: up to {largest:g} in absolute "
             "value; rescale the column or drop the row"
         )
         raise InputError(message)
@@ -131,7 +131,7 @@ def floats_of(
     )
     if not fits:
         wanted_text = ", ".join("any >= 1" if size is None else str(size) for size in shape)
-        message = f"{name} has shape {array.shape}; allowed is ({wanted_text}); one row a decision"
+        message = f"{name} has shape {array.shape}; allowed: ({wanted_text}); one row per decision"
         raise InputError(message)
     check_finite(array, name, largest)
     return array
@@ -159,15 +159,15 @@ def unit_labels(values: ArrayLike, rows: int, column: str = "clusters") -> NDArr
     if labels.dtype.kind in "US" and not isinstance(values, np.ndarray):
         labels = np.array(values, dtype=object)  # of a list of several types numpy makes texts
     if labels.shape != (rows,):
-        message = f"{column} has shape {labels.shape}; allowed is ({rows},): one label a decision"
+        message = f"{column} has shape {labels.shape}; allowed: ({rows},): one label per decision"
         raise InputError(message)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        message = f"{column} holds NaN or infinity; allowed are labels with a value"
+        message = f"{column} holds NaN or infinity; allowed: labels with a value"
         raise InputError(message)
     if labels.dtype.kind == "c" and np.isnan(labels).any():
-        raise InputError(f"{column} holds NaN; allowed are labels with a value")
+        raise InputError(f"{column} holds NaN; allowed: labels with a value")
     if labels.dtype.kind in "mM" and np.isnat(labels).any():
-        raise InputError(f"{column} holds NaT; allowed are labels with a value")
+        raise InputError(f"{column} holds NaT; allowed: labels with a value")
     if labels.dtype.kind == "O":
         if any(map(_is_none, labels.tolist())):
             raise InputError(f"{column} holds NaN; give every row its label")
@@ -175,10 +175,10 @@ def unit_labels(values: ArrayLike, rows: int, column: str = "clusters") -> NDArr
         try:
             np.unique(labels)
         except TypeError as error:
-            message = f"{column} holds labels of several types ({error}); allowed is one type"
+            message = f"{column} holds labels of several types ({error}); allowed: one type"
             raise InputError(message) from error
         if "str" in kinds and len(kinds) > 1:
-            message = f"{column} holds labels of several types ({', '.join(kinds)}); allowed is one"
+            message = f"{column} holds labels of several types ({', '.join(kinds)}); allowed: one"
             raise InputError(message)
     return labels
 
@@ -212,7 +212,7 @@ def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
     pair = pair.astype(np.float64) if usable else pair  # narrower ones know no limit so high
     if not (usable and pair[0] < pair[1] and (np.abs(pair) <= LARGEST_REWARD).all()):
         message = (
-            f"reward_range is {brief(declared)}; allowed are two numbers, low < high, up to "
+            f"reward_range is {brief(declared)}; allowed: two numbers, low < high, up to "
             f"{LARGEST_REWARD:g} in absolute value"
         )
         raise InputError(message)
@@ -237,7 +237,7 @@ def within_range(rewards: Floats, declared: tuple[float, float], *, rounding: fl
     beyond = rounding * max(abs(low), abs(high))
     if rewards.min() < low - beyond or rewards.max() > high + beyond:
         message = (
-            f"rewards span [{rewards.min()}, {rewards.max()}]; allowed is the declared "
-            f"reward_range [{low}, {high}]; declare what can ever occur"
+            f"rewards span [{rewards.min()}, {rewards.max()}]; allowed: the declared "
+            f"reward_range [{low}, {high}]; declare the full possible range"
         )
         raise InputError(message)

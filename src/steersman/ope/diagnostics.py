@@ -133,19 +133,25 @@ def reasons_to_refuse(found: Diagnostics) -> list[str]:
     share = _told(100.0 * found.max_weight_share, 100.0 * MAX_WEIGHT_SHARE, 1)
     lost = _told(100.0 * found.unsupported, 100.0 * MAX_UNSUPPORTED, 1)
     checks = {
-        f"Too little overlap: the {logged} are worth {worth} {one}s of the target "
-        f"policy, below {MIN_EFFECTIVE_SAMPLE_SIZE:.0f}. Log more {asked}, raise the floor, or "
-        "evaluate a target nearer to the logged policy.": found.ess < MIN_EFFECTIVE_SAMPLE_SIZE,
-        f"One {one} decides too much: its {weight} is {share}% of the sum of "
-        f"weights, above {MAX_WEIGHT_SHARE:.0%}. Log more {asked} or raise the "
-        "floor.": found.max_weight_share > MAX_WEIGHT_SHARE,
-        f"The mean weight is {mean}, {_distance(found)}. Either the propensities are not those "
-        "with which actions were drawn, or the log lacks actions that the target takes: check "
-        "both.": mean_weight_is_off(found),
-        f"The log could not have drawn {lost}% of what the target does, above "
-        f"{MAX_UNSUPPORTED:.0%}: it had no choice (propensity 1) there, or the action was not "
-        "among those that it drew from. Log with a floor (explore: floor), let more candidates "
-        "lead, or leave those rows out of both.": found.unsupported > MAX_UNSUPPORTED,
+        (
+            f"Too little overlap: effective sample size {worth} {one}s (from {logged}); at least "
+            f"{MIN_EFFECTIVE_SAMPLE_SIZE:.0f} needed. Log more {asked}, raise the floor, or "
+            "evaluate a target closer to the logged policy."
+        ): found.ess < MIN_EFFECTIVE_SAMPLE_SIZE,
+        (
+            f"One {one} dominates: its {weight} is {share}% of the sum of weights; at most "
+            f"{MAX_WEIGHT_SHARE:.0%} allowed. Log more {asked} or raise the floor."
+        ): found.max_weight_share > MAX_WEIGHT_SHARE,
+        (
+            f"Mean weight {mean}, {_distance(found)}. Check that the logged propensities are "
+            "correct, and that the log has all actions of the target."
+        ): mean_weight_is_off(found),
+        (
+            f"The log could not have drawn {lost}% of the target's actions; at most "
+            f"{MAX_UNSUPPORTED:.0%} allowed: its propensity was 1 there, or the action was not a "
+            "candidate. Log with a floor (explore: floor), raise leading, or remove these rows "
+            "from both."
+        ): found.unsupported > MAX_UNSUPPORTED,
     }
     return [reason for reason, applies in checks.items() if applies]
 
@@ -165,10 +171,10 @@ def mean_weight_is_off(found: Diagnostics) -> bool:
 
 def _distance(found: Diagnostics) -> str:
     if found.mean_weight_error == 0.0:
-        return "the same everywhere, not 1"
+        return "constant but not 1"
     errors = abs(found.mean_weight - 1.0) / found.mean_weight_error
     told = _told(errors, MAX_MEAN_WEIGHT_ERRORS, 1)
-    return f"{told} standard errors from 1, above {MAX_MEAN_WEIGHT_ERRORS:.0f}"
+    return f"{told} standard errors from 1; allowed: at most {MAX_MEAN_WEIGHT_ERRORS:.0f}"
 
 
 def unit_totals(data: LoggedData, values: Floats) -> Floats:

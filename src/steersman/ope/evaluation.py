@@ -83,7 +83,7 @@ class Report:
     def __getitem__(self, name: str) -> Estimate:
         if name not in self.estimates:
             message = (
-                f"no estimate {brief(name)} in this report; there are {', '.join(self.estimates)}"
+                f"no estimate {brief(name)} in this report; available: {', '.join(self.estimates)}"
             )
             raise InputError(message)
         return self.estimates[name]
@@ -287,15 +287,15 @@ def _resolve(estimators: Sequence[str | Estimator]) -> dict[str, Estimator]:
     ]
     if unknown or not named:
         message = (
-            f"estimators are {brief(unknown or list(named))}; allowed are "
-            f"{', '.join(ESTIMATORS)} and objects with a name and rounds(log)"
+            f"estimators are {brief(unknown or list(named))}; allowed: {', '.join(ESTIMATORS)} "
+            "and objects with a name and rounds(log)"
         )
         raise InputError(message)
     chosen: dict[str, Estimator] = {}
     for one in named:
         estimator = ESTIMATORS[one] if isinstance(one, str) else one
         if chosen.setdefault(estimator.name, estimator) is not estimator:
-            message = f"two estimators are called {brief(estimator.name)}; give one another name"
+            message = f"duplicate estimator name {brief(estimator.name)}; rename one"
             raise InputError(message)
     return chosen
 
@@ -311,20 +311,20 @@ def _check(
     check_log_and_seed(data, seed)
     if not isinstance(interval, str) or interval not in get_args(Method):
         allowed = ", ".join(map(repr, get_args(Method)))
-        raise InputError(f"interval is {brief(interval)}; allowed are {allowed}")
+        raise InputError(f"interval is {brief(interval)}; allowed: {allowed}")
     if not (isinstance(level, float | np.floating) and 0.0 < level < 1.0):
-        message = f"level is {brief(level)}; allowed is 0 < level < 1, e.g. 0.95"
+        message = f"level is {brief(level)}; allowed: 0 < level < 1, e.g. 0.95"
         raise InputError(message)
     check_whole("resamples", resamples, 100, _MOST_RESAMPLES)
     needed = math.ceil(2.0 / (1.0 - float(level)) - 1e-6)
     if interval == "bootstrap" and cast("int", resamples) < needed:
-        message = f"resamples is {resamples} at level {level}; allowed are {needed:,} or more: "
-        raise InputError(message + "ask for a lower level, or take more")
+        message = f"resamples is {resamples} at level {level}; allowed: {needed:,} or more: "
+        raise InputError(message + "use a lower level, or more resamples")
     undeclared = interval in ("bernstein", "score") and data.reward_range is None
     if undeclared and (data.rewards.min() < 0.0 or data.rewards.max() > 1.0):
         message = (
             f"rewards span [{data.rewards.min()}, {data.rewards.max()}] and no reward_range is "
-            f"declared; a {interval.title()} interval rests on the range that rewards can never "
-            "leave: pass LoggedData(..., reward_range=(low, high))"
+            f"declared; a {interval.title()} interval needs the possible range of rewards: "
+            "pass LoggedData(..., reward_range=(low, high))"
         )
         raise InputError(message)

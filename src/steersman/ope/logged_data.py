@@ -102,7 +102,7 @@ class LoggedData:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.missing is not None and (self.missing < 0.0).any():
-            raise InputError("missing holds a mass below 0; allowed are numbers of at least 0")
+            raise InputError("missing has a mass below 0; allowed: numbers of at least 0")
         if self.reward_range is not None:
             within_range(rewards, self.reward_range)
 
@@ -172,7 +172,9 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
     """
     drawn = floats_of(masses, "masses", (None,))
     if not ((drawn >= 0.0) & (drawn <= 1.0 + _SUM_TOLERANCE)).all():
-        raise InputError("masses leave [0, 1]; give what the target gives to each logged action")
+        raise InputError(
+            "masses must be in [0, 1]; pass the target probability of each logged action"
+        )
     drawn = np.minimum(drawn, 1.0)
     return np.stack([drawn, 1.0 - drawn], axis=1)
 
@@ -209,7 +211,7 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
     masses, named = array_of(target, "target"), array_of(actions, "actions")
     fit = named.dtype.kind in "iu" and masses.ndim == 2 and named.shape == masses.shape[:1]
     if not (fit and masses.dtype.kind in "biuf" and _are_columns(named, masses)):
-        message = f"actions are no columns of a target of shape {masses.shape}, one for each row"
+        message = f"actions must be one column index per row of a target of shape {masses.shape}"
         raise InputError(message)
     check_finite(masses, "target")
     drawn = np.bincount(named, minlength=masses.shape[1])
@@ -232,13 +234,13 @@ def _distributions(target: Floats) -> Floats:
     worst = int(np.argmax(np.abs(sums - 1.0)))
     if abs(sums[worst] - 1.0) > _SUM_TOLERANCE:
         message = (
-            f"target row {worst} sums to {sums[worst]:.9g}; allowed is 1 to within "
+            f"target row {worst} sums to {sums[worst]:.9g}; allowed: 1 to within "
             f"{_SUM_TOLERANCE:g}; pass the policy's whole distribution, 0 where ineligible"
         )
         raise InputError(message)
     if target.min() < 0.0:
         row, action = np.argwhere(target < 0.0)[0].tolist()
-        message = f"target[{row}, {action}] is {target[row, action]}; allowed is 0 to 1; "
+        message = f"target[{row}, {action}] is {target[row, action]}; allowed: 0 to 1; "
         message += "pass the policy's probability of that action, 0 where ineligible"
         raise InputError(message)
     return target
@@ -249,8 +251,8 @@ def _propensities(propensities: Floats) -> Floats:
     if wrong.any():
         row = int(np.argmax(wrong))
         message = (
-            f"propensities[{row}] is {propensities[row]}; allowed is 0 < p <= 1; log the very "
-            "probability with which the action was drawn"
+            f"propensities[{row}] is {propensities[row]}; allowed: 0 < p <= 1; log the exact "
+            "probability of the drawn action"
         )
         raise InputError(message)
     return propensities
@@ -260,7 +262,7 @@ def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
     actions = array_of(values, "actions")
     if actions.shape != (rows,) or actions.dtype.kind not in "iu":
         message = (
-            f"actions has shape {actions.shape} and type {actions.dtype}; allowed are integers of "
+            f"actions has shape {actions.shape} and type {actions.dtype}; allowed: integers of "
             f"shape ({rows},): the index of each logged action"
         )
         raise InputError(message)
@@ -268,7 +270,7 @@ def _actions(values: ArrayLike, rows: int, count: int) -> NDArray[np.int64]:
     if wrong.any():
         row = int(np.argmax(wrong))
         message = (
-            f"actions[{row}] is {actions[row]}; allowed is 0 to {count - 1}, the columns of target"
+            f"actions[{row}] is {actions[row]}; allowed: 0 to {count - 1}, the columns of target"
         )
         raise InputError(message)
     return actions.astype(np.int64, copy=False)

@@ -108,14 +108,14 @@ def requests_needed(
     check_truth("adaptive", adaptive)
     named: object = estimator
     if not isinstance(named, str) or named not in {"ips", "snips", "dr"}:
-        message = f"estimator is {brief(estimator)}; allowed are 'ips', 'snips' and 'dr'"
+        message = f"estimator is {brief(estimator)}; allowed: 'ips', 'snips' and 'dr'"
         raise InputError(message)
     found = _diagnosed(pilot)
     weighted = pilot.rewards[pilot.weights > 0.0]
     if np.ptp(weighted) <= 1e-12 * np.abs(weighted).max():  # but for rounding
         message = (
-            f"all rewards of the pilot that have weight are {weighted[0]:g}, so it shows nothing "
-            "of their noise; log until some differ"
+            f"all rewards of the pilot that have weight are {weighted[0]:g}, so their variance "
+            "is unknown; log until some rewards differ"
         )
         raise InputError(message)
     rounds = ESTIMATORS[estimator].rounds(Log(pilot, adaptive=adaptive, seed=seed))
@@ -133,7 +133,8 @@ def _diagnosed(pilot: LoggedData) -> Diagnostics:
     if found.ess == 0.0 or found.units < 2:
         message = (
             f"the pilot's {len(pilot)} rows have weights that sum to {pilot.weights.sum():g}; "
-            "allowed is above 0 over at least 2 rows (or units); log actions that the target takes"
+            "allowed: above 0 over at least 2 rows (or units); log more actions that the "
+            "target takes"
         )
         raise InputError(message)
     return found
@@ -158,7 +159,7 @@ def _rows_by_power(quantiles: float, row_sd: float, effect: float) -> int:
     if not root < _LARGEST_ROOT:
         message = (
             f"effect is {brief(effect)} at a standard deviation of {row_sd:.4g}: no number of "
-            f"rows up to {_LARGEST_ROOT**2:.0e} shows it; allowed are larger effects"
+            f"rows up to {_LARGEST_ROOT**2:.0e} detects it; allowed: larger effects"
         )
         raise InputError(message)
     return math.ceil(root * root)
@@ -169,18 +170,18 @@ def _numbers(**given: Any) -> tuple[float, ...]:
     numbers = tuple(as_number(value) for value in given.values())
     for (name, value), number in zip(given.items(), numbers, strict=True):
         if not (isinstance(value, Real) and math.isfinite(number)):
-            message = f"{name} is {brief(value)}; allowed is a finite number"
+            message = f"{name} is {brief(value)}; allowed: a finite number"
             raise InputError(message)
     return numbers
 
 
 def _quantiles(effect: float, power: float, level: float) -> float:
     if effect == 0.0:
-        message = f"effect is {brief(effect)}; allowed is a finite number other than 0"
+        message = f"effect is {brief(effect)}; allowed: a finite number other than 0"
         raise InputError(message)
     if not (0.0 < level < 1.0 and 1.0 - level < power < 1.0):
         message = (
-            f"level is {level!r}, power {power!r}; allowed are levels in (0, 1) and powers "
+            f"level is {level!r}, power {power!r}; allowed: levels in (0, 1) and powers "
             "between 1 - level and 1"
         )
         raise InputError(message)

@@ -99,28 +99,28 @@ def check_rounds(name: str, rounds: object, count: int) -> Rounds:
     Example:
         >>> check_rounds("mine", None, 3)
         Traceback (most recent call last):
-        steersman.errors.InputError: estimator 'mine' returned NoneType; allowed are Rounds
+        steersman.errors.InputError: estimator 'mine' returned NoneType; allowed: Rounds
     """
     if not isinstance(rounds, Rounds):
-        message = f"estimator {brief(name)} returned {type(rounds).__name__}; allowed are Rounds"
+        message = f"estimator {brief(name)} returned {type(rounds).__name__}; allowed: Rounds"
         raise InputError(message)
     for field in ("numerator", "denominator"):
         given: object = getattr(rounds, field)
         terms = np.asarray(given)
         if terms.shape != (count,) or terms.dtype.kind not in "biuf":
             message = (
-                f"estimator {name!r} has a {field} of shape {terms.shape} and type {terms.dtype}; "
-                f"allowed is one number for each of {count} rounds"
+                f"estimator {name!r} has a {field} of shape {terms.shape} and type "
+                f"{terms.dtype}; allowed: one number for each of {count} rounds"
             )
             raise InputError(message)
         if not isinstance(given, np.ndarray):
-            message = f"estimator {name!r} has a {field} that is {type(given).__name__}; allowed is"
+            message = f"estimator {name!r} has a {field} that is {type(given).__name__}; allowed:"
             raise InputError(f"{message} an array: give it to numpy.asarray")
         if not np.isfinite(terms).all():
             place = int(np.argmin(np.isfinite(terms)))
             message = (
-                f"estimator {name!r} has a {field} of {terms[place]} in round {place}; allowed "
-                "are finite numbers"
+                f"estimator {name!r} has a {field} of {terms[place]} in round {place}; "
+                "allowed: finite numbers"
             )
             raise InputError(message)
     span: object = rounds.span
@@ -128,7 +128,7 @@ def check_rounds(name: str, rounds: object, count: int) -> Rounds:
     if not (rounds.denominator.sum() != 0.0 and spanned):
         message = (
             f"estimator {name!r} has denominators that sum to {rounds.denominator.sum()} and a "
-            f"span of {rounds.span!r}; allowed are a sum other than 0 and a span of at least 0"
+            f"span of {rounds.span!r}; allowed: a sum other than 0 and a span of at least 0"
         )
         raise InputError(message)
     return rounds

@@ -88,7 +88,7 @@ class LoggedSequences:
         shape = self.propensities.shape
         if len(shape) != 2 or not shape[0] or lengths.shape != shape[:1]:
             raise InputError(
-                f"propensities are {shape} and lengths {lengths.shape}; allowed are (n, T) and "
+                f"propensities are {shape} and lengths {lengths.shape}; allowed: (n, T) and "
                 "(n,) with n ≥ 1"
             )
         if lengths.dtype.kind not in "iu" or not 0 <= lengths.min() <= lengths.max() <= shape[1]:
@@ -102,24 +102,28 @@ class LoggedSequences:
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if (self.q_hat is None) != (self.v_hat is None):
-            raise InputError("q_hat and v_hat come together; give both or neither")
+            raise InputError("q_hat and v_hat belong together; pass both or neither")
         for name in ("target", "rewards", "q_hat", "v_hat", "missing"):
             array = getattr(self, name)
             if array is not None and array.shape != shape:
-                raise InputError(f"{name} is {array.shape}; allowed is {shape}, as propensities")
+                raise InputError(f"{name} is {array.shape}; allowed: {shape}, as propensities")
             if array is not None:
                 check_finite(array, name)
         p, chosen = self.propensities[self._there], self.target[self._there]
         # Written so that NaN is refused as well.
         if not ((p > 0.0) & (p <= 1.0 + 1e-12)).all():
-            raise InputError("a propensity is not in (0, 1]; log what the step was drawn with")
+            raise InputError(
+                "a propensity is not in (0, 1]; log the exact probability of each step"
+            )
         if not ((chosen >= 0.0) & (chosen <= 1.0 + 1e-9)).all():
             raise InputError("a target probability is not in [0, 1]")
         lost = 0.0 if self.missing is None else self.missing[self._there]
         if not np.all((lost >= 0.0) & (lost <= 1.0 + 1e-9)):
-            raise InputError("missing mass is not in [0, 1]; give what the target has elsewhere")
+            raise InputError(
+                "missing mass is not in [0, 1]; pass the target's mass on other actions"
+            )
         if self.rewards[~self._there].any():
-            raise InputError("a reward stands after the end of its selection; put it at the last")
+            raise InputError("a reward is after the end of its selection; move it to the last step")
 
     def __len__(self) -> int:
         """Return how many selections there are."""
@@ -202,16 +206,16 @@ def evaluate_sequences(
     """
     log: object = data
     if not isinstance(log, LoggedSequences):
-        message = f"data is {type(data).__name__}; allowed is a log of selections: LoggedSequences"
+        message = f"data is {type(data).__name__}; allowed: a log of selections: LoggedSequences"
         raise InputError(message)
     named = one_or_more(estimators)
     unknown = [one for one in named if not isinstance(one, str) or one not in ESTIMATORS]
     if unknown or not named:
         said_to_be = brief(unknown or list(named))
-        raise InputError(f"estimators are {said_to_be}; allowed are {', '.join(ESTIMATORS)}")
+        raise InputError(f"estimators are {said_to_be}; allowed: {', '.join(ESTIMATORS)}")
     said: object = level
     if not (isinstance(said, float | np.floating) and 0.0 < said < 1.0):
-        raise InputError(f"level is {brief(level)}; allowed is 0 < level < 1, e.g. 0.95")
+        raise InputError(f"level is {brief(level)}; allowed: 0 < level < 1, e.g. 0.95")
     check_truth("adaptive", adaptive)
     found = _diagnose(data)
     reasons = reasons_to_refuse(found)

@@ -199,8 +199,8 @@ class ArmSums:
         slack = _TRACE_ROUNDING * float(known.sum()) + _ROW_ROUNDING * float(taken.sum())
         if left < -_COUNT_ROUNDING * (1.0 + weight) or float((known - taken).min()) < -slack:
             raise InputError(
-                "this action learned less than is taken back; nothing changed. Take back only what "
-                "was learned, with the context, weight and bucket that it was learned with."
+                "cannot withdraw more than this action learned; nothing changed. Pass the "
+                "context, weight and bucket of the learned update."
             )
 
     def add(self, arm: int, x: Floats, reward: float, weight: float) -> None:

@@ -167,7 +167,7 @@ class ChoicePolicy(Mergeable):
         if count == 0:
             raise ActionError("no action is eligible; serve the decision point's fallback with p 1")
         if (len(set(eligible)) if configurations else count) < len(eligible):
-            raise InputError("eligible names an action twice; every name may stand once")
+            raise InputError("eligible has a duplicate action; name each action once")
         return mask
 
     @cached_property
@@ -268,7 +268,9 @@ class ChoicePolicy(Mergeable):
         given |= {"X": X, "rewards": rewards}
         for what, rows in given.items():
             if (found := inputs.count(what, rows)) != n:
-                raise InputError(f"{what} has {found} rows and actions {n}; give each as many")
+                raise InputError(
+                    f"{what} has {found} rows, but actions has {n}; pass one row per action"
+                )
         indexes = np.array(inputs.each(self.index, actions), dtype=np.intp)
         checked = np.ones(n) if weights is None else np.array(inputs.each(inputs.weight, weights))
         times = None if buckets is None else inputs.each(inputs.bucket, buckets)
@@ -321,7 +323,10 @@ class ChoicePolicy(Mergeable):
 
     def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
         """Validate, then take back what `_learn` added; a policy of one's own may leave it out."""
-        raise InputError(f"{type(self).__name__} takes nothing back; relearn it without the update")
+        raise InputError(
+            f"{type(self).__name__} cannot withdraw updates; relearn it from the log without the "
+            "update"
+        )
 
     # -- actions that come and go ----------------------------------------------------------------
 
@@ -358,7 +363,7 @@ class ChoicePolicy(Mergeable):
         """
         gone = self.index(name)
         if len(self.actions) == 1:
-            raise InputError(f"{name!r} is the last action; a policy needs one to choose")
+            raise InputError(f"cannot remove {name!r}: it is the last action; keep at least one")
         kept = [i for i in range(len(self.actions)) if i != gone]
         self._reserved.pop(name, None)
         self._base = None

@@ -63,8 +63,8 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
     paired = len(a) == len(b) > 0
     if not (paired and a.min() > 0.0 < b.min() and a.max() <= _MOST >= b.max()):
         raise InputError(
-            f"a and b must be counts above 0 and up to {_MOST:g}, one of each for every action; "
-            f"got {brief(a)} and {brief(b)}"
+            f"a and b must be counts above 0 and up to {_MOST:g}, one of each per action; got "
+            f"{brief(a)} and {brief(b)}"
         )
     pairs, place, copies = np.unique(
         np.column_stack((a, b)), axis=0, return_inverse=True, return_counts=True

@@ -95,7 +95,7 @@ class BetaThompson(ChoicePolicy):
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         if features is not None:
-            raise InputError("BetaThompson uses no per-action features")
+            raise InputError("BetaThompson does not use features of actions; omit features")
         counts = self._counts.get(self._key(x))
         if counts is None:
             counts = np.zeros((len(self.actions), 2))
@@ -143,7 +143,7 @@ class BetaThompson(ChoicePolicy):
         if counts is None or np.any(counts[index] + (step, -step) < -1e-9 * (1.0 + weight)):
             raise InputError(
                 f"a revision by {change} would leave negative counts for this key and action; "
-                "revise only what was learned, with the weight that it was learned with"
+                "revise only a learned update, with its weight"
             )
         counts[index] = np.maximum(counts[index] + (step, -step), 0.0)
 
@@ -151,7 +151,9 @@ class BetaThompson(ChoicePolicy):
         counts, value = self._counts.get(self._key(x)), inputs.unit_reward(reward)
         taken = (weight * value, weight * (1.0 - value))
         if counts is None or np.any(counts[index] - taken < -_ROUNDING * (1.0 + weight)):
-            raise InputError("this key and action learned less than is taken back; nothing changed")
+            raise InputError(
+                "cannot withdraw more than this key and action learned; nothing changed"
+            )
         counts[index] = np.maximum(counts[index] - taken, 0.0)
 
     # -- state -----------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ class BetaThompson(ChoicePolicy):
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
         keys = meta["keys"]
         if (sums["counts"] < -_ROUNDING).any():
-            raise StateError("the state has negative counts; refuse it and use an older one")
+            raise StateError("the state has negative counts; use an older state")
         if (sums["counts"] > _LARGEST_COUNT).any():
             raise StateError(
                 f"the state's 'counts' go beyond {_LARGEST_COUNT:g}; use an older state"
@@ -200,7 +202,10 @@ class BetaThompson(ChoicePolicy):
         place = {key: i for i, key in enumerate(meta["keys"])}
         for row, key in enumerate(base_meta["keys"]):
             if key not in place:
-                raise StateError(f"the state to compare with knows the key {key!r}, this one not")
+                raise StateError(
+                    f"the base state has the key {key!r}, but this policy does not; pass an "
+                    "earlier state of this policy"
+                )
             difference["counts"][place[key]] -= base["counts"][row]
         return difference
 

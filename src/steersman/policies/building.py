@@ -91,14 +91,14 @@ def build(
         declared["rules"] = [*declared["rules"], {"otherwise": declared.pop("otherwise")}]
     if algorithm == "factored_ts":
         if mixed is None:
-            raise InputError("factored_ts chooses among mixed actions alone; give them as mixed")
+            raise InputError("factored_ts needs mixed actions; pass mixed")
         grids = {name: part.grid for name, part in mixed.parts.items()}
         scales = {name: getattr(part, "scale", "") for name, part in mixed.parts.items()}
         declared["parts"] = grids
         declared["scales"] = {name: scale for name, scale in scales.items() if scale}
         declared["barred"] = mixed.exactly_barred
     if (sequence is None) == algorithm.startswith("sequence_"):
-        raise InputError(f"{algorithm} and these actions are not of one kind; declare another")
+        raise InputError(f"{algorithm} does not support this kind of actions; use another policy")
     if sequence is not None:
         declared |= sequence.model_dump(include={"features", "vector", "max_steps", "stop"})
     if declared.pop("contextual", False) or algorithm in _NEED_DIM:

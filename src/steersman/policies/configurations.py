@@ -70,7 +70,7 @@ class Configurations:
     def __init__(self, names: Sequence[str]) -> None:
         listed = inputs.names(names, "names")
         if not are_configurations(listed):
-            message = f"names must be the JSON of the same parts each; got {brief(listed)}"
+            message = f"every name must be JSON with the same parts; got {brief(listed)}"
             raise InputError(message)
         parsed = [json.loads(name) for name in listed]
         self._places: dict[str, dict[str, NDArray[np.intp]]] = {}
@@ -97,7 +97,7 @@ class Configurations:
         """
         if not isinstance(name, str):
             raise InputError(
-                f"an eligible action is named by a text, the JSON of some parts; got {name!r:.80}"
+                f"an eligible action must be JSON text of some parts; got {name!r:.80}"
             )
         found = self._kept.get(name)
         if found is None:
@@ -114,25 +114,25 @@ class Configurations:
             wanted = None
         if not isinstance(wanted, dict) or not wanted:
             raise ActionError(
-                f"unknown action {name!r:.120}; allowed is the JSON of some of the parts "
+                f"unknown action {name!r:.120}; allowed: JSON of some of the parts "
                 f'{", ".join(self._places)}, such as {{"{next(iter(self._places))}": …}}'
             )
         mask = np.ones(self._count, dtype=np.bool_)
         for part, value in wanted.items():
             mask &= self._having(part, value)
         if not mask.any():
-            raise ActionError(f"no configuration may be chosen that has {name:.200}")
+            raise ActionError(f"no allowed configuration has {name:.200}")
         return mask
 
     def _having(self, part: str, value: Any) -> Mask:
         values = self._places.get(part)
         if values is None:
             known = ", ".join(self._places)
-            raise ActionError(f"unknown part {part!r:.80}; allowed are {known}")
+            raise ActionError(f"unknown part {part!r:.80}; allowed: {known}")
         places = values.get(_text(value))
         if places is None:
             known = ", ".join(list(values)[:40])
-            raise ActionError(f"{part} is {value!r:.80}; allowed are {known}")
+            raise ActionError(f"{part} is {value!r:.80}; allowed: {known}")
         mask = np.zeros(self._count, dtype=np.bool_)
         mask[places] = True
         return mask

@@ -72,8 +72,8 @@ def refuse_other_copy(
     lacking = {*states.texts(base, "merged"), *made} - merged - set(emitted)
     if lacking:
         raise StateError(
-            f"the state holds the delta {brief(min(lacking))}, which this policy neither "
-            "merged nor made; give a state that this policy has gone on from"
+            f"the state holds the delta {brief(min(lacking))}, which is not in this policy; "
+            "pass an earlier state of this policy"
         )
 
 
@@ -115,11 +115,11 @@ def delta_ids(meta: Mapping[str, Any]) -> set[str]:
     """
     name = meta.get("delta")
     if not isinstance(name, str):
-        raise MergeError("this is a state, not a delta; pass what delta() returned")
+        raise MergeError("this is a state, not a delta; pass the result of delta()")
     if not inputs.is_text(name):
         raise MergeError(
-            f"the delta's id is {brief(name)}; allowed is text of Unicode, not empty. Ask "
-            "its maker for delta(id=...) with another"
+            f"the delta's id is {brief(name)}; allowed: non-empty Unicode text. Create the "
+            "delta again with another delta(id=...)"
         )
     return {name, *states.texts(meta, "includes")}
 
@@ -129,8 +129,9 @@ def refuse_known(names: set[str], known: set[str]) -> None:
     twice = names & known
     if twice:
         raise MergeError(
-            f"delta {min(twice)!r} was merged before, or is this policy's own; nothing was "
-            "changed. Ask its maker for delta(since=...) a state that both share."
+            f"delta {min(twice)!r} was already merged, or was made by this policy; nothing was "
+            "changed. Create it again with delta(since=...) from a state that both policies "
+            "share."
         )
 
 
@@ -146,8 +147,8 @@ def checked_id(name: str | None) -> str | None:
     if name is None or (inputs.is_text(name) and len(name) <= _LONGEST_ID):
         return name
     raise InputError(
-        f"a delta's id must be text of 1 to {_LONGEST_ID} characters; got {brief(name)}. "
-        "Leave it out for a random one"
+        f"a delta's id must be text of 1 to {_LONGEST_ID} characters; got {brief(name)}. Omit "
+        "it for a random id"
     )
 
 
@@ -158,6 +159,6 @@ def refuse_delta(meta: Mapping[str, Any]) -> None:
     """
     if "delta" in meta:
         raise StateError(
-            f"this is the delta {brief(meta['delta'])}, not a state; pass what state() "
-            "returned. Merge a delta into a copy of the policy that it was made from."
+            f"this is the delta {brief(meta['delta'])}, not a state; pass the result of "
+            "state(). Merge a delta into a copy of the policy that it was made from."
         )

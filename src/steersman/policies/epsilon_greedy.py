@@ -91,7 +91,7 @@ class EpsilonGreedy(LinearPolicy):
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         if features is not None:
-            raise InputError("EpsilonGreedy uses no per-action features")
+            raise InputError("EpsilonGreedy does not use features of actions; omit features")
         scores = self._arms.means(self._vector(x))
         return scores, mix_floor(share_ties(scores, mask), mask, self.current_epsilon)
 

@@ -117,7 +117,9 @@ class FactoredTS(LinearPolicy):
         self._longest_of_all = float(self._longest.min()) * (1.0 - _ROUNDING)
         names = space_of(key).names
         if actions and tuple(actions) != names:
-            raise InputError(f"actions are not the {len(names):,} of these parts; leave them out")
+            raise InputError(
+                f"actions do not match the {len(names):,} configurations of these parts; omit them"
+            )
         super().__init__(
             names,
             self._weights_wanted(dim),
@@ -135,9 +137,10 @@ class FactoredTS(LinearPolicy):
         found: int = self._rows.shape[1] + (dim or 0) * self._alone
         if found > _MOST_WEIGHTS:
             raise InputError(
-                f"{self._rows.shape[1]} features and {self._alone} that depend on {dim} of the "
-                f"context make {found:,} weights; allowed are {_MOST_WEIGHTS:,}: declare a smaller "
-                "context.dim, fewer categorical values, or contextual: false"
+                f"too many weights: {found:,} ({self._rows.shape[1]} features and "
+                f"{self._alone} times {dim} context numbers); allowed: up to "
+                f"{_MOST_WEIGHTS:,}. Declare a smaller context.dim, fewer categorical values, "
+                "or contextual: false"
             )
         return found
 
@@ -166,9 +169,9 @@ class FactoredTS(LinearPolicy):
         work = (self.dim**2 + self._halves.work) * self.draws
         if work > _MOST_WORK:
             raise InputError(
-                f"{self.draws} draws of {self.dim:,} weights, {len(self._rows):,} configurations, "
-                f"take {work:,} multiplications after an update; allowed are {_MOST_WORK:,}: "
-                "declare fewer draws, fewer values, or pairs: false"
+                f"{self.draws} draws of {self.dim:,} weights for {len(self._rows):,} "
+                f"configurations take {work:,} multiplications after an update;  allowed: "
+                f"{_MOST_WORK:,}: declare fewer draws, fewer values, or pairs: false"
             )
 
     # -- deciding --------------------------------------------------------------------------------
@@ -257,7 +260,7 @@ class FactoredTS(LinearPolicy):
         Raises:
             InputError: always.
         """
-        raise InputError(f"{name!r:.200} cannot be added: declare other parts or values instead")
+        raise InputError(f"cannot add {name!r:.200}: declare other parts or values instead")
 
     def remove_action(self, name: str) -> None:
         """Refuse: the configurations are those of the parts.
@@ -268,7 +271,7 @@ class FactoredTS(LinearPolicy):
         Raises:
             InputError: always.
         """
-        raise InputError(f"{name!r:.200} cannot be removed: bar it where the parts are declared")
+        raise InputError(f"cannot remove {name!r:.200}: bar it in the declaration of the parts")
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -299,8 +302,12 @@ class FactoredTS(LinearPolicy):
             key = key_of(config["parts"], config["scales"], config["barred"])
             fits = plays.shape == (len(space_of(key).names),)
         except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateError(f"the state has no parts of mixed actions: {error!r:.200}") from error
+            raise StateError(
+                f"the state has no valid parts of mixed actions: {error!r:.200}"
+            ) from error
         dim = config.get("dim")
         small = dim is None or (isinstance(dim, int) and gram.size >= dim * (dim + 1) // 2)
         if not fits or not small:
-            raise StateError("the state's 'plays' or 'gram' do not fit the parts that it names")
+            raise StateError(
+                "the state's 'plays' or 'gram' do not fit its parts; use an older state"
+            )

@@ -31,7 +31,9 @@ class UnlearningPolicy(ChoicePolicy):
 
     def _one(self, index: int, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         if features is not None:
-            raise InputError(f"{type(self).__name__} uses no per-action features")
+            raise InputError(
+                f"{type(self).__name__} does not use features of actions; omit features"
+            )
         if mask is not None and not mask[index]:
             index = int(np.flatnonzero(mask)[0])
         distribution: Floats = np.zeros(len(self.actions))
@@ -72,7 +74,9 @@ class UnlearningPolicy(ChoicePolicy):
     def remove_action(self, name: str) -> None:
         """Remove an action that this policy does not name itself."""
         if name in self._named():
-            raise InputError(f"{name!r} is named by this policy; make a new one without it")
+            raise InputError(
+                f"cannot remove {name!r}: this policy uses it; create a new policy without it"
+            )
         super().remove_action(name)
 
     @abstractmethod
@@ -158,7 +162,7 @@ class Rules(UnlearningPolicy):
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         if not isinstance(x, Mapping):
             raise InputError(
-                f"rules read a mapping of context names to values; got {type(x).__name__}"
+                f"the context must be a mapping of names to values; got {type(x).__name__}"
             )
         try:
             for holds, index in self._compiled:
@@ -168,7 +172,7 @@ class Rules(UnlearningPolicy):
             for name in x:
                 if not isinstance(name, str):
                     raise InputError(
-                        f"the context has the name {brief(name)}; names must be texts"
+                        f"the context has the name {brief(name)}; names must be text"
                     ) from None
             raise
         return self._one(self._compiled[-1][1], mask, features)

@@ -86,7 +86,7 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     fit = len(means) == len(sds) > 0 and sds.min() >= 0.0
     if not (fit and np.isfinite(means).all() and np.isfinite(sds).all()):
         raise InputError(
-            "means and sds must be finite, sds at least 0, one of each for every action; got "
+            "means and sds must be finite, sds at least 0, one of each per action; got "
             f"{brief(means)} and {brief(sds)}"
         )
     return choose_normal(means, sds)

@@ -93,7 +93,7 @@ def numbers(name: str, values: Any, *, axes: int = 1) -> Floats:
         raise InputError(f"{name} must be real numbers; got {brief(values)}")
     if np.ndim(values) != axes:
         shape = np.shape(values)
-        raise InputError(f"{name} has shape {shape}; allowed is an array of {axes} dimensions")
+        raise InputError(f"{name} has shape {shape}; allowed: an array of {axes} dimensions")
     return found.reshape(np.shape(values))  # of an empty one `_floats` keeps no shape
 
 
@@ -109,7 +109,7 @@ def texts(name: str, values: Any) -> list[str]:
     except TypeError:
         found = None
     if found is None or not all(map(is_text, found)):
-        raise InputError(f"{name} must be a list of names, none of them empty; got {brief(values)}")
+        raise InputError(f"{name} must be a list of non-empty names; got {brief(values)}")
     return list(map(str, found))  # numpy's texts show their type in messages
 
 
@@ -218,8 +218,8 @@ def variances(prior_var: object, noise_var: object) -> tuple[float, float]:
     if prior <= LARGEST_VARIANCE_RATIO * noise:
         return prior, noise
     raise InputError(
-        f"prior_var must be at most {LARGEST_VARIANCE_RATIO:g} times noise_var; got {prior:g} and "
-        f"{noise:g}: float64 cannot hold what so sure a reward says. Raise noise_var"
+        f"prior_var must be at most {LARGEST_VARIANCE_RATIO:g} times noise_var; got {prior:g} "
+        f"and {noise:g}: float64 cannot represent the posterior. Raise noise_var"
     )
 
 
@@ -253,8 +253,8 @@ def names(actions: Sequence[str], what: str = "actions") -> tuple[str, ...]:
         raise InputError(f"{what} must be a sequence of names, not the one string {brief(actions)}")
     if isinstance(actions, (set, frozenset)):
         raise InputError(
-            f"{what} must be a sequence of names; got {brief(actions)}, whose order is another in "
-            f"every process. Give sorted({what})"
+            f"{what} must be a sequence of names; got {brief(actions)}, whose order differs "
+            f"between processes. Pass sorted({what})"
         )
     try:
         listed = tuple(actions)
@@ -265,7 +265,7 @@ def names(actions: Sequence[str], what: str = "actions") -> tuple[str, ...]:
             raise InputError(f"an action must be a non-empty string of text; got {brief(name)}")
     if len(set(listed)) < len(listed):
         double = next(name for name, times in Counter(listed).items() if times > 1)
-        raise InputError(f"the action {double!r} is listed twice; every name may stand once")
+        raise InputError(f"duplicate action {double!r}; name each action once")
     return listed
 
 
@@ -276,7 +276,7 @@ def count(what: str, rows: object) -> int:
             return len(rows)  # type: ignore[arg-type]  # what has none is refused below
     except TypeError:
         pass
-    raise InputError(f"{what} must be a list or array, a row for each one; got {brief(rows)}")
+    raise InputError(f"{what} must be a list or array with one row per item; got {brief(rows)}")
 
 
 def each(check: Callable[[Any], _T], values: Iterable[Any]) -> list[_T]:
@@ -331,9 +331,9 @@ def unknown_action(name: object, known: Sequence[str]) -> ActionError:
     if near:
         message = f"did you mean {near[0]!r}? add_action adds a new one"
     elif known:
-        message = f"known are {_some(known)}; add_action adds one"
+        message = f"known: {_some(known)}; add_action adds an action"
     else:
-        message = "there are none; add_action adds one"
+        message = "the policy has no actions; add_action adds one"
     return ActionError(f"unknown action {brief(name)}; {message}")
 
 

@@ -89,7 +89,7 @@ class JointPolicy(LinearPolicy):
     def _refuse_if_open(self) -> None:
         if self.open:
             raise InputError(
-                "this policy has an open set of actions: name the candidates as eligible instead"
+                "this policy has an open set of actions: pass the candidates as eligible instead"
             )
 
     def _decide(
@@ -120,13 +120,15 @@ class JointPolicy(LinearPolicy):
         if isinstance(features, Mapping):
             missing = [name for name in names if name not in features]
             if missing:
-                raise InputError(f"features lack {missing[:5]}; give a row for every eligible one")
+                raise InputError(
+                    f"features are missing for {missing[:5]}; pass one row per eligible action"
+                )
             return inputs.matrix([features[name] for name in names], self.dim)
         rows = inputs.matrix(features, self.dim)
         if len(rows) != len(names):
             raise InputError(
-                f"features must have one row per eligible action, {len(names)} in their order; "
-                f"got {len(rows)}"
+                f"features must have one row per eligible action ({len(names)}, in their "
+                f"order); got {len(rows)}"
             )
         return rows
 

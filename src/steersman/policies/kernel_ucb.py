@@ -84,7 +84,7 @@ class KernelUCB(LinearPolicy):
         self.seed = inputs.whole("seed", seed, 0, 2**63)
         both, most = self.context_dim + self.random_features, inputs.MOST_FEATURES
         if both > most:
-            message = f"dim + random_features is {both:,}; allowed is up to {most:,}"
+            message = f"dim + random_features is {both:,}; allowed: up to {most:,}"
             raise InputError(f"{message}; lower one of them")
         super().__init__(
             actions,

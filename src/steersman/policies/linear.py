@@ -159,8 +159,8 @@ class LinearPolicy(ChoicePolicy):
         row = self._vector(x)
         if bucket is None and self.forget < 1.0:
             raise InputError(
-                "this policy forgets: name the bucket of the update that is corrected, so that the "
-                "correction weighs as the update does; learn with buckets to know it"
+                "this policy forgets: pass the bucket of the corrected update, so that both "
+                "have the same weight. Learn with buckets to know it"
             )
         at = self._arms.clock if bucket is None else bucket
         self._refuse_later(at)
@@ -171,7 +171,7 @@ class LinearPolicy(ChoicePolicy):
     def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
         row, value = self._vector(x), inputs.reward(reward)
         if bucket is None and self.forget < 1.0:
-            raise InputError("this policy forgets: name the bucket of the update taken back")
+            raise InputError("this policy forgets: pass the bucket of the withdrawn update")
         at = self._arms.clock if bucket is None else bucket
         aged = weight * self._arms.age_weight(at)
         self._arms.ensure_room(self._arm(index), row, aged * value)
@@ -182,8 +182,8 @@ class LinearPolicy(ChoicePolicy):
     def _refuse_later(self, bucket: int) -> None:
         if self.forget < 1.0 and bucket > self._arms.clock:
             raise InputError(
-                f"bucket {bucket} is later than all that was learned, {self._arms.clock}; nothing "
-                "changed. Give the bucket that the update was learned with"
+                f"bucket {bucket} is later than the latest learned bucket, {self._arms.clock}; "
+                "nothing changed. Pass the bucket of the learned update"
             )
 
     def _tick(self, bucket: int | None) -> float:
@@ -222,8 +222,8 @@ class LinearPolicy(ChoicePolicy):
         """Return the time after so many updates, each a time of its own."""
         if self._arms.clock > _LAST_TIME - updates:
             raise InputError(
-                f"the clock of this policy is at {self._arms.clock}; {updates} updates later it "
-                "would leave the range of [0, 2^53]. Make a new policy, and number buckets from 0"
+                f"the clock of this policy is at {self._arms.clock}; {updates} more updates "
+                "would exceed 2^53. Create a new policy, and number buckets from 0"
             )
         return self._arms.clock + updates
 
@@ -232,9 +232,8 @@ class LinearPolicy(ChoicePolicy):
         if self._by_buckets not in {None, by_buckets}:
             got, had = ("a time bucket", "none") if by_buckets else ("no time bucket", "one")
             raise InputError(
-                f"this policy forgets, and the update has {got} where those before had {had}, so "
-                "their ages could not be told; nothing was learned. Give warm_start, learn_batch "
-                "and learn the bucket of every update, or of none"
+                f"this policy forgets: the update has {got}, but earlier updates had {had}; "
+                "nothing was learned. Pass a bucket with every update, or with none"
             )
         self._by_buckets = by_buckets
 
@@ -268,7 +267,7 @@ class LinearPolicy(ChoicePolicy):
     def _load(self, meta: dict[str, Any], sums: Sums) -> None:
         count = sums["count"]
         if (count < -_ROUNDING).any():
-            raise StateError("the state has negative counts; refuse it and use an older one")
+            raise StateError("the state has negative counts; use an older state")
         for name, largest in (("gram", LARGEST_GRAM), ("moment", LARGEST_MOMENT)):
             array = sums[name]
             if max(array.max(initial=0.0), -array.min(initial=0.0)) > largest:
@@ -322,8 +321,8 @@ class LinearPolicy(ChoicePolicy):
         age = meta["clock"] - base_meta["clock"]
         if age < 0:
             raise StateError(
-                f"the state to compare with is of time {base_meta['clock']} and this policy of "
-                f"{meta['clock']}; give a state that this policy has gone on from"
+                f"the base state has time {base_meta['clock']}, but this policy has time "
+                f"{meta['clock']}; pass an earlier state of this policy"
             )
         factor = self.forget**age
         return {
@@ -353,8 +352,8 @@ class LinearPolicy(ChoicePolicy):
         known = {m["buckets"] for m in headers if m.get("buckets") is not None}
         if len(known) == 2 and self.forget < 1.0:
             raise MergeError(
-                "this policy forgets, and of it and the delta one learned with time buckets and "
-                "the other without; nothing was changed. Learn with buckets everywhere, or nowhere"
+                "this policy forgets: either it or the delta learned with time buckets, the "
+                "other without; nothing was changed. Use buckets in all copies, or in none"
             )
         return {"buckets": known.pop()} if known else {}
 
@@ -402,8 +401,8 @@ def _check_alike(parts: Any) -> None:
         inputs.count("contexts", rows)
         if kind is not None and place and policy.likeness != kind:
             raise InputError(
-                f"part {place} has a policy of another class, other actions or other parameters "
-                "than part 0; decide for each likeness apart"
+                f"part {place} has another class, actions or parameters than part 0; pass only "
+                "policies that are equal in these"
             )
 
 

@@ -55,6 +55,11 @@ class Mergeable(ABC):
         self._emitted: dict[str, str] = {}  # in their order, with what was learned at their time
         self._base: State | None = None
 
+    def __repr__(self) -> str:
+        """Return the class with its parameters, each cut to 80 characters."""
+        config = {"actions": list(self.actions), "floor": self.floor, **self._config()}
+        return f"{type(self).__name__}({', '.join(f'{k}={brief(v)}' for k, v in config.items())})"
+
     def __copy__(self) -> Self:
         """Return a copy that shares nothing: what `copy.deepcopy` returns."""
         return deepcopy(self)
@@ -147,7 +152,7 @@ class Mergeable(ABC):
                 or does not fit.
         """
         if isinstance(deltas, Mapping):
-            raise MergeError("merge takes a list of deltas; put this one into a list")
+            raise MergeError("merge takes a list of deltas; got one delta; pass [delta]")
         if not isinstance(deltas, Iterable):
             raise MergeError(f"merge takes a list of deltas; got {brief(deltas)}")
         unpacked = []
@@ -172,7 +177,7 @@ class Mergeable(ABC):
         try:
             self._install({**meta, "merged": sorted(seen)}, sums)
         except StateError as error:
-            raise MergeError(f"the deltas cannot be added up, nothing changed: {error}") from error
+            raise MergeError(f"cannot add the deltas, nothing changed: {error}") from error
 
     def _unpacked(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Sums]:
         """Return header and sums of a state that must fit this policy."""
@@ -185,8 +190,8 @@ class Mergeable(ABC):
         (states.difference if "delta" in meta else states.whole)(meta, "updates")
         if states.whole(meta, "removals") != self._removals:
             raise StateError(
-                "an action was removed in one copy and not in the other, so what it had learned "
-                "cannot be told apart. Merge first, remove afterwards, everywhere."
+                "an action was removed in one copy but not in the other. Merge all copies "
+                "first, then remove the action in each."
             )
         states.check_shapes(sums, self._shapes(meta))
         return meta, sums
@@ -215,9 +220,11 @@ class Mergeable(ABC):
         reserved, merged = states.reservations(meta), states.texts(meta, "merged")
         emitted = states.emitted(meta)
         if (sums["plays"] < 0.0).any():
-            raise StateError("the state has negative counts; refuse it and use an older one")
+            raise StateError("the state has negative counts; use an older state")
         if (most := sums["plays"].max(initial=0.0)) > _MOST_PLAYS:
-            raise StateError(f"the state's 'plays' has {most:g}; at most 2^53; use an older state")
+            raise StateError(
+                f"the state's 'plays' has {most:g}; allowed: at most 2^53; use an older state"
+            )
         self._load(meta, sums)
         self._plays = np.array(sums["plays"], order="C")
         self.updates, self._removals = counters

@@ -48,13 +48,15 @@ class NetworkScorer:
         self.columns = width
         for weights, biases in layers:
             if weights.shape != (len(biases), width):
-                raise InputError(f"a layer is {weights.shape}; {(len(biases), width)} fits")
+                raise InputError(
+                    f"a layer has shape {weights.shape}; expected {(len(biases), width)}"
+                )
             width = len(biases)
         sound = all(np.isfinite(array).all() for array in arrays) and (scale > 0).all()
         if not layers or width != 1 or len(scale) != self.columns or not sound:
             raise InputError(
-                f"{len(layers)} layers end in {width} outputs; one or more ending in 1 are "
-                "allowed, all numbers finite and all scales above 0"
+                f"invalid network of {len(layers)} layers with {width} outputs; allowed: one "
+                "or more layers, one output, finite numbers, scales above 0"
             )
         self._mean, self._scale, self._layers = mean, scale, layers
 
@@ -85,7 +87,7 @@ class NetworkScorer:
         """
         rows = inputs.numbers("rows", rows, axes=2)
         if rows.shape[1] != self.columns:
-            raise InputError(f"rows are {rows.shape}; allowed is (n, {self.columns})")
+            raise InputError(f"rows have shape {rows.shape}; allowed: (n, {self.columns})")
         hidden = (rows - self._mean) / self._scale
         for weights, biases in self._layers[:-1]:
             hidden = np.tanh(hidden @ weights.T + biases)
@@ -117,12 +119,12 @@ class NetworkScorer:
         meta, sums = states.unpack(state, algorithm=_ALGORITHM, version=_VERSION)
         count = meta["config"].get("layers")
         if type(count) is not int or not 1 <= count <= 16:
-            raise StateError(f"the state has {count!r} layers; allowed are 1 to 16")
+            raise StateError(f"the state has {count!r} layers; allowed: 1 to 16")
         try:
             layers = [(sums[f"weights.{n}"], sums[f"biases.{n}"]) for n in range(count)]
             return cls(sums["mean"], sums["scale"], layers)
         except (KeyError, InputError) as wrong:
-            raise StateError(f"the state is damaged: {wrong}; use an older one") from wrong
+            raise StateError(f"the state is damaged: {wrong}; use an older state") from wrong
 
 
 def _copies(layers: Any) -> list[tuple[Floats, Floats]]:

@@ -90,7 +90,7 @@ def _names(start: list[str], links: dict[str, list[str]]) -> list[str]:
     found = dict.fromkeys(start)
     if len(found) < len(start):
         twice = next(name for name, count in Counter(start).items() if count > 1)
-        raise InputError(f"candidate {twice!r:.80} stands twice; name every candidate once")
+        raise InputError(f"duplicate candidate {twice!r:.80}; name each candidate once")
     names = list(found)
     for name in names if links else ():  # which grows meanwhile
         fresh = [other for other in links.get(name, ()) if other not in found]
@@ -99,11 +99,11 @@ def _names(start: list[str], links: dict[str, list[str]]) -> list[str]:
     unknown = [name for name in links if name not in found]
     if unknown:
         raise InputError(
-            f"links are given of {brief(unknown[0])}, which is no candidate and which nothing "
-            "leads to; leave them out"
+            f"links has {brief(unknown[0])}, which is not a candidate or a linked candidate; "
+            "remove it"
         )
     if STOP in found:
-        raise InputError(f"{STOP!r} ends a selection and names no candidate; rename it")
+        raise InputError(f"{STOP!r} is reserved for the end of a selection; rename the candidate")
     return names
 
 
@@ -144,8 +144,8 @@ class Offered:
         names = _names(first, given)
         if not names or rows.ndim != 2 or len(rows) != len(names):
             raise InputError(
-                f"{len(names)} candidates have rows {rows.shape}; allowed is one row for each of "
-                "one candidate or more"
+                f"rows have shape {rows.shape} for {len(names)} candidates; allowed: at least "
+                "one candidate, and one row per candidate"
             )
         place = {name: number for number, name in enumerate(names)}
         leads = tuple(
@@ -174,11 +174,11 @@ class Progress:
     """
 
     def __init__(self, offered: Offered, form: SequenceForm) -> None:
-        inputs.kind("offered", offered, Offered, "what Offered.of returns")
+        inputs.kind("offered", offered, Offered, "the result of Offered.of")
         count, own = len(offered.names), len(form.features)
         if offered.rows.shape[1] != own + form.vector:
             raise InputError(
-                f"candidates have {offered.rows.shape[1]} numbers each; declared are {own} "
+                f"candidates have {offered.rows.shape[1]} numbers each; expected {own} "
                 f"features and a vector of {form.vector}"
             )
         self.offered, self.form = offered, form
@@ -228,8 +228,7 @@ class Progress:
         names = [] if self.ended else self.names
         if action not in names:
             raise ActionError(
-                f"step {len(self.picked) + 1} cannot be {action!r:.80}; there are "
-                f"{names[:5]!r:.200}"
+                f"step {len(self.picked) + 1} cannot be {action!r:.80}; allowed: {names[:5]!r:.200}"
             )
         return names.index(action)
 
@@ -268,9 +267,7 @@ def _numbers(rows: object) -> Floats:
             return np.array(found, dtype=np.float64, order="C")
     except (TypeError, ValueError):  # rows of other lengths
         pass
-    raise InputError(
-        f"the candidates' rows must be numbers, as many for each one; got {brief(rows)}"
-    )
+    raise InputError(f"the candidates' rows must be numbers, with equal lengths; got {brief(rows)}")
 
 
 def _unit(vectors: Floats) -> Floats:

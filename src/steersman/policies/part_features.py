@@ -130,7 +130,7 @@ def _check_size(counts: Sequence[int], *, pairs: bool) -> None:
     together = (alone**2 - sum(count**2 for count in counts)) // 2 if pairs else 0
     if 1 + alone + together > MOST_FEATURES:
         raise InputError(
-            f"the parts have {1 + alone + together:,} features; allowed are {MOST_FEATURES} or "
+            f"the parts have {1 + alone + together:,} features; allowed: {MOST_FEATURES} or "
             "fewer: give fewer categorical values, or declare pairs: false"
         )
 

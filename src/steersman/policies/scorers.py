@@ -86,7 +86,7 @@ def scorer_state(scorer: Scorer) -> State:
     found: State = {}
     for number, part in enumerate(parts):
         if not isinstance(part, TreeScorer | NetworkScorer):
-            raise InputError(f"a {type(part).__name__} has no state; keep trees and networks")
+            raise InputError(f"cannot save a {type(part).__name__}; allowed: trees and networks")
         found |= {f"{number}.{name}": array for name, array in part.state().items()}
     return found
 
@@ -108,9 +108,7 @@ def scorer_from_state(state: Mapping[str, Any]) -> Scorer:
     [2.0]
     """
     if not all(isinstance(name, str) for name in states.mapping(state)):
-        raise StateError(
-            "the state names arrays by what is no text; pass what scorer_state returned"
-        )
+        raise StateError("array names of the state must be text; pass the result of scorer_state")
     parts: list[Scorer] = []
     while own := {
         name.partition(".")[2]: array
@@ -121,5 +119,5 @@ def scorer_from_state(state: Mapping[str, Any]) -> Scorer:
         home = TreeScorer if kind == "TreeScorer" else NetworkScorer
         parts.append(home.from_state(own))
     if not parts:
-        raise StateError("the state holds no scorer; pass what scorer_state returned")
+        raise StateError("the state has no scorer; pass the result of scorer_state")
     return parts[0] if len(parts) == 1 else SummedScorer(tuple(parts))

@@ -62,7 +62,7 @@ class Step:
             raise InputError(f"the action {self.action!r} is not among {self.eligible!r}")
         # Written so that NaN is refused as well.
         if not 0.0 < self.p <= 1.0 + 1e-12:
-            raise InputError(f"p is {self.p!r}; allowed is above 0 and at most 1")
+            raise InputError(f"p is {self.p!r}; allowed: above 0 and at most 1")
 
 
 def sequence_propensity(steps: Sequence[Step]) -> float:
@@ -97,7 +97,7 @@ def _steps(steps: Any) -> tuple[Step, ...]:
     except TypeError:
         taken = (None,)
     if not all(isinstance(step, Step) for step in taken):
-        message = f"steps must be a list of Step, as a selection has them; got {brief(steps)}"
+        message = f"steps must be a list of Step; got {brief(steps)}"
         raise InputError(message)
     return taken
 
@@ -125,15 +125,15 @@ class StepRule:
 
     def __post_init__(self) -> None:
         if not _is_number(self.leading, int) or not 1 <= self.leading <= 1000:
-            raise InputError(f"leading is {brief(self.leading)}; allowed are 1 to 1,000")
+            raise InputError(f"leading is {brief(self.leading)}; allowed: 1 to 1,000")
         object.__setattr__(self, "leading", int(self.leading))  # a state's JSON takes no other
         hot = _is_number(self.temperature, float) and 1e-6 <= self.temperature <= 100.0
         if not (hot or (_is_number(self.temperature, float) and self.temperature == 0.0)):
             given = brief(self.temperature)
-            raise InputError(f"temperature is {given}; allowed are 0, 1e-6 to 100")
+            raise InputError(f"temperature is {given}; allowed: 0, 1e-6 to 100")
         if not _is_number(self.floor, float) or not 0.0 <= self.floor < 1.0:
             given = brief(self.floor)
-            raise InputError(f"floor is {given}; allowed is 0 up to, not including, 1")
+            raise InputError(f"floor is {given}; allowed: 0 up to, not including, 1")
 
     @property
     def greedy(self) -> StepRule:
@@ -165,8 +165,8 @@ def leading(scores: Floats, count: int) -> NDArray[np.intp]:
     """
     if (unknown := np.isnan(scores)).any():
         raise InputError(
-            f"{np.count_nonzero(unknown)} of {len(scores)} scores of candidates are no number; "
-            "mend the scorer or the features that it reads"
+            f"{np.count_nonzero(unknown)} of {len(scores)} candidate scores are NaN; fix the "
+            "scorer or its features"
         )
     places = np.flatnonzero(scores > -np.inf)
     if count < len(places):
@@ -236,7 +236,7 @@ def draw_step(
     distribution = step_distribution(scores, rule)
     listed = inputs.names(names, "names")
     if len(listed) != len(distribution):
-        raise InputError(f"{len(listed)} names have {len(distribution)} scores; give one for each")
+        raise InputError(f"{len(listed)} names have {len(distribution)} scores; pass one per name")
     return draw_of_step(listed, distribution, rng=rng)
 
 

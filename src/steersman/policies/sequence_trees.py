@@ -133,19 +133,24 @@ class SequenceTrees(SequencePolicy, UnlearningPolicy):
     def _check_columns(self, trees: TreeScorer) -> None:
         if trees.columns != len(self.form.columns):
             raise StateError(
-                f"the trees look at {trees.columns} columns and the point has "
-                f"{len(self.form.columns)} ({', '.join(self.form.columns)}); grow them from its log"
+                f"the trees use {trees.columns} columns, but the decision point has "
+                f"{len(self.form.columns)} ({', '.join(self.form.columns)}); train the trees "
+                "on its log"
             )
 
     def _difference(
         self, meta: dict[str, Any], sums: Sums, base_meta: dict[str, Any], base: Sums
     ) -> NoReturn:
-        raise MergeError("trees are grown and not summed, so there is no delta; publish a snapshot")
+        raise MergeError(
+            "sequence_trees has no delta, because trees are not sums; publish a snapshot"
+        )
 
     def _sum(
         self, meta: dict[str, Any], sums: Sums, other_meta: dict[str, Any], other: Sums
     ) -> NoReturn:
-        raise MergeError("trees are grown and not summed; publish the snapshot that is better")
+        raise MergeError(
+            "sequence_trees cannot merge, because trees are not sums; publish the better snapshot"
+        )
 
     def _named(self) -> set[str]:
         return set()

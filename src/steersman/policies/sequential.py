@@ -96,7 +96,7 @@ class SequencePolicy(ChoicePolicy):
         unknown = [name for name in start if name not in columns]
         if unknown:
             raise InputError(
-                f"start has a weight of {unknown[0]!r}; allowed are {', '.join(columns)}"
+                f"start has the unknown column {unknown[0]!r}; allowed: {', '.join(columns)}"
             )
         self.form, self.rule = form, rule
         self.start = {name: inputs.parameter(name, start[name], -1e9, 1e9) for name in start}
@@ -155,7 +155,7 @@ class SequencePolicy(ChoicePolicy):
 
     def _check_learnable(self, offered: Offered) -> None:
         """Refuse what `learn` may refuse, before anything is drawn: not by what was picked."""
-        inputs.kind("offered", offered, Offered, "what Offered.of returns")
+        inputs.kind("offered", offered, Offered, "the result of Offered.of")
         names, steps = self.form.features, self.form.max_steps
         unknown = ~np.isfinite(offered.rows)
         if unknown.any():
@@ -163,8 +163,8 @@ class SequencePolicy(ChoicePolicy):
             place = column - len(names)
             name = names[column] if place < 0 else f"vector[{place}]"
             raise InputError(
-                f"{name} of {offered.names[row]!r:.80} is {offered.rows[row, column]:g}; allowed "
-                "is any finite number; leave the candidate out if it is unknown"
+                f"{name} of {offered.names[row]!r:.80} is {offered.rows[row, column]:g}; "
+                "allowed: any finite number; omit the candidate if the number is unknown"
             )
         own = offered.rows[:, : len(names)]
         most = (inputs.LARGEST_NORM - _MOST_STANDING) / steps
@@ -172,9 +172,9 @@ class SequencePolicy(ChoicePolicy):
             return
         row, column = divmod(int(np.abs(own).argmax()), own.shape[1])
         raise InputError(
-            f"{names[column]} of {offered.names[row]!r:.80} is {own[row, column]:g}; the features "
-            f"of a candidate may have a norm of at most {most:g} (1e6 over {steps} steps): "
-            "send them on a smaller scale"
+            f"{names[column]} of {offered.names[row]!r:.80} is {own[row, column]:g}; the "
+            f"features of a candidate may have a norm of at most {most:g} (1e6 over {steps} "
+            "steps): use a smaller scale"
         )
 
     def along(self, offered: Offered, actions: Sequence[str]) -> list[Foreseen]:
@@ -248,7 +248,7 @@ class SequencePolicy(ChoicePolicy):
 
     def _decide(self, x: Any, eligible: Any, features: Any) -> NoReturn:
         raise InputError(
-            f"{self.algorithm} selects one step after the other; call select with what is offered"
+            f"{self.algorithm} selects step by step; call select with the offered candidates"
         )
 
     def _score(self, x: Any, mask: Mask | None, features: Any) -> NoReturn:
@@ -273,7 +273,7 @@ class SequencePolicy(ChoicePolicy):
         Raises:
             InputError: always.
         """
-        raise InputError("candidates come with each request; there is nothing to add")
+        raise InputError("cannot add an action: candidates come with each request")
 
     def remove_action(self, name: str) -> NoReturn:
         """Refuse: candidates come with each request.
@@ -284,7 +284,7 @@ class SequencePolicy(ChoicePolicy):
         Raises:
             InputError: always.
         """
-        raise InputError("candidates come with each request; there is nothing to remove")
+        raise InputError("cannot remove an action: candidates come with each request")
 
     def _shape(self) -> dict[str, Any]:
         """Return the constructor's arguments that every sequence policy has."""
@@ -341,10 +341,13 @@ def form_of(
     3
     """
     if actions:
-        raise InputError(f"actions are {actions!r:.80}; a sequence's come with each request")
+        raise InputError(
+            f"actions are {actions!r:.80}; allowed: empty, because candidates come with each "
+            "request"
+        )
     names = inputs.names(features)
     if taken := set(names) & set(STANDING):
-        raise InputError(f"features named {sorted(taken)} are there already; name them otherwise")
+        raise InputError(f"feature names {sorted(taken)} are reserved; rename them")
     steps = inputs.whole("max_steps", max_steps, 1, 100)
     return SequenceForm(
         names, inputs.whole("vector", vector, 0, 1024), steps, inputs.truth("stop", stop)

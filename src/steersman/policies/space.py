@@ -66,7 +66,7 @@ def key_of(
 
 def _listed(name: str, values: Sequence[Any]) -> list[Any]:
     if isinstance(values, (str, bytes, set, frozenset)):
-        message = f"part {name!r} is {values!r:.60}; allowed is a list of values, in order"
+        message = f"part {name!r} is {values!r:.60}; allowed: a list of values, in order"
         raise InputError(message)
     return list(values)
 
@@ -91,12 +91,12 @@ def space_of(key: str) -> Space:
     count = prod(map(len, grids))
     if not 1 <= len(order) <= _MOST_PARTS or count > MOST_CONFIGURATIONS:
         raise InputError(
-            f"{len(order)} parts with {count:,} combinations; allowed are 1 to {_MOST_PARTS} with "
+            f"{len(order)} parts with {count:,} combinations; allowed: 1 to {_MOST_PARTS} with "
             f"{MOST_CONFIGURATIONS:,} or fewer: give fewer values"
         )
     unknown = sorted(set(scales) - set(order))
     if unknown:
-        raise InputError(f"scales name {unknown[0]!r:.80}; allowed are {', '.join(order)}")
+        raise InputError(f"scales name {unknown[0]!r:.80}; allowed: {', '.join(order)}")
     on_scale = tuple(
         _scale(name, scales.get(name, ""), grid) for name, grid in zip(order, grids, strict=True)
     )
@@ -111,7 +111,7 @@ def space_of(key: str) -> Space:
         if not any(tuple(one[part] for part in named) in found for named, found in bars.items())
     )
     if not places:
-        raise InputError("everything is barred; leave one configuration or more")
+        raise InputError("all configurations are barred; allow at least one")
     names = tuple(
         _name({part: grid[p] for part, grid, p in zip(order, grids, one, strict=True)})
         for one in places
@@ -126,11 +126,11 @@ def _name(values: Mapping[str, Any]) -> str:
 
 def _grid(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
     if not isinstance(values, list) or not 2 <= len(values) <= MOST_CONFIGURATIONS:
-        raise InputError(f"{name!r:.80} has {values!r:.80}; allowed are 2 values or more")
+        raise InputError(f"{name!r:.80} has {values!r:.80}; allowed: 2 values or more")
     if not all(isinstance(value, str | bool | int | float) for value in values):
-        raise InputError(f"{name!r:.80} has {values!r:.80}; allowed are texts, numbers, booleans")
+        raise InputError(f"{name!r:.80} has {values!r:.80}; allowed: texts, numbers, booleans")
     if len({json.dumps(value) for value in values}) < len(values):
-        raise InputError(f"{name!r:.80} has a value twice; each may stand once")
+        raise InputError(f"{name!r:.80} has a duplicate value; list each value once")
     return tuple(values)
 
 
@@ -139,8 +139,8 @@ def _scale(name: str, scale: str, grid: Sequence[Any]) -> str:
         return ""
     if scale not in _SCALES or not _rises(grid) or (scale == "log" and grid[0] <= 0):
         raise InputError(
-            f"{name!r:.80} is on the scale {scale!r:.80} with values {list(grid)!r:.80}; allowed "
-            "are linear and log, of ascending numbers, for log above 0"
+            f"{name!r:.80} is on the scale {scale!r:.80} with values {list(grid)!r:.80}; "
+            "allowed: linear and log, of ascending numbers, for log above 0"
         )
     return scale
 
@@ -162,7 +162,7 @@ def _bar(
     """Return the place of each barred value in its grid, by the place of its part."""
     unknown = sorted(set(values) - set(order))
     if unknown or not values:
-        raise InputError(f"barred has {dict(values)!r:.200}; allowed are the parts {list(order)}")
+        raise InputError(f"barred has {dict(values)!r:.200}; allowed: the parts {list(order)}")
     found: dict[int, int] = {}
     for place, (name, grid) in enumerate(zip(order, grids, strict=True)):
         if name not in values:
@@ -170,7 +170,7 @@ def _bar(
         texts = [json.dumps(value) for value in grid]
         wanted = json.dumps(values[name])
         if wanted not in texts:
-            message = f"barred has {name} = {wanted:.80}; allowed are {', '.join(texts)[:200]}"
+            message = f"barred has {name} = {wanted:.80}; allowed: {', '.join(texts)[:200]}"
             raise InputError(message)
         found[place] = texts.index(wanted)
     return found

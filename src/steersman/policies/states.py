@@ -114,7 +114,7 @@ def mapping(state: object) -> Mapping[str, Any]:
 
 def _header(state: Mapping[str, Any]) -> dict[str, Any]:
     if "meta" not in mapping(state):
-        raise StateError("this is no state: it has no 'meta' array; pass what state() returned")
+        raise StateError("not a state: it has no 'meta' array; pass the result of state()")
     raw = np.asarray(state["meta"])
     if raw.dtype != np.uint8 or raw.ndim != 1:
         raise StateError(f"'meta' must be a (n,) uint8 array; got {raw.dtype} {raw.shape}")
@@ -183,7 +183,7 @@ def reservations(meta: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     for pair in value.values():
         fits = isinstance(pair, list) and [type(item) for item in pair] == [float, float]
         if not fits or not (0.0 <= pair[0] <= 1e9 and 0.0 <= pair[1] <= 0.5):
-            raise StateError(f"the header's 'reserved' has {pair!r}; wanted [updates, share]")
+            raise StateError(f"the header's 'reserved' has {pair!r}; expected [updates, share]")
     return {name: (pair[0], pair[1]) for name, pair in value.items()}
 
 
@@ -192,5 +192,5 @@ def _finite(name: str, array: object) -> NDArray[np.float64]:
     if values.dtype != np.float64:
         raise StateError(f"the state's {name!r} must be float64; got {values.dtype}")
     if not np.isfinite(values).all():
-        raise StateError(f"the state's {name!r} holds NaN or infinity; refuse it and use an older")
+        raise StateError(f"the state's {name!r} holds NaN or infinity; use an older state")
     return values

@@ -71,18 +71,18 @@ class TreeScorer:
         for name, table in {**given, "kept": kept, "values": values}.items():
             inputs.kind(name, table, np.ndarray, "an array of numbers")
             if table.dtype.kind not in "iuf":
-                raise InputError(f"{name} are of type {table.dtype}; allowed are numbers")
+                raise InputError(f"{name} are of type {table.dtype}; allowed: numbers")
         trees = values.shape[0] if values.ndim else 0
         shapes = {(trees, LEAVES - 1)} == {places.shape, thresholds.shape, kept.shape}
         if not shapes or values.shape != (trees, LEAVES) or not trees:
             raise InputError(
                 f"trees of shapes {places.shape}, {thresholds.shape}, {kept.shape} and "
-                f"{values.shape}; allowed are (trees, 15) three times and (trees, 16), trees ≥ 1"
+                f"{values.shape}; allowed: (trees, 15) three times and (trees, 16), trees ≥ 1"
             )
         if places.min() < 0 or places.max() >= columns:
-            raise InputError(f"a node looks at column {places.max()}; rows have {columns}")
+            raise InputError(f"a node uses column {places.max()}, but rows have {columns} columns")
         if not (np.isfinite(thresholds).all() and np.isfinite(values).all()):
-            raise InputError("a threshold or a leaf is not finite; the trees are damaged")
+            raise InputError("a threshold or a leaf is not finite; use an older state")
         self.columns = columns
         self._places = np.array(places, np.intp, order="C")
         self._thresholds = np.array(thresholds, np.float64, order="C")
@@ -109,16 +109,14 @@ class TreeScorer:
         table = inputs.numbers("stumps", stumps, axes=2)
         if table.shape[1] != 4:
             raise InputError(
-                f"stumps are {table.shape}; allowed are four numbers each: a column, a threshold "
-                "and two values"
+                f"stumps have shape {table.shape}; allowed: four numbers each (column, "
+                "threshold, two values)"
             )
         looked = table[:, 0]
         wrong = (looked != np.floor(looked)) | ~((looked >= 0.0) & (looked < _MOST_COLUMNS))
         if wrong.any():
             first = looked[wrong][0]
-            raise InputError(
-                f"a stump looks at column {first}; allowed are whole numbers from 0 on"
-            )
+            raise InputError(f"a stump uses column {first}; allowed: whole numbers from 0")
         places, thresholds, kept, values = blank(len(table))
         places[:, 0], thresholds[:, 0], kept[:, 0] = table[:, 0], table[:, 1], _ALL - 1
         values[:, :2] = table[:, 2:]
@@ -135,7 +133,7 @@ class TreeScorer:
         """
         rows = inputs.numbers("rows", rows, axes=2)
         if rows.shape[1] != self.columns:
-            raise InputError(f"rows are {rows.shape}; allowed is (n, {self.columns})")
+            raise InputError(f"rows have shape {rows.shape}; allowed: (n, {self.columns})")
         trees, nodes = self._places.shape
         fails = np.ascontiguousarray(rows.T).take(self._asked, axis=0) > self._limits
         # What fails times what it rules out: in a sixth of the time of a choice between two.
@@ -174,12 +172,14 @@ class TreeScorer:
         missing = {"places", "thresholds", "kept", "values"} - set(sums)
         columns = meta["config"].get("columns")
         if missing or type(columns) is not int:
-            raise StateError(f"the state lacks {sorted(missing) or ['columns']}; use an older one")
+            raise StateError(
+                f"the state lacks {sorted(missing) or ['columns']}; use an older state"
+            )
         if odd := [name for name in ("places", "kept") if (sums[name] % 1 != 0).any()]:
-            raise StateError(f"the state's {odd[0]!r} are no whole numbers; use an older one")
+            raise StateError(f"the state's {odd[0]!r} must be whole numbers; use an older state")
         bits = sums["kept"]
         if bits.size and not (0 <= bits.min() <= bits.max() <= _ALL):
-            raise StateError("the state's 'kept' are no sets of 16 leaves; use an older one")
+            raise StateError("the state's 'kept' must be sets of 16 leaves; use an older state")
         try:
             return cls(columns, sums["places"].astype(np.intp), sums["thresholds"],
                        bits.astype(np.uint16), sums["values"])  # fmt: skip

@@ -196,7 +196,7 @@ def revision(before: Reward | None, after: Reward) -> tuple[float, float] | None
     for name, reward in (("before", before), ("after", after)):
         known: object = reward
         if not isinstance(known, Reward) and not (name == "before" and known is None):
-            advice = "take what evaluate or evaluate_window returned"
+            advice = "pass the result of evaluate or evaluate_window"
             raise _wrong(name, known, "a steersman.rewards.Reward", advice)
     old = None if before is None else before.value
     if old == after.value:
@@ -224,22 +224,22 @@ def _check_mapping(what: str, value: object, wanted: str) -> None:
 def _listed(outcomes: object) -> list[Outcome]:
     wanted = "a list of steersman.rewards.Outcome"
     if not isinstance(outcomes, Iterable) or isinstance(outcomes, str | bytes | Mapping):
-        advice = "send [] if none came; a mapping of names to numbers goes to evaluate"
+        advice = "send [] if there are none; pass a mapping of names to numbers to evaluate"
         raise _wrong("outcomes", outcomes, wanted, advice)
     try:
         listed = list(outcomes)
     except TypeError:  # an array without a dimension says that it can be gone through
-        raise _wrong("outcomes", outcomes, wanted, "send [] if none came") from None
+        raise _wrong("outcomes", outcomes, wanted, "send [] if there are none") from None
     for place, outcome in enumerate(listed):
         if not isinstance(outcome, Outcome):
-            advice = "make one with Outcome(name, value, at=seconds)"
+            advice = "create one with Outcome(name, value, at=seconds)"
             raise _wrong(f"outcome {place}", outcome, wanted, advice)
     return listed
 
 
 def _wrong(what: str, value: object, wanted: str, advice: str) -> InputError:
     got = f"{type(value).__name__} {brief(value)}"
-    return InputError(f"{what} got {got}; allowed is {wanted}; {advice}")
+    return InputError(f"{what} got {got}; allowed: {wanted}; {advice}")
 
 
 def _score(spec: RewardSpec, came: Mapping[str, float], *, final: bool) -> Reward:

@@ -49,8 +49,8 @@ def outcome_name(value: object) -> str:
     name = text("outcome name", value)
     if name and not name.isspace():
         return name
-    message = f"outcome name is {brief(name)}; allowed is a name that is not blank"
-    raise InputError(f"{message}; say what was measured, such as 'success'")
+    message = f"outcome name is {brief(name)}; allowed: a name that is not blank"
+    raise InputError(f"{message}; name the measured quantity, such as 'success'")
 
 
 def text(what: str, value: object) -> str:
@@ -65,8 +65,8 @@ def text(what: str, value: object) -> str:
     """
     if isinstance(value, str):
         return value
-    message = f"{what} got {type(value).__name__} {brief(value)}; allowed is text (str)"
-    raise InputError(f"{message}; send str(value) if that is meant")
+    message = f"{what} got {type(value).__name__} {brief(value)}; allowed: text (str)"
+    raise InputError(f"{message}; send str(value) to convert it")
 
 
 def finite(what: str, value: object) -> float:
@@ -83,7 +83,7 @@ def finite(what: str, value: object) -> float:
         return value
     duration = isinstance(value, np.timedelta64)  # numpy takes it for a whole number
     if duration or not isinstance(value, Real | np.bool_):
-        message = f"{what} got {type(value).__name__} {brief(value)}; allowed is a finite number"
+        message = f"{what} got {type(value).__name__} {brief(value)}; allowed: a finite number"
         raise InputError(f"{message}; send a number")
     try:
         number = float(value)
@@ -91,5 +91,5 @@ def finite(what: str, value: object) -> float:
         number = float("inf")
     if isfinite(number):
         return number
-    message = f"{what} got {type(value).__name__} {number}; allowed is a finite number"
-    raise InputError(f"{message}; leave it out if unknown")
+    message = f"{what} got {type(value).__name__} {number}; allowed: a finite number"
+    raise InputError(f"{message}; omit an unknown value")

@@ -44,7 +44,7 @@ def all_alike_interval(
     """
     least, most, seen = finite(low, "low"), finite(high, "high"), finite(value, "value")
     if not least <= seen <= most or least == most:
-        message = f"value is {value!r} in [{low!r}, {high!r}]; allowed is low <= value <= high "
+        message = f"value is {value!r} in [{low!r}, {high!r}]; allowed: low <= value <= high "
         raise InputError(message + "with low < high")
     unseen = 1.0 - (0.5 * (1.0 - open_unit(level, "level"))) ** (1.0 / count(n, "n"))
     return Interval(seen - unseen * (seen - least), seen + unseen * (most - seen))

@@ -45,7 +45,7 @@ def open_unit(value: float, name: str) -> float:
     number = as_number(value)
     if not 0.0 < number < 1.0:
         message = (
-            f"{name} is {brief(value)}; allowed is 0 < {name} < 1; give it as a share, e.g. 0.95"
+            f"{name} is {brief(value)}; allowed: 0 < {name} < 1; pass a share, for example 0.95"
         )
         raise InputError(message)
     return number
@@ -70,7 +70,7 @@ def finite(value: float, name: str) -> float:
     """
     number = as_number(value)
     if not math.isfinite(number):
-        message = f"{name} is {brief(value)}; allowed is a finite number; look for its source"
+        message = f"{name} is {brief(value)}; allowed: a finite number; check its source"
         raise InputError(message)
     return number
 
@@ -94,7 +94,7 @@ def positive(value: float, name: str) -> float:
     """
     number = as_number(value)
     if not (math.isfinite(number) and number > 0.0):
-        message = f"{name} is {brief(value)}; allowed is a finite number above 0; check its unit"
+        message = f"{name} is {brief(value)}; allowed: a finite number above 0; check its unit"
         raise InputError(message)
     return number
 
@@ -119,7 +119,7 @@ def count(value: int, name: str, *, at_least: int = 1) -> int:
     """
     number = as_number(value)
     if not (at_least <= number <= _LARGEST_COUNT and number == math.floor(number)):
-        message = f"{name} is {brief(value)}; allowed is a whole number from {at_least} to 2^53"
+        message = f"{name} is {brief(value)}; allowed: a whole number from {at_least} to 2^53"
         raise InputError(message)
     return int(value)
 
@@ -146,16 +146,16 @@ def sample(values: ArrayLike, name: str, *, at_least: int = 2) -> NDArray[np.flo
     array = numbers(values, name)
     if array.ndim != 1 or array.size < at_least:
         message = (
-            f"{name} has shape {array.shape}; allowed is one dimension with at least "
-            f"{at_least} numbers; pass one number per unit"
+            f"{name} has shape {array.shape}; allowed: one dimension with at least {at_least} "
+            "numbers; pass one number per unit"
         )
         raise InputError(message)
     usable = np.abs(array) <= LARGEST
     if not usable.all():
         where = int(np.argmin(usable))
         message = (
-            f"{name}[{where}] is {array[where]}; allowed are finite numbers up to {LARGEST:g} in "
-            "absolute value; drop or mend it"
+            f"{name}[{where}] is {array[where]}; allowed: finite numbers up to {LARGEST:g} in "
+            "absolute value; drop or fix it"
         )
         raise InputError(message)
     return array
@@ -179,19 +179,19 @@ def numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         (2, 2)
     """
     if isinstance(values, np.ma.MaskedArray):
-        message = f"{name} is a masked array; what is masked is no number: drop these"
+        message = f"{name} is a masked array; masked values are not numbers: drop these"
         raise InputError(message)
     if isinstance(values, _BYTES):  # numpy takes them for numbers
-        message = f"{name} is a {type(values).__name__}; allowed are numbers; convert it"
+        message = f"{name} is a {type(values).__name__}; allowed: numbers; convert it"
         raise InputError(message)
     try:
         given = np.asarray(values)
         if given.dtype.kind not in "biufO" or _holds_text(given):
-            message = f"{name} has type {given.dtype}; allowed are numbers; convert the column"
+            message = f"{name} has type {given.dtype}; allowed: numbers; convert the column"
             raise InputError(message)
         return given.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
-        message = f"{name} is no array of numbers ({error}); allowed is one number per unit"
+        message = f"{name} is not an array of numbers ({error}); allowed: one number per unit"
         raise InputError(message) from error
 
 
@@ -211,10 +211,10 @@ def check_truth(name: str, value: object) -> None:
 
     >>> check_truth("adaptive", "no")
     Traceback (most recent call last):
-    steersman.errors.InputError: adaptive is 'no'; allowed is True or False; pass one of them
+    steersman.errors.InputError: adaptive is 'no'; allowed: True or False; pass one of them
     """
     if not isinstance(value, bool | np.bool_):
-        message = f"{name} is {brief(value)}; allowed is True or False; pass one of them"
+        message = f"{name} is {brief(value)}; allowed: True or False; pass one of them"
         raise InputError(message)
 
 

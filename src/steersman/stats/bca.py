@@ -93,14 +93,12 @@ def _enough(resamples: int, alpha: float) -> int:
     """Return how many resamples are wanted, which must reach beyond the ends of the interval."""
     wanted = count(resamples, "resamples", at_least=100)
     if wanted > _MOST_RESAMPLES:
-        message = f"resamples is {wanted}; allowed are 100 to {_MOST_RESAMPLES:,}; take fewer"
+        message = f"resamples is {wanted}; allowed: 100 to {_MOST_RESAMPLES:,}; take fewer"
         raise InputError(message)
     needed = math.ceil(2.0 / alpha - 1e-6)
     if wanted < needed:
-        message = (
-            f"resamples is {wanted} at level {1.0 - alpha:.12g}; allowed are {needed} or more: "
-        )
-        raise InputError(message + "ask for a lower level, or take more")
+        message = f"resamples is {wanted} at level {1.0 - alpha:.12g}; allowed: {needed} or more: "
+        raise InputError(message + "use a lower level, or more resamples")
     return wanted
 
 
@@ -109,7 +107,7 @@ def _refuse_others(statistic: object, seed: object) -> None:
     no_number = isinstance(seed, bool | np.timedelta64)
     whole = isinstance(seed, int | np.integer) and not no_number and seed >= 0
     if not callable(statistic) or not whole:
-        message = f"statistic is {brief(statistic)}, seed {brief(seed)}; allowed are a function "
+        message = f"statistic is {brief(statistic)}, seed {brief(seed)}; allowed: a function "
         raise InputError(message + "that maps rows to a number, and a whole number of at least 0")
 
 
@@ -136,8 +134,8 @@ def _value(statistic: Callable[[NDArray[np.float64]], float], rows: NDArray[np.f
     value = as_number(given)
     if not math.isfinite(value):
         message = (
-            f"statistic gave {given!s:.100} on a resample; allowed is one finite number; "
-            "pass one that is defined for every resample of x"
+            f"statistic gave {given!s:.100} on a resample; allowed: one finite number; use a "
+            "statistic that is defined for every resample of x"
         )
         raise InputError(message)
     return value
@@ -147,8 +145,8 @@ def _rows(x: ArrayLike) -> NDArray[np.float64]:
     rows = numbers(x, "x")
     if rows.ndim not in {1, 2} or rows.shape[0] < 2 or not (np.abs(rows) <= LARGEST).all():
         message = (
-            f"x has shape {rows.shape}; allowed are finite numbers up to {LARGEST:g} in absolute "
-            "value, in one or two dimensions with at least 2 rows; drop or mend NaN"
+            f"x has shape {rows.shape}; allowed: finite numbers up to {LARGEST:g} in absolute "
+            "value, in one or two dimensions with at least 2 rows; drop or fix NaN"
         )
         raise InputError(message)
     return rows

@@ -44,7 +44,7 @@ def bernstein_half_width(variance: float, n: int, *, level: float, span: float) 
     spread, reach = finite(variance, "variance"), finite(span, "span")
     if spread < 0.0 or reach < 0.0:
         message = (
-            f"variance is {brief(variance)}, span {brief(span)}; allowed are numbers of at least 0"
+            f"variance is {brief(variance)}, span {brief(span)}; allowed: numbers of at least 0"
         )
         raise InputError(message)
     return math.sqrt(2.0 * spread * log_term / size) + 7.0 * reach * log_term / (3.0 * (size - 1))
@@ -82,12 +82,12 @@ def empirical_bernstein(x: ArrayLike, *, level: float = 0.95, low: float, high: 
     numbers, trust = sample(x, "x"), open_unit(level, "level")
     least, most = as_number(low), as_number(high)
     if not -math.inf < least < most < math.inf:
-        message = f"the range is [{brief(low)}, {brief(high)}]; allowed is finite with low < high"
+        message = f"the range is [{brief(low)}, {brief(high)}]; allowed: finite with low < high"
         raise InputError(message)
     if numbers.min() < least or numbers.max() > most:
         message = (
-            f"x spans [{numbers.min()}, {numbers.max()}]; allowed is [{low}, {high}]; "
-            "widen the declared range: the bound holds only for numbers that cannot leave it"
+            f"x spans [{numbers.min()}, {numbers.max()}]; allowed: [{low}, {high}]; widen the "
+            "declared range: the bound needs the full possible range"
         )
         raise InputError(message)
     half = bernstein_half_width(

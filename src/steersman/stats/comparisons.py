@@ -156,9 +156,7 @@ def non_inferiority_test(
     """
     loss = as_number(margin)
     if not 0.0 <= loss < math.inf:
-        message = (
-            f"margin is {brief(margin)}; allowed is a finite number >= 0, in the rewards' unit"
-        )
+        message = f"margin is {brief(margin)}; allowed: a finite number >= 0, in the rewards' unit"
         raise InputError(message)
     difference, error, degrees = _welch(candidate, control)
     alpha = 1.0 - open_unit(level, "level")
@@ -209,7 +207,7 @@ def sample_ratio_test(
     counts, plan = split(observed, shares)
     total = float(counts.sum())
     if total == 0.0:
-        message = "observed is 0 in every arm; allowed are counts with a sum above 0; wait"
+        message = "observed is 0 in every arm; allowed: counts with a sum above 0; wait for units"
         raise InputError(message)
     expected = total * plan
     statistic = float(((counts - expected) ** 2 / expected).sum())
@@ -240,13 +238,13 @@ def split(
     counts = sample(observed, "observed").copy()
     plan = np.ones_like(counts) if shares is None else sample(shares, "shares")
     if plan.shape != counts.shape or np.any(plan < 1.0 / LARGEST):
-        message = f"shares are {plan.tolist()}; allowed are {counts.size} positive numbers"
+        message = f"shares are {plan.tolist()}; allowed: {counts.size} positive numbers"
         raise InputError(f"{message} of at least {1.0 / LARGEST:g}")
     if np.any(counts < 0.0):
-        message = f"observed is {counts.tolist()}; allowed are counts of units >= 0"
+        message = f"observed is {counts.tolist()}; allowed: counts of units >= 0"
         raise InputError(message)
     if counts.sum() > _LARGEST_TOTAL or np.any(counts != np.floor(counts)):
-        message = f"observed is {counts.tolist()}; allowed are whole numbers with a sum up to 2^53"
+        message = f"observed is {counts.tolist()}; allowed: whole numbers with a sum up to 2^53"
         raise InputError(f"{message}; count units")
     return counts, plan / plan.sum()
 

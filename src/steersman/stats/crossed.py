@@ -76,13 +76,11 @@ def crossed_mean(
     """
     table, trust = numbers(values, "values"), open_unit(level, "level")
     if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
-        message = f"values has shape {table.shape}; allowed are 1 or more runs by 2 or more cases"
+        message = f"values has shape {table.shape}; allowed: 1 or more runs by 2 or more cases"
         raise InputError(f"{message}; name more cases")
     if not np.all(np.abs(table) <= LARGEST):
-        message = (
-            f"values holds NaN or more than {LARGEST:g}; allowed are finite numbers up to that"
-        )
-        raise InputError(f"{message} in absolute value; look for their source")
+        message = f"values holds NaN or more than {LARGEST:g}; allowed: finite numbers up to that"
+        raise InputError(f"{message} in absolute value; check their source")
     mean = float(table.mean())
     if within is not None:
         low, high = _ends(table, within)
@@ -99,13 +97,13 @@ def _ends(table: Floats, within: tuple[float, float]) -> tuple[float, float]:
     try:
         least, most = within
     except (TypeError, ValueError) as error:
-        message = f"within is {brief(within)}; allowed are two numbers, the least and the most"
+        message = f"within is {brief(within)}; allowed: two numbers, the least and the most"
         raise InputError(message) from error
     low, high = finite(least, "within"), finite(most, "within")
     slack = _ALIKE * (high - low)
     if not low < high or table.min() < low - slack or table.max() > high + slack:
         message = f"values are {table.min():g} to {table.max():g} within {brief(within)}"
-        raise InputError(f"{message}; allowed is a range with low < high that holds them all")
+        raise InputError(f"{message}; allowed: a range with low < high that holds them all")
     return low, high
 
 

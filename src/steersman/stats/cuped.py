@@ -52,7 +52,7 @@ def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
     """
     numbers, known = sample(y, "y"), sample(covariate, "covariate")
     if numbers.shape != known.shape:
-        message = f"covariate has shape {known.shape}; allowed is y's shape {numbers.shape}"
+        message = f"covariate has shape {known.shape}; allowed: y's shape {numbers.shape}"
         raise InputError(message)
     if np.ptp(known) <= _ROUNDING * np.abs(known).max():
         return numbers.copy()

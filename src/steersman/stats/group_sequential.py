@@ -69,12 +69,12 @@ def group_sequential_bounds(
     fractions = sample(times, "times", at_least=1)
     steps = np.diff(fractions, prepend=0.0)
     if np.any(steps <= 0.0) or fractions[-1] > 1.0:
-        message = f"times are {fractions.tolist()}; allowed are strictly increasing ones in (0, 1]"
+        message = f"times are {fractions.tolist()}; allowed: strictly increasing ones in (0, 1]"
         raise InputError(message)
     if np.any(steps[1:] < _SMALLEST_STEP * (1.0 - _ROUNDING)):
         message = (
-            f"times are {fractions.tolist()}; allowed are looks at least {_SMALLEST_STEP:g} apart; "
-            "to look after every unit, use a confidence sequence"
+            f"times are {fractions.tolist()}; allowed: looks at least {_SMALLEST_STEP:g} "
+            "apart; to look after every unit, use a confidence sequence"
         )
         raise InputError(message)
     spent = np.diff(_spent(fractions, open_unit(alpha, "alpha"), spending), prepend=0.0)
@@ -96,7 +96,7 @@ def _spent(times: NDArray[np.float64], alpha: float, spending: object) -> NDArra
         return np.asarray(alpha * np.log1p((math.e - 1.0) * times))
     if isinstance(spending, str) and spending == "obrien-fleming":
         return np.asarray(4.0 * ndtr(ndtri(alpha / 4.0) / np.sqrt(times)))
-    message = f"spending is {brief(spending)}; allowed are 'obrien-fleming' and 'pocock'"
+    message = f"spending is {brief(spending)}; allowed: 'obrien-fleming' and 'pocock'"
     raise InputError(message)
 
 

@@ -39,12 +39,12 @@ class Interval:
         try:
             crossed = bool(self.low > self.high)
         except (TypeError, ValueError):
-            message = f"interval is {brief(self.low)} to {brief(self.high)}; allowed are numbers"
+            message = f"interval is {brief(self.low)} to {brief(self.high)}; allowed: numbers"
             raise InputError(message) from None
         if crossed:
             message = (
-                f"interval is {brief(self.low)} to {brief(self.high)}; allowed is low <= high; "
-                "swap the ends, or look for what made them cross"
+                f"interval is {brief(self.low)} to {brief(self.high)}; allowed: low <= high; "
+                "swap the ends"
             )
             raise InputError(message)
 

@@ -113,8 +113,8 @@ def required_sample_size(
     root = math.sqrt(1.0 if paired else 2.0) * quantiles / standardised
     if root * root > _MOST_UNITS:
         message = (
-            f"effect is {effect!r} at sd {sd!r}: finding it takes more than {_MOST_UNITS:.0e} "
-            "units; allowed are larger effects; check the unit of both"
+            f"effect is {effect!r} at sd {sd!r}: detecting it needs more than "
+            f"{_MOST_UNITS:.0e} units; allowed: larger effects; check the unit of both"
         )
         raise InputError(message)
     # The t test needs a few units more than the z formula, and the formula leaves out a tail.
@@ -172,7 +172,7 @@ def minimum_detectable_effect(
     found = float(root) * error * scale
     if not (math.isfinite(found) and found > 0.0):
         message = (
-            f"sd is {brief(sd)}: the effect leaves float64; allowed are moderate ones; rescale it"
+            f"sd is {brief(sd)}: the effect leaves float64; allowed: moderate ones; rescale it"
         )
         raise InputError(message)
     return found
@@ -183,7 +183,7 @@ def _power(test: Test, *, paired: bool) -> Callable[[float, int, float], float]:
     check_truth("paired", paired)
     named: object = test
     if not isinstance(named, str) or named not in {"t", "z"}:
-        message = f"test is {brief(test)}; allowed are 't' and 'z'"
+        message = f"test is {brief(test)}; allowed: 't' and 'z'"
         raise InputError(message)
     arms = 1 if paired else 2
 
@@ -237,7 +237,7 @@ def _smallest(enough: Callable[[int], bool], *, near: int) -> int:
 def _standardised(effect: float, sd: float) -> float:
     """Return the effect's size in standard deviations."""
     if not math.isfinite(as_number(effect)) or effect == 0.0:
-        message = f"effect is {brief(effect)}; allowed is a finite number other than 0"
+        message = f"effect is {brief(effect)}; allowed: a finite number other than 0"
         raise InputError(message)
     ratio = abs(float(effect)) / positive(sd, "sd")
     if not (math.isfinite(ratio) and ratio > 0.0):
@@ -249,7 +249,7 @@ def _standardised(effect: float, sd: float) -> float:
 def _wanted_power(power: float, alpha: float) -> float:
     if open_unit(power, "power") <= alpha * (1.0 + 1e-9):
         message = (
-            f"power is {brief(power)}; allowed is above 1 - level = {alpha:.4g}, the size itself"
+            f"power is {brief(power)}; allowed: above 1 - level = {alpha:.4g}, the size of the test"
         )
         raise InputError(message)
     return float(power)

@@ -59,7 +59,7 @@ def asymptotic_confidence_sequence(
     centre, spread = as_number(mean), as_number(variance)
     if not (math.isfinite(centre) and 0.0 <= spread < math.inf):
         message = (
-            f"mean is {brief(mean)}, variance {brief(variance)}; allowed are finite numbers, >= 0"
+            f"mean is {brief(mean)}, variance {brief(variance)}; allowed: finite numbers, >= 0"
         )
         raise InputError(message)
     rho_squared = tuned_rho_squared(alpha, tuned)
@@ -92,9 +92,7 @@ def tuned_rho_squared(alpha: float, n_star: int) -> float:
     rho_squared = (-float(lambertw(-(alpha**2) / math.e, k=-1).real) - 1.0) / n_star
     if not rho_squared > 0.0:
         level = 1.0 - alpha
-        message = (
-            f"level is {brief(level)}, 0 or 1 to the last digit; allowed are levels such as 0.95"
-        )
+        message = f"level is {brief(level)}, rounded to 0 or 1; allowed: levels such as 0.95"
         raise InputError(message)
     return rho_squared
 

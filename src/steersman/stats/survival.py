@@ -103,10 +103,11 @@ class SurvivalCurve:
         left = float(self.survival[-1]) if self.survival.size else 1.0
         if left > 0.0 and horizon > self.last * (1.0 + _ROUNDING):
             message = (
-                f"until is {brief(until)}, and a share of {left:.3g} lasts longer than anybody saw"
+                f"until is {brief(until)}, but a share of {left:.3g} lasts longer than the "
+                "observed times"
             )
-            message = f"{message}; allowed is above 0 to {self.last:g}"
-            raise InputError(f"{message}; take a nearer horizon or watch for longer")
+            message = f"{message}; allowed: above 0 to {self.last:g}"
+            raise InputError(f"{message}; use a nearer horizon or observe longer")
         inside = self.times <= horizon
         times = np.append(self.times[inside], horizon)
         levels = np.concatenate([[1.0], self.survival[inside]])
@@ -162,7 +163,7 @@ def kaplan_meier(times: ArrayLike, ended: ArrayLike, *, level: float = 0.95) -> 
     watched, trust = sample(times, "times"), open_unit(level, "level")
     happened = _flags(ended, watched.size)
     if watched.min() < 0:
-        message = f"times holds {watched.min()}; allowed is at least 0; check its unit and sign"
+        message = f"times holds {watched.min()}; allowed: at least 0; check its unit and sign"
         raise InputError(message)
     points, deaths = np.unique(watched[happened], return_counts=True)
     at_risk = watched.size - np.searchsorted(np.sort(watched), points, side="left")
@@ -175,9 +176,7 @@ def kaplan_meier(times: ArrayLike, ended: ArrayLike, *, level: float = 0.95) -> 
 def _flags(ended: ArrayLike, size: int) -> NDArray[np.bool_]:
     flags = numbers(ended, "ended")
     if flags.shape != (size,) or not np.isin(flags, (0, 1)).all():
-        message = (
-            f"ended has shape {flags.shape}; allowed is True or False for each of {size} times"
-        )
+        message = f"ended has shape {flags.shape}; allowed: True or False for each of {size} times"
         raise InputError(message)
     return flags.astype(bool)
 

@@ -119,12 +119,12 @@ def two_arm_confidence_sequence(
     arms: dict[str, object] = {"candidate": candidate, "control": control}
     for name, arm in arms.items():
         if not isinstance(arm, Moments):
-            message = f"{name} is {brief(arm)}; allowed is Moments(n, mean, variance) of its units"
+            message = f"{name} is {brief(arm)}; allowed: Moments(n, mean, variance) of its units"
             raise InputError(message)
     sizes = count(candidate.n, "candidate.n"), count(control.n, "control.n")
     alpha, tuned = 1.0 - open_unit(level, "level"), count(n_star, "n_star")
     if one_sided and alpha >= 0.5:
-        message = f"level is {brief(level)}; allowed is 0.5 < level < 1 for a bound; take e.g. 0.95"
+        message = f"level is {brief(level)}; allowed: 0.5 < level < 1 for a bound; take e.g. 0.95"
         raise InputError(message)
     total = sizes[0] + sizes[1]
     rho_squared = tuned_rho_squared(2.0 * alpha if one_sided else alpha, tuned)
@@ -188,12 +188,13 @@ def sequential_sample_ratio_test(
     # Beyond these the logarithms cancel to their last digits, which would be a call.
     if not _LEAST_CONCENTRATION <= strength <= _MOST_CONCENTRATION:
         allowed = f"{_LEAST_CONCENTRATION:g} to {_MOST_CONCENTRATION:g}"
-        message = f"concentration is {brief(concentration)}; allowed is {allowed}: with less the "
-        raise InputError(
-            f"{message}mixture is no law, with more it tells no mismatch from the plan"
+        message = (
+            f"concentration is {brief(concentration)}; allowed: {allowed}: a smaller value gives "
+            "no valid "
         )
+        raise InputError(f"{message}mixture, a larger one detects no mismatch")
     if counts.sum() > _MOST_ARRIVED:
-        message = f"observed has a sum of {counts.sum():g}; allowed is up to {_MOST_ARRIVED:g}"
+        message = f"observed has a sum of {counts.sum():g}; allowed: up to {_MOST_ARRIVED:g}"
         raise InputError(f"{message}; use sample_ratio_test, once")
     prior = strength * plan
     log_ratio = float(

@@ -33,13 +33,15 @@ def check_distribution(policy: ChoicePolicy, log: Log) -> None:
             _check_shapes(policy, log, eligible, choice)
             _check_eligible(policy, log, eligible, choice)
             same = np.array_equal(p, policy.distribution(log.contexts[row], **request))
-            assert same, "decide draws from another distribution than distribution tells"
+            assert same, "decide must draw from the distribution that distribution returns"
             assert p.dtype == np.float64, "the distribution must be float64"
-            assert (p >= 0.0).all(), "negative mass"
-            assert abs(p.sum() - 1.0) < TOLERANCE, f"the mass sums to {p.sum()}"
-            assert not p[~choice.eligible].any(), "mass on an action that is not eligible"
+            assert (p >= 0.0).all(), "a probability is negative"
+            assert abs(p.sum() - 1.0) < TOLERANCE, f"the probabilities sum to {p.sum()}"
+            assert not p[~choice.eligible].any(), "an ineligible action has a probability above 0"
             least = policy.floor / choice.eligible.sum()
-            assert (p[choice.eligible] >= least - TOLERANCE).all(), "an action is below the floor"
+            assert (p[choice.eligible] >= least - TOLERANCE).all(), (
+                "the probability of an action is below the floor"
+            )
 
 
 def _eligible(log: Log) -> tuple[Sequence[str] | None, ...]:
@@ -59,7 +61,7 @@ def _check_shapes(
     """Scores and the distribution have one entry for each action."""
     wanted = (len(_columns(policy, log, eligible)),)
     for name, array in (("scores", choice.scores), ("distribution", choice.distribution)):
-        said = f"{name} has the shape {array.shape}; allowed is one number per action, {wanted}"
+        said = f"{name} has the shape {array.shape}; allowed: one number per action, {wanted}"
         assert array.shape == wanted, said
 
 
@@ -89,13 +91,15 @@ def _check_eligible(
     """What is drawn is eligible, by the request's own word, and has the mass it is said to have."""
     names = _columns(policy, log, eligible)
     wanted = [eligible is None or name in eligible for name in names]
-    assert choice.eligible.tolist() == wanted, "the choice tells others than those eligible"
-    assert eligible is None or choice.action in eligible, "an action was drawn that is not eligible"
+    assert choice.eligible.tolist() == wanted, (
+        "the choice lists other actions than the eligible ones"
+    )
+    assert eligible is None or choice.action in eligible, "an ineligible action was drawn"
     place = names.index(choice.action)
     mass, below = choice.distribution[place], choice.distribution[:place].sum()
-    assert choice.propensity == mass, "propensity differs from the distribution"
+    assert choice.propensity == mass, "the propensity differs from the distribution"
     drawn = below - TOLERANCE <= choice.u <= below + mass + TOLERANCE
-    assert drawn, "the uniform that is told draws another"
+    assert drawn, "the logged uniform gives another action"
 
 
 def check_propensity(policy: ChoicePolicy, log: Log) -> None:
@@ -109,9 +113,9 @@ def check_propensity(policy: ChoicePolicy, log: Log) -> None:
     for _ in range(2000):
         choice = policy.decide(x, rng=rng, **request)
         place = names.index(choice.action)
-        assert choice.propensity == expected[place], "propensity differs from the distribution"
+        assert choice.propensity == expected[place], "the propensity differs from the distribution"
         counts[place] += 1
-    assert not counts[expected == 0.0].any(), "an action without mass was drawn"
+    assert not counts[expected == 0.0].any(), "an action with probability 0 was drawn"
     likely = expected * 2000 >= 5
     if likely.sum() > 1:
         seen, due = counts[likely], expected[likely]
@@ -133,9 +137,11 @@ def check_pure(policy: ChoicePolicy, log: Log) -> None:
     assert again.action == choice.action, "the same seed must give the same action"
     choice.distribution[:] = -1.0
     choice.scores[:] = -1.0
-    assert state_bytes(policy) == before, "deciding changed the state"
-    assert np.array_equal(log.distributions(policy), distributions), "deciding changed decisions"
-    assert original is None or np.array_equal(x, original), "deciding changed the context"
+    assert state_bytes(policy) == before, "deciding must not change the state"
+    assert np.array_equal(log.distributions(policy), distributions), (
+        "deciding must not change later decisions"
+    )
+    assert original is None or np.array_equal(x, original), "deciding must not change the context"
 
 
 def check_many(policy: ChoicePolicy, log: Log) -> None:
@@ -151,5 +157,7 @@ def check_many(policy: ChoicePolicy, log: Log) -> None:
     for one, other in zip(each, many, strict=True):
         same = (one.action, one.propensity, one.u) == (other.action, other.propensity, other.u)
         alike = np.array_equal(one.distribution, other.distribution)
-        assert same, "deciding many at once differs from deciding each in turn"
-        assert alike, "deciding many at once says other probabilities than deciding each in turn"
+        assert same, "deciding many contexts at once differs from deciding each in turn"
+        assert alike, (
+            "deciding many contexts at once gives other probabilities than deciding each in turn"
+        )

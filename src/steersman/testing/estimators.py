@@ -71,7 +71,7 @@ def _refuse_others(value: object) -> None:
     if isinstance(value, type) or not (named and callable(getattr(value, "rounds", None))):
         got = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r:.60}"
         message = (
-            f"check_estimator got {got}; allowed is an object with a name (str) and rounds(log); "
+            f"check_estimator got {got}; allowed: an object with a name (str) and rounds(log); "
             'pass one, e.g. SNIPS() or ESTIMATORS["snips"] of steersman.ope'
         )
         raise InputError(message)
@@ -109,10 +109,12 @@ def check_known_world(estimator: Estimator, rng: np.random.Generator) -> None:
                 value = _value(estimator, data, adaptive=adaptive)
                 _require(
                     abs(value - world.truth) < allowed,
-                    f"value {value:.4f} (adaptive={adaptive}, {given} predictions, weights up to "
-                    f"{data.weights.max():g}, rewards from {data.rewards.min():.1f}); the truth is "
-                    f"{world.truth:.4f}, allowed +- {allowed:.4f}; take weights, rewards and the "
-                    "target as they are, of every action",
+                    (
+                        f"value {value:.4f} (adaptive={adaptive}, {given} predictions, weights up "
+                        f"to {data.weights.max():g}, rewards from {data.rewards.min():.1f}); the "
+                        f"truth is {world.truth:.4f}, allowed +- {allowed:.4f}; use weights, "
+                        "rewards and the target unchanged, for every action"
+                    ),
                 )
 
 
@@ -127,9 +129,11 @@ def check_span(estimator: Estimator, rng: np.random.Generator) -> None:
                 seen = float(np.ptp(rounds.numerator - rounds.value * rounds.denominator))
                 _require(
                     seen <= rounds.span * (1.0 + _TOLERANCE),
-                    f"span is {rounds.span:g}, and numerator - value * denominator already ranges "
-                    f"over {seen:g} (adaptive={adaptive}); give the width that it can never leave, "
-                    "from log.largest_weight and log.reward_range",
+                    (
+                        f"span is {rounds.span:g}, and numerator - value * denominator already "
+                        f"ranges over {seen:g} (adaptive={adaptive}); pass the largest possible "
+                        "width, from log.largest_weight and log.reward_range"
+                    ),
                 )
 
 
@@ -143,14 +147,18 @@ def check_coverage(estimator: Estimator, rng: np.random.Generator) -> None:
     held = float(((ends[:, 0] <= MILD.truth) & (ends[:, 1] >= MILD.truth)).mean())
     _require(
         held >= _LEAST_HELD,
-        f"{held:.3f} of {len(ends)} intervals of level .95 hold the truth; allowed are "
-        f"{_LEAST_HELD:g} and more",
+        (
+            f"{held:.3f} of {len(ends)} intervals of level .95 hold the truth; allowed: "
+            f"{_LEAST_HELD:g} and more"
+        ),
     )
     ratio = float((ends[:, 1] - ends[:, 0]).mean() / (2 * 1.96 * values.std()))
     _require(
         1 / _WIDER < ratio < _WIDER,
-        f"intervals are {ratio:.2f} times as wide as the spread of the values tells; allowed is up "
-        f"to {_WIDER:g} either way",
+        (
+            f"intervals are {ratio:.2f} times as wide as the spread of the values implies;  "
+            f"allowed: up to {_WIDER:g} either way"
+        ),
     )
 
 
@@ -191,12 +199,13 @@ def check_intervals(estimator: Estimator, rng: np.random.Generator) -> None:
             options = {"interval": method, "level": level, "resamples": _RESAMPLES}
             found = _estimate(estimator, data, **options)
             _require(
-                (found.low is None) == (found.high is None), f"{method} has one end alone: {found}"
+                (found.low is None) == (found.high is None), f"{method} has only one end: {found}"
             )
             if found.value is None or found.low is None or found.high is None:
                 continue
             _require(
-                found.low <= found.value <= found.high, f"{method} leaves its value out: {found}"
+                found.low <= found.value <= found.high,
+                f"{method} does not contain its value: {found}",
             )
             widths.append(found.high - found.low)
         _require(widths == sorted(widths), f"{method} shrinks as the level grows: {widths}")
@@ -207,7 +216,7 @@ def check_seed(estimator: Estimator, rng: np.random.Generator) -> None:
     data = _log(rng)
     options: dict[str, Any] = {"interval": "bootstrap", "resamples": _RESAMPLES, "seed": 5}
     first, second = (_estimate(estimator, data, **options) for _ in range(2))
-    _require(first == second, f"two runs with one seed differ: {first} and {second}")
+    _require(first == second, f"two runs with the same seed differ: {first} and {second}")
 
 
 def check_inputs_untouched(estimator: Estimator, rng: np.random.Generator) -> None:
@@ -235,7 +244,7 @@ def check_refusal(estimator: Estimator, rng: np.random.Generator) -> None:
     _require(report.refused and bool(report.reasons), "a log without overlap was not refused")
     _require(
         (found.value, found.low, found.high) == (None, None, None),
-        f"a refused log got numbers: {found}",
+        f"a refused log must have no estimates: {found}",
     )
 
 

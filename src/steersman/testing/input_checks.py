@@ -29,7 +29,7 @@ def check_no_aliasing(policy: ChoicePolicy, log: Log) -> None:
     x[:] = 99.0
     for array in policy.state().values():
         array[...] = 0
-    assert state_bytes(policy) == before, "the policy shares memory with its caller"
+    assert state_bytes(policy) == before, "the policy must not share memory with its caller"
 
 
 def check_arguments(policy: ChoicePolicy, log: Log) -> None:
@@ -49,7 +49,7 @@ def check_arguments(policy: ChoicePolicy, log: Log) -> None:
     kept = answer.copy()
     answer[:] = -1.0
     again = policy.distribution(given["x"], **asked)
-    said = "distribution returned an array that it uses itself; return a new one each time"
+    said = "distribution must return a new array each time, not an internal one"
     assert np.array_equal(again, kept), said
 
 
@@ -138,13 +138,13 @@ def check_bad_input(policy: ChoicePolicy, log: Log) -> None:
         try:
             call()
         except (InputError, StateError) as error:
-            assert len(str(error)) > 20, f"an error without an explanation: {error!r}"
+            assert len(str(error)) > 20, f"an error needs a message: {error!r}"
         else:
             message = "bad input was accepted"
             raise AssertionError(message)
-        assert state_bytes(policy) == before, "bad input changed the state"
+        assert state_bytes(policy) == before, "bad input must not change the state"
     after = log.distributions(policy)
-    assert np.array_equal(after, distributions), "bad input changed later decisions"
+    assert np.array_equal(after, distributions), "bad input must not change later decisions"
 
 
 def _bad_contexts(policy: ChoicePolicy, log: Log) -> list[Callable[[], Any]]:
@@ -181,5 +181,5 @@ def check_unknown_action(policy: ChoicePolicy, log: Log) -> None:
     except ActionError as error:
         assert isinstance(error, ValueError), "ActionError must be a ValueError"
         return
-    message = "an unknown action was learned"
+    message = "an unknown action must not be learned"
     raise AssertionError(message)

@@ -21,7 +21,7 @@ def check_batch(policy: ChoicePolicy, log: Log) -> None:
     batch = copied(policy)
     log.teach(policy)
     batch.learn_batch(log.contexts, log.actions, log.rewards, weights=log.weights)
-    assert_close(policy, batch, log, "a batch differs from its rows")
+    assert_close(policy, batch, log, "learning a batch differs from learning its rows")
 
 
 def check_weight(policy: ChoicePolicy, log: Log) -> None:
@@ -36,13 +36,18 @@ def check_weight(policy: ChoicePolicy, log: Log) -> None:
     whole, parts = copied(policy), copied(policy)
     whole.learn(x, action, 1.0, weight=0.0, bucket=bucket)
     parts.learn(log.contexts[1], other, 0.0, weight=0.0, bucket=bucket)
-    said = "an update of weight 0 was learned: multiply all that `_learn` adds by its weight"
+    said = (
+        "an update of weight 0 must change nothing: multiply everything that `_learn` adds by its "
+        "weight"
+    )
     assert_close(whole, parts, log, said, but="plays")
     whole.learn(x, action, 0.75, weight=_TWICE, bucket=bucket)
     whole.learn(x, action, 0.75, weight=0.0, bucket=bucket)
     for _ in range(2):
         parts.learn(x, action, 0.75, bucket=bucket)
-    said = "weight 2 differs from learning twice: multiply all that `_learn` adds by its weight"
+    said = (
+        "weight 2 must equal learning twice: multiply everything that `_learn` adds by its weight"
+    )
     assert_close(whole, parts, log, said, but="plays")
 
 
@@ -51,7 +56,7 @@ def check_replay(policy: ChoicePolicy, log: Log) -> None:
     twin = copied(policy)
     log.teach(policy)
     log.teach(twin)
-    assert state_bytes(policy) == state_bytes(twin), "the same log gave another state"
+    assert state_bytes(policy) == state_bytes(twin), "the same log must give the same state"
 
 
 def check_revision(policy: ChoicePolicy, log: Log) -> None:
@@ -64,7 +69,9 @@ def check_revision(policy: ChoicePolicy, log: Log) -> None:
     policy.learn(x, action, 0.75, weight=_TWICE, bucket=bucket)
     corrected.learn(x, action, 0.25, weight=_TWICE, bucket=bucket)
     corrected.revise(x, action, 0.5, weight=_TWICE, bucket=bucket)
-    assert_close(policy, corrected, log, "a corrected reward differs from the right one")
+    assert_close(
+        policy, corrected, log, "a corrected reward must give the same state as the right reward"
+    )
     if bucket is None:
         return
     policy.learn(x, action, 0.5, bucket=bucket + 1)
@@ -72,7 +79,9 @@ def check_revision(policy: ChoicePolicy, log: Log) -> None:
     for one in (policy, corrected):
         log.teach(one, slice(1, 9), bucket=bucket + 4)
     corrected.revise(x, action, 0.25, bucket=bucket + 1)
-    assert_close(policy, corrected, log, "a reward corrected late weighs as if it were new")
+    assert_close(
+        policy, corrected, log, "a reward that is corrected late must keep its old time weight"
+    )
 
 
 def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
@@ -89,9 +98,9 @@ def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
     try:
         withdraw(other, x, action, 0.75, weight=_TWICE, bucket=bucket)
     except InputError:  # it takes nothing back, and says so
-        assert state_bytes(other) == before, "a refused withdrawal changed the state"
+        assert state_bytes(other) == before, "a refused withdrawal must not change the state"
         return
-    assert_close(policy, other, log, "what was taken back has left its mark")
+    assert_close(policy, other, log, "a withdrawn update must leave no trace")
 
 
 def check_merge(policy: ChoicePolicy, log: Log) -> None:
@@ -107,10 +116,10 @@ def check_merge(policy: ChoicePolicy, log: Log) -> None:
     forwards.merge(deltas)
     for delta in reversed(deltas):
         backwards.merge([delta])
-    assert_close(forwards, backwards, log, "the order of a merge matters")
+    assert_close(forwards, backwards, log, "the order of a merge must not matter")
     if getattr(policy, "forget", 1.0) == 1.0:
         log.teach(policy)
-        assert_close(policy, forwards, log, "merged copies differ from one learner")
+        assert_close(policy, forwards, log, "merged copies must equal one learner")
     else:
         _check_clocks(policy, log, parts)
     worker = type(policy).from_state(base)
@@ -120,18 +129,18 @@ def check_merge(policy: ChoicePolicy, log: Log) -> None:
     try:
         worker.merge([own])
     except MergeError:
-        assert state_bytes(worker) == with_own, "a refused merge changed the state"
+        assert state_bytes(worker) == with_own, "a refused merge must not change the state"
     else:
-        message = "a worker merged its own delta"
+        message = "a worker must not merge its own delta"
         raise AssertionError(message)
     before = state_bytes(forwards)
     for twice in (deltas[:1], [type(policy).from_state(base).delta(id="new")] * 2):
         try:
             forwards.merge(twice)
         except MergeError:
-            assert state_bytes(forwards) == before, "a refused merge changed the state"
+            assert state_bytes(forwards) == before, "a refused merge must not change the state"
             continue
-        message = "a delta was merged twice"
+        message = "a delta must not be merged twice"
         raise AssertionError(message)
 
 
@@ -147,19 +156,21 @@ def check_since(policy: ChoicePolicy, log: Log) -> None:
         try:
             merged.merge([delta])
         except MergeError as error:
-            message = f"deltas of two policies, which got no id, do not merge: {error}"
+            message = f"two deltas without an explicit id must merge: {error}"
             raise AssertionError(message) from error
     if getattr(policy, "forget", 1.0) == 1.0:
         log.teach(policy, slice(40, 60))
-        assert_close(policy, merged, log, "a delta since a state differs from what came after it")
+        assert_close(
+            policy, merged, log, "a delta since a state must hold exactly the later updates"
+        )
     again, before = copied(merged), state_bytes(merged)
     for delta in deltas:
         try:
             again.merge([delta])
         except MergeError:
-            assert state_bytes(again) == before, "a state differs in its copy"
+            assert state_bytes(again) == before, "a copy must have the same state"
             continue
-        message = "a state forgets which deltas were merged into it"
+        message = "a state must keep the ids of merged deltas"
         raise AssertionError(message)
 
 
@@ -174,4 +185,4 @@ def _check_clocks(policy: ChoicePolicy, log: Log, parts: Sequence[slice]) -> Non
     merged.merge(deltas)
     for number, part in enumerate(parts):
         log.teach(learner, part, bucket=1000 + 2 * number)
-    assert_close(learner, merged, log, "merged copies weigh old rows as one learner does not")
+    assert_close(learner, merged, log, "merged copies must weight old rows as one learner does")

@@ -71,9 +71,11 @@ def check_policy(
     """
     made = _made(policy)
     if made.updates:
-        raise InputError(f"check_policy wants a new policy; this one learned {made.updates} rows")
+        raise InputError(
+            f"check_policy needs a new policy; this one has learned {made.updates} rows"
+        )
     if contexts is not None and len(contexts) != ROWS:
-        raise InputError(f"check_policy got {len(contexts)} contexts; it wants {ROWS}")
+        raise InputError(f"check_policy got {len(contexts)} contexts; expected {ROWS}")
     check_copy(made, Log(made, contexts, seed))  # all others see copies alone
     for check in CHECKS:
         check(copied(made), Log(made, contexts, seed))
@@ -91,15 +93,14 @@ def _made(policy: ChoicePolicy | Callable[[], ChoicePolicy]) -> ChoicePolicy:
         if not isinstance(policy, type):
             raise
         message = (
-            f"check_policy got the class {policy.__name__}, which makes no policy without "
-            f"arguments ({error}); allowed is a policy, or a function that makes one; pass "
-            f"{policy.__name__}(...)"
+            f"check_policy got the class {policy.__name__}, which needs arguments ({error}); "
+            f"allowed: a policy, or a function that makes one; pass {policy.__name__}(...)"
         )
         raise InputError(message) from error
     if isinstance(made, type) or not hasattr(made, "updates"):
         kind = f"the class {made.__name__}" if isinstance(made, type) else type(made).__name__
         message = (
-            f"check_policy got {kind}; allowed is a policy, or a function that makes one; pass a "
+            f"check_policy got {kind}; allowed: a policy, or a function that makes one; pass a "
             "policy that has learned nothing, e.g. LinUCB(['a', 'b'], dim=4, floor=0.1)"
         )
         raise InputError(message)

@@ -24,8 +24,8 @@ def check_copy(policy: ChoicePolicy, log: Log) -> None:
             log.teach(one, rows)
         alike = np.allclose(log.distributions(given), log.distributions(made), atol=TOLERANCE)
         said = (
-            "what from_state makes of state() is another policy than the one that was given: "
-            "`_config` must return every argument of the constructor but actions and floor"
+            "from_state(state()) gives another policy: `_config` must return every "
+            "constructor argument except actions and floor"
         )
         assert alike, said
         assert state_bytes(given) == state_bytes(made), said
@@ -35,17 +35,19 @@ def check_state(policy: ChoicePolicy, log: Log) -> None:
     """A state makes an equal policy, and a damaged one is refused."""
     log.teach(policy)
     twin = copied(policy)
-    assert state_bytes(twin) == state_bytes(policy), "the state of the copy differs"
+    assert state_bytes(twin) == state_bytes(policy), "the copy must have the same state"
     close = np.allclose(log.distributions(twin), log.distributions(policy), atol=1e-6)
-    assert close, "the copy decides differently"
+    assert close, "the copy must decide equally"
     for array in policy.state().values():
-        assert array.dtype in (np.float64, np.uint8), f"a state holds {array.dtype}"
+        assert array.dtype in (np.float64, np.uint8), (
+            f"a state array has dtype {array.dtype}; allowed: float64 and uint8"
+        )
     for damage in _damages(policy):
         try:
             type(policy).from_state(damage)
         except StateError:
             continue
-        message = "a damaged state was loaded"
+        message = "a damaged state must be refused"
         raise AssertionError(message)
 
 
@@ -91,7 +93,7 @@ def check_actions_change(policy: ChoicePolicy, log: Log) -> None:
     if policy.algorithm.startswith("joint") or getattr(policy, "forget", 1.0) != 1.0:
         return  # what the newcomer taught is shared, or has let the others fade
     close = np.allclose(log.distributions(policy), before, atol=0.05)
-    assert close, "an action that came and went left its mark on the others"
+    assert close, "an action that was added and removed must not change the others"
 
 
 def check_reserved(policy: ChoicePolicy, log: Log) -> None:
@@ -108,5 +110,9 @@ def check_reserved(policy: ChoicePolicy, log: Log) -> None:
     for row, context in enumerate(log.contexts[:10]):
         request = log.request(row)
         p, kept = (one.distribution(context, **request) for one in (policy, twin))
-        assert np.allclose(p, kept, atol=1e-6), "a state loses what is reserved for a new action"
-        assert (p >= least).all(), "what is reserved for a new action is taken of the others' floor"
+        assert np.allclose(p, kept, atol=1e-6), (
+            "a state must keep the reserved share of a new action"
+        )
+        assert (p >= least).all(), (
+            "the reserved share of a new action must not reduce the floor of the others"
+        )

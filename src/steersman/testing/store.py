@@ -107,7 +107,8 @@ async def check_isolation(place: Place) -> None:
                 role, place.theirs, f"SELECT FROM {table} WHERE tenant = $1", place.theirs
             )
             assert own, (
-                f"{role} saw no {table} row of the tenant it was set to, so nothing is shown"
+                f"{role} saw no {table} row of the tenant it was set to, so the check is not "
+                "conclusive"
             )
         for tenant in (place.mine, None):
             for table in _TABLES:
@@ -119,7 +120,7 @@ async def check_isolation(place: Place) -> None:
                 assert not seen, f"{role} saw {table} rows of a tenant it was not set to"
             await _refuse_foreign(place, role, tenant)
     kept = await place.fetch("app", place.theirs, "SELECT id FROM decision")
-    assert [found["id"] for found in kept] == [UUID(row["id"])], "its own row is not there"
+    assert [found["id"] for found in kept] == [UUID(row["id"])], "its own row is missing"
 
 
 async def _refuse_foreign(place: Place, role: str, tenant: UUID | None) -> None:
@@ -145,15 +146,17 @@ async def check_decisions_once(place: Place) -> None:
     app, key = place.roles["app"], uuid4().hex
     first = decision(place.mine, idempotency_key=key, body_hash="\\x01")
     theirs = decision(place.theirs, idempotency_key=key, body_hash="\\x02")
-    assert await write_decisions(app, [first, theirs]) == {}, "equal keys of two tenants collided"
-    assert await write_decisions(app, [first]) == {}, "writing a decision again was refused"
+    assert await write_decisions(app, [first, theirs]) == {}, (
+        "equal keys of two tenants must not collide"
+    )
+    assert await write_decisions(app, [first]) == {}, "writing a decision again must be accepted"
     again = decision(place.mine, idempotency_key=key, body_hash="\\x03")
     plain = decision(place.mine)
     taken = await write_decisions(app, [plain, again])
     told = {UUID(again["id"]): (UUID(first["id"]), b"\x01")}
-    assert taken == told, f"a key used before was not told with its decision: {taken}"
+    assert taken == told, f"a used key must return its decision: {taken}"
     ids = {row["id"] for row in await place.fetch("app", place.mine, "SELECT id FROM decision")}
-    assert ids == {UUID(first["id"]), UUID(plain["id"])}, "other decisions than those are there"
+    assert ids == {UUID(first["id"]), UUID(plain["id"])}, "unexpected decisions in the store"
 
 
 async def check_events_once(place: Place) -> None:
@@ -172,14 +175,16 @@ async def check_events_once(place: Place) -> None:
     told = await write_events(app, [stored, whole, foreign, nowhere])
     assert told == {foreign["id"]: "u", nowhere["id"]: "u"}, f"unknown targets: {told}"
     other = {**stored, "body_hash": "\\x09"}
-    assert await write_events(app, [stored]) == {stored["id"]: "r"}, "a replay was not told"
-    assert await write_events(app, [other]) == {stored["id"]: "c"}, "a conflict was not told"
+    assert await write_events(app, [stored]) == {stored["id"]: "r"}, "a replay must be reported"
+    assert await write_events(app, [other]) == {stored["id"]: "c"}, "a conflict must be reported"
     found = await place.fetch("app", place.mine, "SELECT id FROM event")
-    assert {row["id"] for row in found} == {stored["id"], whole["id"]}, "other events are there"
+    assert {row["id"] for row in found} == {stored["id"], whole["id"]}, (
+        "unexpected events in the store"
+    )
     work = await place.fetch(
         "app", place.mine, "SELECT FROM work WHERE decision = $1", UUID(mine["id"])
     )
-    assert work, "an event with outcomes made no work"
+    assert work, "an event with outcomes must create work"
 
 
 async def check_crossing_batches(place: Place) -> None:
@@ -205,12 +210,12 @@ async def check_crossing_batches(place: Place) -> None:
     finally:
         for connection in connections:
             await connection.close()
-    assert sum(map(len, taken)) == 2 * 2 * len(keys), "a key was given to two decisions"
+    assert sum(map(len, taken)) == 2 * 2 * len(keys), "a key must belong to one decision"
     for tenant in (place.mine, place.theirs):
         found = await place.fetch(
             "app", tenant, "SELECT FROM decision WHERE idempotency_key = ANY($1)", keys
         )
-        assert len(found) == len(keys), "a key has more or fewer decisions than one"
+        assert len(found) == len(keys), "a key must have exactly one decision"
 
 
 async def check_late_commits(place: Place) -> None:
@@ -234,8 +239,10 @@ async def check_late_commits(place: Place) -> None:
         await connection.close()
     after = await _queued(place, decided)
     assert len(before) == 1, f"{len(before)} work rows instead of that of the committed event"
-    assert len(after) == 2, "the work of a late commit did not appear"
-    assert min(after - before) < min(before), "ids follow commits here, so nothing was tried"
+    assert len(after) == 2, "the work of a late commit must appear"
+    assert min(after - before) < min(before), (
+        "ids are in commit order, so the check is not conclusive"
+    )
 
 
 async def _queued(place: Place, decided: dict[str, Any]) -> set[int]:
@@ -266,7 +273,7 @@ async def check_partitions(place: Place) -> None:
     found = [parts.get(identifier) for identifier in ids]
     assert found[1:3] == [own, own], f"rows of {day} are in {found[1:3]}, not in {own}"
     assert own not in (found[0], found[3]), f"rows of other days are in {own}"
-    assert None not in found, "a row of a day without a partition was lost"
+    assert None not in found, "a row of a day without a partition must be kept"
 
 
 def _names(rows: Iterable[Any]) -> str:

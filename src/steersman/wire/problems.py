@@ -9,22 +9,22 @@ from __future__ import annotations
 import msgspec
 
 CODES: dict[str, tuple[int, str]] = {
-    "bad_request": (400, "The request is not HTTP as the service speaks it"),
-    "bad_json": (400, "The body is not the JSON that is asked for"),
+    "bad_request": (400, "The request is not valid HTTP"),
+    "bad_json": (400, "The body is not the expected JSON"),
     "unauthorized": (401, "The API key is missing, unknown, expired or revoked"),
     "forbidden": (403, "The API key lacks the scope"),
-    "not_found": (404, "There is no such thing"),
-    "method_not_allowed": (405, "The path does not take this method"),
+    "not_found": (404, "Not found"),
+    "method_not_allowed": (405, "The path does not support this method"),
     "timeout": (408, "The request did not arrive in time"),
     "idempotency_conflict": (409, "The idempotency key was used with another body"),
-    "not_allowed": (409, "It cannot be done as things stand"),
+    "not_allowed": (409, "Not allowed in the current state"),
     "too_large": (413, "The request is too large"),
     "unsupported_media_type": (415, "The body must be application/json"),
     "invalid": (422, "A value is not allowed"),
     "too_many_requests": (429, "Too many requests"),
-    "headers_too_large": (431, "The head of the request is too large"),
-    "internal": (500, "Something is wrong on our side"),
-    "unavailable": (503, "The service cannot do this now"),
+    "headers_too_large": (431, "The request headers are too large"),
+    "internal": (500, "Internal server error"),
+    "unavailable": (503, "The service is unavailable"),
 }
 """Code -> (HTTP status, title)."""
 

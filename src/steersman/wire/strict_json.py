@@ -51,13 +51,15 @@ def read(body: bytes | bytearray, *, max_bytes: int = 1 << 20) -> Any:
     {'a': [1, 2.5]}
     >>> read(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    steersman.wire.problems.Refused: a key stands twice in one object; send every key once
+    steersman.wire.problems.Refused: an object has a duplicate key; send each key once
     """
     if len(body) > max_bytes:
-        detail = f"the body has {len(body)} bytes, allowed are {max_bytes}; send less at once"
+        detail = (
+            f"the body has {len(body)} bytes; allowed: at most {max_bytes}; send a smaller body"
+        )
         raise Refused.of("too_large", detail)
     if len(body) > MAX_CONTAINERS and body.count(b"{") + body.count(b"[") > MAX_CONTAINERS:
-        detail = f"the body has over {MAX_CONTAINERS} objects and lists; send less at once"
+        detail = f"the body has over {MAX_CONTAINERS} objects and lists; send a smaller body"
         raise Refused.of("too_large", detail)
     try:
         value = _decode(body)
@@ -71,7 +73,7 @@ def read(body: bytes | bytearray, *, max_bytes: int = 1 << 20) -> Any:
         _refuse_nul(value)
     keys, colons = _keys(value, 1), body.count(b":")
     if keys != colons and _hides_a_key(body, value, colons):
-        raise _bad("a key stands twice in one object; send every key once")
+        raise _bad("an object has a duplicate key; send each key once")
     return value
 
 
