@@ -348,7 +348,7 @@ def _explain(
 ) -> dict[str, Any]:
     if arrival > len(stream):
         raise click.BadParameter(
-            f"request {arrival} not found: allowed are 1 to {len(stream)}",
+            f"request {arrival} not found; allowed: 1 to {len(stream)}",
             param_hint="--explain",
         )
     with _bar(console) as bar:

@@ -188,7 +188,7 @@ def _target(ready: _Ready, given: dict[str, Any]) -> Target:
         _sets(given), part="ab", data=given["data"], embedder=ready.embedder, home=ready.home
     )
     if number > len(targets):
-        message = f"target {number} not found: allowed are 1 to {len(targets)}"
+        message = f"target {number} not found; allowed: 1 to {len(targets)}"
         raise click.BadParameter(message, param_hint="--target")
     return targets[number - 1]
 

@@ -77,12 +77,12 @@ def test_the_opening_is_embedded_once(few, words):
 def test_a_question_without_options_needs_a_language_model(few, words, start):
     answerer = OptionAnswerer(words, MemoryCache())
     free = Template("why", "Why?", "broad", "{option}", ())
-    with pytest.raises(InputError, match=r"no options here; .* let an LLMAnswerer answer"):
+    with pytest.raises(InputError, match=r"no options here; .* use an LLMAnswerer"):
         answerer.answer(free, start("text", answerer))
 
 
 def test_a_target_of_another_dimension_is_refused(few, words):
-    with pytest.raises(InputError, match=r"shape \(3,\); allowed is \(384,\).*same embedder"):
+    with pytest.raises(InputError, match=r"shape \(3,\); expected \(384,\).*same embedder"):
         OptionAnswerer(words, MemoryCache()).open("text", np.array([1.0, 0.0, 0.0]))
 
 
@@ -157,5 +157,5 @@ def test_the_cache_in_memory_forgets_what_was_used_longest_ago():
     assert all(cache.get(key) is not None for key in "acd")
     cache.put("d", row)
     assert len(cache) == 3
-    with pytest.raises(InputError, match="0 keeps nothing"):
+    with pytest.raises(InputError, match="0 disables the cache"):
         MemoryCache(max_bytes=-1)

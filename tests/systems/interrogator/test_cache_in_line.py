@@ -125,7 +125,7 @@ def test_other_errors_pass_and_close_a_probe(wrong):
 @pytest.mark.parametrize("wrong", [({},), ({"m": MemoryCache()}, 0.0), ({"m": MemoryCache()}, -1)])
 def test_no_cache_and_no_pause_are_refused(wrong):
     caches, *retry = wrong
-    with pytest.raises(InputError, match="one cache or more"):
+    with pytest.raises(InputError, match="one or more caches"):
         CacheInLine(caches, **({"retry_s": retry[0]} if retry else {}))
 
 

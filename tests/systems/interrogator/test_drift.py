@@ -247,7 +247,7 @@ def test_the_excursion_is_that_of_every_beginning():
 
 
 def test_too_few_sessions_for_the_level():
-    with pytest.raises(InputError, match="99 or more"):
+    with pytest.raises(InputError, match="at least 99"):
         _reference(World(1), sessions=390)
     with pytest.raises(InputError, match="alpha"):
         _reference(World(1), sessions=100, alpha=0.0)

@@ -107,7 +107,7 @@ def test_steps_that_hardly_anyone_gets_to_are_neither_passed_nor_failed():
     gate = gate_of(steps_to_090="lower", similarity="higher")
     steps, similarity = held_against(gate, solving(few, few), "warm").checked
     assert (steps.state, similarity.state) == ("unknown", "passed")
-    assert steps.says == "tells nothing: 9.0% and 9.0% of sessions got there"
+    assert steps.says == "unknown: only 9.0% and 9.0% of the sessions reached it"
     assert held_against(gate, solving(few, few), "warm").passed
     # One arm that gets there is enough to tell.
     (many,) = held_against(
@@ -168,7 +168,7 @@ def test_what_is_all_the_same_of_few_passes_nothing():
     assert {name: one.state for name, one in found.items()} == {
         "steps_to_090": "failed", "similarity": "unknown", "embedder_calls": "unknown",
     }  # fmt: skip
-    assert found["similarity"].says == "tells nothing: no session differs"
+    assert found["similarity"].says == "unknown: all sessions are equal"
 
 
 def test_what_is_worse_in_every_session_alike_fails():

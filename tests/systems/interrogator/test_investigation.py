@@ -132,7 +132,7 @@ class _Stubborn:
 
 
 def test_a_choice_that_is_not_eligible_is_refused(ask):
-    with pytest.raises(ActionError, match="'dish' was chosen; allowed are field, form"):
+    with pytest.raises(ActionError, match="'dish' was chosen; eligible: field, form"):
         ask("text food", chooser=_Stubborn())
 
 

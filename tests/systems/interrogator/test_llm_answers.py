@@ -136,7 +136,7 @@ def test_saying_nothing_is_an_error_or_a_fallback(server, words, few, said):
     server.answer = said
     strict = _answerer(server, words)
     situation = _situation(few, words, "food", strict)
-    with pytest.raises(BackendAnswerError, match="nothing that is an answer"):
+    with pytest.raises(BackendAnswerError, match="no usable answer"):
         strict.answer(few["field"], situation)
     lenient = _answerer(server, words, otherwise=OptionAnswerer(words, MemoryCache()))
     assert lenient.answer(few["field"], situation).text == "food"
@@ -156,7 +156,7 @@ def test_nothing_of_a_fallback_is_kept(server, words, few):
 def test_none_to_fall_back_to(server, words, few):
     answerer = _answerer(server, words, "silent", timeout_s=0.2)
     situation = _situation(few, words, "food", answerer)
-    with pytest.raises(BackendUnavailableError, match="no whole answer"):
+    with pytest.raises(BackendUnavailableError, match="no complete answer"):
         answerer.answer(few["field"], situation)
 
 
@@ -210,7 +210,7 @@ def test_vectors_of_another_shape_are_told(server, words, few):
     answerer = _answerer(server, words)
     situation = _situation(few, words, "text about pizza", answerer)
     words.encode = lambda texts: np.ones((len(texts), 4), np.float32)
-    with pytest.raises(InputError, match="gave vectors of shape"):
+    with pytest.raises(InputError, match="returned vectors of shape"):
         answerer.answer(few["field"], situation)
 
 

@@ -49,7 +49,7 @@ def test_a_file_becomes_questions(tmp_path):
     assert questions["shade"].vocabulary({"colour": "red"}) == ("dark", "light")
     assert questions["shade"].vocabulary({}) == ()
     assert questions["shade"].extend("A hat", "dark", {"colour": "red"}) == "A hat a dark red"
-    with pytest.raises(ActionError, match="allowed are colour, shade"):
+    with pytest.raises(ActionError, match="allowed: colour, shade"):
         questions["size"]
 
 
@@ -141,7 +141,7 @@ def test_the_shipped_questions_fit_the_decision_point_and_a_step():
 def test_another_set_of_names_than_the_points_is_refused():
     questions = load_questions()
     fewer = dataclasses.replace(questions, templates=questions.templates[1:])
-    with pytest.raises(SpecError, match="actions that are no question: field;"):
+    with pytest.raises(SpecError, match="actions that are not questions: field;"):
         load_point(fewer)
     turned = dataclasses.replace(questions, templates=questions.templates[::-1])
     with pytest.raises(SpecError, match="the order differs"):

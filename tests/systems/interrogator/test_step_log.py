@@ -168,9 +168,9 @@ def test_damaged_arrays_are_refused(log, change, says):
 
 
 def test_another_files_bytes_are_refused(log):
-    with pytest.raises(DataError, match="not a log of the interrogator"):
+    with pytest.raises(DataError, match="invalid log of the interrogator"):
         StepLog.from_bytes(b"no zip")
-    with pytest.raises(DataError, match="not a log of the interrogator"):
+    with pytest.raises(DataError, match="invalid log of the interrogator"):
         StepLog.from_bytes(log.to_bytes()[:200])
     short = dataclasses.replace(log, after=log.after[:-1])
     with pytest.raises(DataError, match="shape"):
@@ -194,5 +194,5 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path, few, log):
 
 @pytest.mark.parametrize(("count", "steps"), [(0, 10), (4, 0)])
 def test_nothing_to_record_is_refused(few, words, targets, count, steps):
-    with pytest.raises(InputError, match="allowed are 1 or more of both"):
+    with pytest.raises(InputError, match="allowed: 1 or more of both"):
         _log(few, words, targets[:count], steps=steps)

@@ -111,7 +111,7 @@ def test_any_folder_with_questions_or_queries_is_a_set(tmp_path, words):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"holds neither questions.jsonl nor queries.jsonl"):
         load_targets(("empty",), **options)
-    with pytest.raises(InputError, match=r"allowed: bfcl, .* and folders of the directory"):
+    with pytest.raises(InputError, match=r"allowed: bfcl, .* and folders of the data directory"):
         load_targets(("nowhere",), **options)
 
 
@@ -130,7 +130,7 @@ def test_damaged_and_missing_files_are_told(tmp_path, words):
 def test_what_cannot_be_loaded_is_refused(tmp_path):
     with pytest.raises(InputError, match="allowed: bfcl, clapnq"):
         load_targets(("squad",))
-    with pytest.raises(InputError, match="leave it out"):
+    with pytest.raises(InputError, match="omit it"):
         load_targets(most=0)
     _write(tmp_path / "clapnq", "questions.jsonl.gz", [{"question": "Who?"}])
     with pytest.raises(InputError, match="give an embedder"):

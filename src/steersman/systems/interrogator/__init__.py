@@ -1,8 +1,9 @@
-"""The interrogator (system 003): what text is behind this embedding, and which question next?
+"""Interrogator (system 003): finds the text behind an embedding with questions.
 
-`investigate` puts questions to a target until its answers, appended to one text, come close to it.
-A `Chooser` picks each question: the `Heuristic`, or the `Learned` policy of the decision point. See
-README.md in this folder.
+`investigate` asks questions about a target; each answer is appended to a hypothesis until it is
+close
+to the target. A `Chooser` selects each question: the `Heuristic`, or the `Learned` policy of the
+decision point. See README.md in this folder.
 """
 
 from __future__ import annotations

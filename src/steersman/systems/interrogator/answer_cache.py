@@ -1,7 +1,8 @@
-"""Answers that were embedded before: the seam of the caches, and the one in memory.
+"""Answer cache: the interface, and the cache in memory.
 
-What is cached does not depend on the target: the vectors of all options of a template after one
-hypothesis. So an answer found by one investigation serves every later one that comes by.
+An entry has the vectors of all options of a template after one hypothesis. It does not depend on
+the
+target, so later investigations can reuse it.
 """
 
 from __future__ import annotations
@@ -25,29 +26,29 @@ _MAX_BYTES = 1 << 28
 
 
 class AnswerCache(Protocol):
-    """Keeps the vectors of answers; it may forget any of them at any time."""
+    """Cache of the vectors of answers; it may drop an entry at any time."""
 
     def get(self, key: str) -> NDArray[np.float16] | None:
-        """Return the vectors kept under a key, or None.
+        """Return the vectors of a key, or None.
 
         Args:
-            key: As `cache_key` makes it.
+            key: Result of `cache_key`.
         """
 
     def put(self, key: str, vectors: NDArray[np.float16]) -> None:
-        """Keep vectors under a key; what was there is replaced.
+        """Store vectors under a key; replaces an older entry.
 
         Args:
-            key: As `cache_key` makes it.
+            key: Result of `cache_key`.
             vectors: (options, size) float16.
         """
 
 
 class MemoryCache:
-    """An `AnswerCache` in this process; what was used longest ago goes first.
+    """In-memory `AnswerCache`; the least recently used entry is evicted.
 
     Args:
-        max_bytes: Of all vectors together, ≥ 0; 256 MiB hold about 30,000 answers.
+        max_bytes: Maximum size of all vectors, ≥ 0; 256 MiB hold about 30,000 answers.
 
     Raises:
         InputError: ``max_bytes`` is below zero.
@@ -62,23 +63,23 @@ class MemoryCache:
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         if max_bytes < 0:
-            message = f"max_bytes is {max_bytes}; allowed is 0 or more; 0 keeps nothing"
+            message = f"max_bytes is {max_bytes}; allowed: 0 or more; 0 disables the cache"
             raise InputError(message)
         self._max_bytes, self._bytes = max_bytes, 0
         self._kept: OrderedDict[str, NDArray[np.float16]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many answers are kept."""
+        """Return the number of entries."""
         return len(self._kept)
 
     def get(self, key: str) -> NDArray[np.float16] | None:
-        """Return the vectors kept under a key; None where there are none.
+        """Return the vectors of a key, or None.
 
         Args:
-            key: As `cache_key` makes it.
+            key: Result of `cache_key`.
 
         Returns:
-            (options, size) float16, the array that was put.
+            (options, size) float16, the stored array.
         """
         found = self._kept.get(key)
         if found is not None:
@@ -86,10 +87,10 @@ class MemoryCache:
         return found
 
     def put(self, key: str, vectors: NDArray[np.float16]) -> None:
-        """Keep vectors under a key; what was there is replaced.
+        """Store vectors under a key; replaces an older entry.
 
         Args:
-            key: As `cache_key` makes it.
+            key: Result of `cache_key`.
             vectors: (options, size) float16.
         """
         before = self._kept.pop(key, None)
@@ -104,14 +105,13 @@ class MemoryCache:
 def cache_key(
     template: Template, hypothesis: str, embedder: str, slots: Mapping[str, str] | None = None
 ) -> str:
-    """Return the key of an answer: what it says and after what, never for which target.
+    """Return the cache key of an answer; it does not depend on the target.
 
     Args:
-        template: The question; its name, phrase and options count, so that a changed template
-            finds nothing of what it was.
-        hypothesis: The text that the answer is appended to.
+        template: The question; its name, phrase and options are part of the key.
+        hypothesis: The text before the answer.
         embedder: Name of the embedder.
-        slots: What is filled; only the slot that the template needs counts.
+        slots: Filled slots; only the slot that the template needs is part of the key.
 
     Returns:
         64 hex digits.
@@ -128,7 +128,7 @@ def cache_key(
 
 
 def text_key(text: str, embedder: str) -> str:
-    """Return the key of a text's own vector, such as that of the opening.
+    """Return the cache key of a text, for example of the opening.
 
     Args:
         text: The text.

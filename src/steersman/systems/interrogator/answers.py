@@ -1,4 +1,4 @@
-"""Who answers: the seam, and the answerer that tries every option of a template."""
+"""Answerers: the interface, and the answerer that tries every option of a template."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a question brought.
+    """Answer to a question.
 
     Args:
-        text: The option that was kept; ``None`` when none came closer than the hypothesis did.
-        hypothesis: The text afterwards; unchanged when nothing was kept.
-        similarity: Of that text and the target, −1 to 1.
-        answer_similarity: Of the best option's text, kept or not.
-        cache_hit: Whether the cache had the answer.
-        embedder_calls: Texts that were embedded for it; 0 on a hit.
+        text: The kept option; ``None`` if no option is closer than the hypothesis.
+        hypothesis: The text with the answer; unchanged without a kept option.
+        similarity: Cosine of that text and the target, −1 to 1.
+        answer_similarity: Cosine of the best option's text, kept or not.
+        cache_hit: True if the cache had the answer.
+        embedder_calls: Number of embedded texts; 0 on a hit.
     """
 
     text: str | None
@@ -46,10 +46,10 @@ class Answer:
 
 
 class Answerer(Protocol):
-    """Answers the questions of an investigation."""
+    """Source of answers in an investigation."""
 
     def open(self, text: str, target: NDArray[Any]) -> Answer:
-        """Return what the opening text is worth, before anything is asked.
+        """Return the similarity of the opening text, as an answer.
 
         Args:
             text: The opening.
@@ -57,48 +57,48 @@ class Answerer(Protocol):
         """
 
     def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
-        """Return whether a question can be answered; `investigate` lets no other be chosen.
+        """Return whether it can answer a question; `investigate` asks no other questions.
 
         Args:
             template: The question.
-            slots: What is filled, by slot.
+            slots: Filled slots by name.
         """
 
     def answer(self, template: Template, situation: Situation) -> Answer:
         """Return the answer to a question.
 
         Args:
-            template: One of the eligible.
-            situation: Where the investigation stands.
+            template: An eligible question.
+            situation: State of the investigation.
         """
 
 
 class OptionAnswerer:
-    """Appends every option to the hypothesis, and keeps the most similar if it comes closer.
+    """Answerer that appends every option to the hypothesis and keeps the best one if it is closer.
 
-    Vectors pass through float16 whether they were found or computed, so a hit and a miss give the
-    same similarities to the bit.
+    Vectors are rounded to float16 in both cases, so a cache hit and a miss give equal similarities.
 
     Args:
         embedder: Embeds the texts.
-        cache: Keeps the vectors of all options after one hypothesis.
+        cache: Cache of the vectors of all options after one hypothesis.
     """
 
     def __init__(self, embedder: Embedder, cache: AnswerCache) -> None:
         self._embedder, self._cache = embedder, cache
 
     def open(self, text: str, target: NDArray[Any]) -> Answer:
-        """Return what the opening text is worth, before anything is asked.
+        """Return the similarity of the opening text, as an answer.
 
         Args:
             text: The opening.
             target: (size,) unit vector.
 
         Returns:
-            No answer yet, but a first similarity.
+            An answer without text.
 
         Raises:
-            InputError: The embedder's vectors are not of the target's dimension, or not finite.
+            InputError: The embedder's vectors do not have the target's dimension, or are not
+                finite.
         """
         vectors, hit = embedded([text], text_key(text, self._embedder.name), self._embedder,
                                 self._cache)  # fmt: skip
@@ -106,33 +106,34 @@ class OptionAnswerer:
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
 
     def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
-        """Return whether a question has options; those with ``options: ask`` have none.
+        """Return whether a question has options; ``options: ask`` has none.
 
         Args:
             template: The question.
-            slots: What is filled, by slot.
+            slots: Filled slots by name.
         """
         return bool(template.vocabulary(slots))
 
     def answer(self, template: Template, situation: Situation) -> Answer:
-        """Return the option that comes nearest, if it comes nearer than the hypothesis.
+        """Return the nearest option, if it is nearer than the hypothesis.
 
         Args:
-            template: One of the eligible, with options.
-            situation: Where the investigation stands.
+            template: An eligible question with options.
+            situation: State of the investigation.
 
         Returns:
             The answer.
 
         Raises:
-            InputError: The template has no options, or the embedder's vectors are not of the
-                target's dimension, or not finite.
+            InputError: The template has no options, or the embedder's vectors do not have the
+                target's
+                dimension or are not finite.
         """
         options = template.vocabulary(situation.slots)
         if not options:
             message = (
-                f"question {template.name!r} has no options here; allowed are 1 or more; list some "
-                "in questions.yaml, or let an LLMAnswerer answer"
+                f"question {template.name!r} has no options here; expected 1 or more; list them "
+                "in questions.yaml, or use an LLMAnswerer"
             )
             raise InputError(message)
         before = situation.hypothesis
@@ -150,16 +151,16 @@ class OptionAnswerer:
 def embedded(
     texts: Sequence[str], key: str, embedder: Embedder, cache: AnswerCache
 ) -> tuple[NDArray[np.float16], bool]:
-    """Return the vectors of texts, from the cache or computed and then kept.
+    """Return the vectors of texts, from the cache or newly embedded.
 
     Args:
         texts: n texts.
-        key: Where they are kept.
-        embedder: Embeds them when they are not there.
-        cache: Keeps them.
+        key: Cache key.
+        embedder: Embeds the texts on a cache miss.
+        cache: The cache.
 
     Returns:
-        (n, size) float16, and whether the cache had them.
+        (n, size) float16, and True for a cache hit.
 
     Raises:
         InputError: The embedder's vectors are not finite.
@@ -177,24 +178,17 @@ def embedded(
 
 
 def vectors_of(texts: Sequence[str], embedder: Embedder) -> NDArray[np.float16]:
-    """Return the vectors of texts, computed and checked.
-
-    Args:
-        texts: n texts.
-        embedder: Embeds them.
-
-    Returns:
-        (n, size) float16.
+    """Return the checked vectors of texts, (n, size) float16.
 
     Raises:
-        InputError: They are of another shape, or not finite.
+        InputError: The vectors have another shape, or are not finite.
     """
     wanted = (len(texts), embedder.size)
     vectors = np.asarray(embedder.encode(texts), np.float32).astype(np.float16)
     if vectors.shape != wanted or not np.isfinite(vectors).all():
         message = (
-            f"{embedder.name} gave vectors of shape {vectors.shape}; allowed are finite numbers of "
-            f"shape {wanted}; check the embedder"
+            f"{embedder.name} returned vectors of shape {vectors.shape}; expected finite numbers "
+            f"of shape {wanted}; check the embedder"
         )
         raise InputError(message)
     return vectors
@@ -208,7 +202,7 @@ def similarities(vectors: NDArray[np.float16], target: NDArray[Any]) -> NDArray[
         target: (size,) unit vector.
 
     Returns:
-        (n,) float64; summed without BLAS, so that a row's value does not depend on its neighbours.
+        (n,) float64; summed without BLAS, so that a value does not depend on the other rows.
 
     Raises:
         InputError: The dimensions differ, or a vector is zero.
@@ -219,13 +213,13 @@ def similarities(vectors: NDArray[np.float16], target: NDArray[Any]) -> NDArray[
     wide = vectors.astype(np.float64)
     if wide.shape[1:] != np.shape(target):
         message = (
-            f"the target has shape {np.shape(target)}; allowed is ({wide.shape[1]},), as the "
+            f"the target has shape {np.shape(target)}; expected ({wide.shape[1]},), as the "
             "embedder gives; embed the target with the same embedder"
         )
         raise InputError(message)
     lengths = np.sqrt((wide * wide).sum(axis=1))
     if not lengths.all():
-        message = "an embedded text has the zero vector; allowed is any other; check the embedder"
+        message = "an embedded text has the zero vector; check the embedder"
         raise InputError(message)
     products: NDArray[np.float64] = (wide * target).sum(axis=1) / lengths
     return products

@@ -1,4 +1,4 @@
-"""Several caches behind one: the first that works answers, and one that died is tried again."""
+"""Answer cache with fallbacks: Redis, PostgreSQL and memory in order."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ class _Place:
 
 
 class CacheInLine:
-    """An `AnswerCache` that asks the first of several that works.
+    """`AnswerCache` that uses the first working cache of several.
 
-    A cache that fails is left alone for a while; then one call tries it, and its fate decides. What
-    it missed meanwhile is embedded again. One that works but refuses a call is not left alone: the
-    next takes this call, and is asked from then on for what the first has not. Otherwise a miss is
-    a miss: the next cache is asked only when one fails. When none works, nothing is kept and the
-    investigation goes on.
+    A failed cache is not called for ``retry_s`` seconds; then one call tries it again. A cache that
+    works
+    but rejects a call stays in use, and the next cache takes this call. After a miss, other caches
+    are
+    not called. If no cache works, nothing is cached and the investigation continues.
 
     Args:
-        caches: by name, the preferred first.
-        retry_s: how long one that failed is left alone, > 0.
-        clock: seconds that never step back.
+        caches: Caches by name, the preferred one first.
+        retry_s: Seconds until a failed cache is tried again, > 0.
+        clock: Monotonic clock in seconds.
 
     Attributes:
-        hits: answers that were found, by the name of the cache.
-        misses: answers that were not there, by the name of the cache.
-        fallbacks: calls that a cache could not take, by its name.
-        refused: those of them that it refused though it works, as when it is full.
-        damaged: answers that could not be read, by the name of the cache; they count as misses.
+        hits: Hits, by the name of the cache.
+        misses: Misses, by the name of the cache.
+        fallbacks: Calls that a cache did not take, by its name.
+        refused: Rejected calls among them, for example because the cache is full.
+        damaged: Unreadable entries, by the name of the cache; they count as misses.
 
     Raises:
-        InputError: no cache, or `retry_s` is not above 0.
+        InputError: No cache, or `retry_s` is not above 0.
 
     >>> cache = CacheInLine({"memory": MemoryCache()})
     >>> cache.get("00") is None, dict(cache.misses), cache.serving
@@ -70,7 +70,7 @@ class CacheInLine:
     ) -> None:
         if not caches or not retry_s > 0:
             message = f"{len(caches)} caches, retry_s {retry_s!r}; "
-            raise InputError(message + "allowed are one cache or more and a number above 0")
+            raise InputError(message + "allowed: one or more caches, and retry_s above 0")
         self._places = [
             _Place(name, cache, Breaker(name, clock, failures=1, open_s=retry_s))
             for name, cache in caches.items()
@@ -84,23 +84,23 @@ class CacheInLine:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the caches, the preferred first."""
+        """Names of the caches, the preferred one first."""
         return tuple(place.name for place in self._places)
 
     @property
     def serving(self) -> str | None:
-        """Return the name of the first cache that did not fail last; None if all did."""
+        """Name of the first cache whose last call did not fail; None if all failed."""
         working = (place.name for place in self._places if place.breaker.state == "closed")
         return next(working, None)
 
     def get(self, key: str) -> NDArray[np.float16] | None:
-        """Return the vectors kept under a key by the first cache that works, or None.
+        """Return the vectors of a key from the first working cache, or None.
 
         Args:
-            key: as `cache_key` makes it.
+            key: Result of `cache_key`.
 
         Raises:
-            InputError: the key is not of that kind.
+            InputError: Invalid key.
         """
         found, name = self._ask(lambda cache: cache.get(key), looking=True)
         if name is not None:
@@ -108,19 +108,19 @@ class CacheInLine:
         return found
 
     def put(self, key: str, vectors: NDArray[np.float16]) -> None:
-        """Keep vectors in the first cache that works; in none if none does.
+        """Store vectors in the first working cache.
 
         Args:
-            key: as `cache_key` makes it.
+            key: Result of `cache_key`.
             vectors: (options, size) float16.
 
         Raises:
-            InputError: key or vectors are not of that kind.
+            InputError: Invalid key or vectors.
         """
         self._ask(lambda cache: cache.put(key, vectors))
 
     def close(self) -> None:
-        """Close the caches that hold a connection."""
+        """Close the connections of the caches."""
         for place in self._places:
             if isinstance(place.cache, RedisCache | TableCache):
                 place.cache.close()
@@ -189,21 +189,21 @@ class CacheInLine:
 def open_answer_cache(
     database: Database, tenant: UUID, *, redis_url: str | None = None
 ) -> CacheInLine:
-    """Return the cache of a tenant's answers: Redis if it is named, else PostgreSQL.
+    """Return the answer cache of a tenant: Redis if configured, else PostgreSQL.
 
-    PostgreSQL stands in when Redis does not answer, and this process's memory when neither does.
+    PostgreSQL is the fallback of Redis, and memory is the fallback of both.
 
     Args:
-        database: migrated.
-        tenant: whose answers.
-        redis_url: of Redis; default: `REDIS_URL`, and without it PostgreSQL is first.
+        database: Migrated database.
+        tenant: Tenant of the answers.
+        redis_url: URL of Redis; default: `REDIS_URL`; without it PostgreSQL is first.
 
     Returns:
-        A cache; close it. Nothing is connected to before the first question.
+        A cache; close it. It connects at the first question.
 
     Raises:
-        InputError: the URL is none of Redis.
-        StoreError: a Redis is named and the extra ``redis`` is not installed.
+        InputError: The URL is not a URL of Redis.
+        StoreError: Redis is configured, but the extra ``redis`` is not installed.
     """
     url = redis_url or os.environ.get("REDIS_URL")
     caches: dict[str, AnswerCache] = {"redis": RedisCache(url, tenant)} if url else {}

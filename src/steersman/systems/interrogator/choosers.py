@@ -1,4 +1,4 @@
-"""Who picks the next question: the heuristic, chance or a learned policy, behind one seam."""
+"""Choosers of the next question: heuristic, uniform and learned policy."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 PLATEAU_QUESTIONS, PLATEAU_GAIN = 2, 0.01
-"""A phase is left when its last two questions brought less than this each."""
+"""A phase ends if its last two gains are both below this."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """One choice with the probability it was drawn with.
+    """Chosen question with its propensity.
 
     Args:
         action: Name of the question.
-        propensity: Its probability, in (0, 1].
-        distribution: (K,) probabilities in the order of all questions; 0 where not eligible.
-        by: Who chose: ``heuristic``, ``uniform``, ``lin_ts`` and so on.
-        x: (d,) vector that a learned policy learns from; ``None`` where there is none.
+        propensity: Probability of the question, in (0, 1].
+        distribution: (K,) probabilities of all questions; 0 if not eligible.
+        by: Name of the chooser: ``heuristic``, ``uniform``, ``lin_ts`` and so on.
+        x: (d,) feature vector for learning; ``None`` if there is none.
     """
 
     action: str
@@ -49,31 +49,32 @@ class Drawn:
 
 
 class Chooser(Protocol):
-    """Picks questions, and may learn."""
+    """Policy that selects questions, and may learn."""
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return one of the eligible questions; learns nothing.
+        """Return one eligible question; learns nothing.
 
         Args:
-            situation: Where the investigation stands; something is eligible.
+            situation: State of the investigation, with an eligible question.
             rng: Draws the question with exactly one uniform.
         """
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Take in what a question brought.
+        """Learn from the outcomes of a question.
 
         Args:
-            situation: As it was chosen in.
+            situation: State at the choice.
             drawn: The choice.
             outcomes: ``similarity_gain`` and ``cache_miss``.
         """
 
 
 class Heuristic:
-    """Asks in declared order, and leaves a phase that has stopped to bring anything.
+    """Chooser in declared order; it leaves a phase after two questions with small gains.
 
-    The phase is the first of broad, narrow and detail that still has questions and whose last two
-    did not both bring less than .01. When all have run dry, the declared order alone counts.
+    The phases are broad, narrow and detail. A phase ends if it has no questions left, or if its
+    last two
+    gains are both below .01. After the last phase, the declared order alone counts.
 
     >>> from steersman.systems.interrogator import load_questions
     >>> questions = load_questions()
@@ -85,8 +86,8 @@ class Heuristic:
         """Return the next question; learns nothing.
 
         Args:
-            situation: Where the investigation stands; something is eligible.
-            rng: Gives exactly one uniform.
+            situation: State of the investigation, with an eligible question.
+            rng: Source of exactly one uniform.
 
         Returns:
             The question, with the probability of each.
@@ -102,16 +103,16 @@ class Heuristic:
         eligible: tuple[str, ...],
         questions: Any,
     ) -> str:
-        """Return the name of the question to ask.
+        """Return the name of the next question.
 
         Args:
-            asked: Names of the questions asked, first to last.
-            gains: What each of them added.
-            eligible: At least one name, in declared order.
-            questions: What can be asked.
+            asked: Names of the asked questions, in order.
+            gains: Gain of each asked question.
+            eligible: Eligible names, at least one, in declared order.
+            questions: All questions.
 
         Returns:
-            One of the eligible.
+            An eligible name.
         """
         phases = {name: questions[name].phase for name in (*asked, *eligible)}
         for phase in PHASES:
@@ -127,21 +128,21 @@ class Heuristic:
         """Learns nothing.
 
         Args:
-            situation: As it was chosen in.
+            situation: State at the choice.
             drawn: The choice.
             outcomes: ``similarity_gain`` and ``cache_miss``.
         """
 
 
 class Uniform:
-    """Any eligible question with equal probability: what a log for warm starts is drawn by."""
+    """Chooser with equal probabilities; used for logs for warm starts."""
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
         """Return the next question; learns nothing.
 
         Args:
-            situation: Where the investigation stands; something is eligible.
-            rng: Gives exactly one uniform.
+            situation: State of the investigation, with an eligible question.
+            rng: Source of exactly one uniform.
 
         Returns:
             The question, with the probability of each.
@@ -157,20 +158,20 @@ class Uniform:
         """Learns nothing.
 
         Args:
-            situation: As it was chosen in.
+            situation: State at the choice.
             drawn: The choice.
             outcomes: ``similarity_gain`` and ``cache_miss``.
         """
 
 
 class Learned:
-    """A policy over encoded contexts that learns at every step, as the ordinary loop does.
+    """Chooser with a policy over encoded contexts, which learns at every step.
 
     Args:
-        policy: Over the names of the questions.
-        encoder: Turns contexts into its vectors.
-        reward: What outcomes are worth.
-        frozen: Whether it learns no more.
+        policy: Policy over the names of the questions.
+        encoder: Encodes contexts.
+        reward: Declared reward.
+        frozen: If true, the policy does not learn.
     """
 
     def __init__(
@@ -181,21 +182,21 @@ class Learned:
 
     @classmethod
     def declared(cls, point: DecisionPoint, *, frozen: bool = False) -> Self:
-        """Return the policy that a decision point declares, without any experience yet.
+        """Return the policy that a decision point declares, without experience.
 
         Args:
-            point: As `load_point` reads it.
-            frozen: Whether it learns nothing from its investigations.
+            point: Result of `load_point`.
+            frozen: If true, the policy does not learn.
 
         Returns:
             The chooser.
 
         Raises:
-            InputError: the point has other actions than named choices.
+            InputError: The actions are not named choices.
         """
         if point.actions.kind != "choice":
-            message = f"{point.decision} has {point.actions.kind} actions; allowed is kind: choice"
-            raise InputError(f"{message}; name the questions under actions.names")
+            message = f"{point.decision} has actions of kind {point.actions.kind}; allowed: choice"
+            raise InputError(f"{message}; list the questions under actions.names")
         encoder = FeatureMap(point.context)
         floor = point.floor if point.explore == "floor" else 0.0
         policy = build(point.policy, point.actions.names, dim=encoder.dim, floor=floor)
@@ -205,8 +206,8 @@ class Learned:
         """Return the next question; learns nothing.
 
         Args:
-            situation: Where the investigation stands; something is eligible.
-            rng: Gives exactly one uniform.
+            situation: State of the investigation, with an eligible question.
+            rng: Source of exactly one uniform.
 
         Returns:
             The question, with the probability of each.
@@ -220,12 +221,12 @@ class Learned:
         """Learn the declared reward, unless frozen.
 
         Args:
-            situation: As it was chosen in.
+            situation: State at the choice.
             drawn: The choice.
             outcomes: ``similarity_gain`` and ``cache_miss``.
 
         Raises:
-            InputError: outcomes that the declared reward cannot be formed from.
+            InputError: An outcome of the declared reward is missing.
         """
         if self.frozen:
             return
@@ -233,26 +234,26 @@ class Learned:
         self.policy.learn(x, drawn.action, worth(self.reward, outcomes))
 
     def encoded(self, situation: Situation) -> Floats:
-        """Return the (d,) vector of a situation, rounded as the service rounds it.
+        """Return the (d,) feature vector of a situation, rounded like in the service.
 
         Args:
-            situation: Where an investigation stands.
+            situation: State of an investigation.
         """
         return rounded(self.encoder.encode(situation.context()))
 
 
 def worth(reward: Reward, outcomes: Mapping[str, float]) -> float:
-    """Return the declared reward of some outcomes, 0 to 1.
+    """Return the declared reward of outcomes, 0 to 1.
 
     Args:
-        reward: What the decision point declares.
-        outcomes: By name.
+        reward: Reward declaration of the decision point.
+        outcomes: Outcomes by name.
 
     Returns:
-        The reward; what lies beyond a term's range counts as its end.
+        The reward; outcomes are clipped to the range of their term.
 
     Raises:
-        InputError: a required outcome is absent.
+        InputError: A required outcome is missing.
 
     >>> from steersman.spec import Reward
     >>> reward = Reward.model_validate({"terms": {"similarity_gain": {"weight": 1, "high": 0.2}}})
@@ -261,22 +262,22 @@ def worth(reward: Reward, outcomes: Mapping[str, float]) -> float:
     """
     value = evaluate(reward, outcomes).value
     if value is None:
-        message = f"outcomes are {sorted(outcomes)}; allowed are all of {sorted(reward.terms)}"
-        raise InputError(f"{message}; send what is missing, or declare what missing means")
+        message = f"outcomes are {sorted(outcomes)}; expected all of {sorted(reward.terms)}"
+        raise InputError(f"{message}; send the missing outcomes, or declare `missing` for them")
     return value
 
 
 def certain(action: str, situation: Situation, rng: np.random.Generator, *, by: str) -> Drawn:
-    """Return a choice without chance; one uniform is taken, so that random streams stay in step.
+    """Return a deterministic choice; it uses one uniform, so that random streams stay in step.
 
     Args:
         action: Name of the question.
-        situation: Where it is chosen.
-        rng: Gives the uniform.
-        by: Who chose.
+        situation: State of the investigation.
+        rng: Source of the uniform.
+        by: Name of the chooser.
 
     Returns:
-        The choice, of probability 1.
+        The choice, with probability 1.
     """
     rng.random()
     distribution = np.array([float(name == action) for name in situation.questions.names])

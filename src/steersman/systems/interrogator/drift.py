@@ -1,9 +1,8 @@
-"""The drift guard: when the world is no longer that of the log, the heuristic asks.
+"""Drift guard: switches to the heuristic if gains or contexts differ from the log.
 
-Not on the covariance of the posterior, as the requirement has it: that only ever shrinks, whatever
-the world does. What drifts shows in gains that stay below what the log lets expect, and in contexts
-that the log does not hold. Only losses count: to bring more than expected, or to find every answer
-in the cache, is no reason to let the heuristic ask.
+The requirement uses the covariance of the posterior. That shrinks with every observation, so it
+cannot show drift. This guard watches for gains below the expectation of the log, and for contexts
+that are not in the log. Only losses count: larger gains or more cache hits are no drift.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _log = logging.getLogger(__name__)
 
 
 class DriftGuard:
-    """Watches sessions, one after the other, and says when one of them, or the world, has drifted.
+    """Drift tests within a session and across sessions.
 
-    Two tests, each valid at every look:
+    Two sequential tests, each valid at every step:
 
     * **Within a session**, at every step, three monitors: the standardised sum of what the gains
       stayed below the expected so far, the Mahalanobis distance of x along the log's principal
       directions, and its length beside them. They fire in at most ``alpha`` (of the reference) of
-      the sessions that are like the log's. What fired is over with the session.
+      the sessions that are like the log's. An alarm ends with the session.
     * **Across sessions**, in one process: a confidence sequence of the sessions' mean residuals,
       a session being the unit, since its steps depend on each other. It fires, when the mean is
       surely below zero, in at most ``world_alpha`` of windows of ``window`` sessions,
@@ -101,7 +100,7 @@ class DriftGuard:
     def of_log(
         cls, point: DecisionPoint, log: StepLog, vectors: Any, *, rng: np.random.Generator
     ) -> Self:
-        """Return a guard that expects what a log holds.
+        """Return a guard with the expectations of a log.
 
         Args:
             point: The decision point.
@@ -124,7 +123,7 @@ class DriftGuard:
         return cls(reference)
 
     def begin(self) -> None:
-        """Tell that a session begins; what the one before it showed counts for the world's test."""
+        """Start a session, and add the previous one to the test across sessions."""
         self._close()
         self.reason = None
         if self._resting:
@@ -132,13 +131,13 @@ class DriftGuard:
             self.reason = "world: the last sessions gained less than the log lets expect"
 
     def see(self, x: Floats) -> str | None:
-        """Look at a context before a question is chosen.
+        """Check a context before a question is chosen.
 
         Args:
-            x: (d,) encoded.
+            x: (d,) encoded context.
 
         Returns:
-            Why this session is the heuristic's; ``None``: it is not.
+            Reason to use the heuristic in this session; ``None``: no drift.
         """
         if self.reason is None:
             near, beside = (float(one[0]) for one in self._reference.distances(x))
@@ -147,15 +146,15 @@ class DriftGuard:
         return self.reason
 
     def hear(self, x: Floats, action: int, gain: float) -> str | None:
-        """Look at what a question brought; not called where the heuristic asked.
+        """Check the gain of a question; not called for the heuristic's questions.
 
         Args:
-            x: (d,) encoded.
-            action: Place of the question.
-            gain: In similarity.
+            x: (d,) encoded context.
+            action: Index of the question.
+            gain: Gain in similarity.
 
         Returns:
-            As `see`, for the questions to come.
+            Reason to use the heuristic from now on; ``None``: no drift.
         """
         residual = self._reference.residual(x, action, gain)
         if self.reason is None and residual is not None:
@@ -167,7 +166,7 @@ class DriftGuard:
         return self.reason
 
     def reset(self) -> None:
-        """Forget what was seen of the world, as when the policy was learned anew."""
+        """Reset the test across sessions, for example after retraining the policy."""
         self._units, self._residuals, self._resting, self.reason = [], [], 0, None
 
     def _check(self, name: str, value: float, what: str) -> None:
@@ -205,20 +204,21 @@ class DriftGuard:
 
 
 class Guarded:
-    """A chooser that is replaced for the rest of a session once the guard fires.
+    """Chooser with a fallback for the rest of a session after drift.
 
-    What the fallback asks has propensity 1 and its own name; the chooser does not learn from it,
-    and it is no evidence for anything.
+    Questions of the fallback have propensity 1 and its name. The chooser does not learn from them,
+    and
+    they are not used as evidence.
 
     Args:
-        chooser: Asks as long as nothing drifted.
-        fallback: Asks then, such as the `Heuristic`.
-        guard: Watches.
-        point: The decision point: how contexts are encoded.
+        chooser: Chooser without drift.
+        fallback: Chooser after drift, such as the `Heuristic`.
+        guard: The drift guard.
+        point: Decision point, for encoding contexts.
 
     Attributes:
-        taken_over: Sessions in which the fallback asked, by their number, with the reason.
-        questions: Questions that it asked.
+        taken_over: Reason by session number, for sessions with the fallback.
+        questions: Number of questions asked by the fallback.
     """
 
     def __init__(
@@ -232,18 +232,18 @@ class Guarded:
 
     @property
     def reason(self) -> str | None:
-        """Why the current session is the fallback's; ``None``: it is not."""
+        """Reason to use the fallback in the current session; ``None``: no drift."""
         return self._guard.reason
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """See `Chooser.choose`; a session begins where nothing was asked yet.
+        """Return a question; a situation without asked questions starts a session.
 
         Args:
-            situation: Where the investigation stands.
+            situation: State of the investigation.
             rng: Draws the question.
 
         Returns:
-            The chooser's choice, or the fallback's.
+            The choice of the chooser, or of the fallback.
         """
         if situation.step == 0:
             self._guard.begin()
@@ -255,12 +255,12 @@ class Guarded:
         return self._chooser.choose(situation, rng)
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """See `Chooser.learn`; what the fallback asked teaches nobody.
+        """Learn from the outcomes; questions of the fallback are skipped.
 
         Args:
-            situation: As it was chosen in.
+            situation: State at the choice.
             drawn: The choice.
-            outcomes: What it brought.
+            outcomes: ``similarity_gain`` and ``cache_miss``.
         """
         if self._guard.reason is not None:
             return

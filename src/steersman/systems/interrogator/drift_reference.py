@@ -1,14 +1,14 @@
-"""What sessions are like as long as nothing drifts, learned from a log of such sessions.
+"""Reference of the drift guard: expected gains and contexts, fitted to a log without drift.
 
-What is expected is the gain in similarity alone. Whether the cache had an answer belongs to the
-reward, but says nothing about the questions: a cache that fills up is no drift.
+Only the gain in similarity is modelled. Cache hits are part of the reward but say nothing about the
+questions: a cache that fills up is no drift.
 
-The targets are split three ways. Half fit the mean gain of every question as a linear function of
-x, and mean and principal directions of x. A quarter say what these expectations are worth: whoever
-picks the question with the largest expected gain picks where it is overestimated, so expectations
-are drawn in until gains are, on average, what is expected at every size of the expectation; and how
-widely gains scatter there. The last quarter say how far a session goes which has not drifted: the
-thresholds are their quantiles, by split conformal prediction.
+The targets are split into three parts. Half fit the mean gain of every question as a linear
+function
+of x, and mean and principal directions of x. A quarter calibrate these expectations: the question
+with the largest expected gain is often overestimated, so expectations are shrunk until gains match
+them on average, and the scatter of gains is fitted. The last quarter give the thresholds: quantiles
+of sessions without drift, by split conformal prediction.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 DIRECTIONS = 32
-"""Principal directions of x that are looked at one by one; the rest only by its length."""
+"""Number of principal directions of x; the rest counts by its length only."""
 MONITORS = ("gains", "features", "strangeness")
-"""What a session is watched for; each gets a third of its chance of a false alarm."""
+"""Monitors of a session; each gets a third of the false alarm rate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """What is expected, and how far a session may be from it.
+    """Expected gains and contexts, with thresholds.
 
     Args:
         models: (K, d) the gain of a question is guessed to be ``models[a] @ x``.
@@ -107,13 +107,13 @@ class Reference:
         residuals associated with principal component analysis, for the two looks at x.
         """
         if not 0.0 < alpha <= 0.5:
-            raise InputError(f"alpha is {alpha!r}; allowed is 0 < alpha <= 0.5; 0.03 is usual")
+            raise InputError(f"alpha is {alpha!r}; allowed: 0 < alpha <= 0.5; usual: 0.03")
         fitted, drawn_in, rest = _thirds(groups, rng)
         parts = _split(sessions[rest])
         needed = math.ceil(len(MONITORS) / alpha) - 1
         if len(parts) < needed:
-            message = f"{len(parts)} sessions are left for thresholds; at alpha {alpha} it takes "
-            raise InputError(f"{message}{needed} or more; log more, or raise alpha")
+            message = f"{len(parts)} sessions for thresholds; alpha {alpha} needs at least "
+            raise InputError(f"{message}{needed}; log more sessions, or increase alpha")
         models, known = _models(x[fitted], actions[fitted], gains[fitted], questions, ridge)
         usable = drawn_in & known[actions]
         level, noise, least = _worth_of(_guesses(models, x[usable], actions[usable]), gains[usable])
@@ -131,27 +131,27 @@ class Reference:
         return replace(drafted, unit_spread=unit_spread, limits=limits)
 
     def residual(self, x: Floats, action: int, gain: float) -> float | None:
-        """Return how far a gain is from what is expected, in standard deviations.
+        """Return a gain minus its expectation, in standard deviations.
 
         Args:
             x: (d,) encoded context.
-            action: Place of the question.
-            gain: In similarity.
+            action: Index of the question.
+            gain: Gain in similarity.
 
         Returns:
-            The standardised residual; ``None`` for a question that the log does not know.
+            The standardised residual; ``None`` for a question that is not in the log.
         """
         if not self.known[action]:
             return None
         return float(self.residuals(x[None], np.array([action]), np.array([gain]))[0])
 
     def residuals(self, x: Floats, actions: Ints, gains: Floats) -> Floats:
-        """Return `residual` for several steps, all of questions that the log knows or not.
+        """Return the `residual` of several steps, without a check for unknown questions.
 
         Args:
             x: (n, d) encoded contexts.
-            actions: (n,) places of the questions.
-            gains: (n,) in similarity.
+            actions: (n,) indexes of the questions.
+            gains: (n,) gains in similarity.
         """
         expected = self.level[0] + self.level[1] * _guesses(self.models, x, actions)
         variances = np.maximum(self.noise[0] + self.noise[1] * expected, self.least)
@@ -159,13 +159,13 @@ class Reference:
         return standardised
 
     def distances(self, x: Any) -> tuple[Floats, Floats]:
-        """Return how far contexts are along the principal directions, and beside them.
+        """Return the distances of contexts along the principal directions, and orthogonal to them.
 
         Args:
             x: (n, d) encoded contexts.
 
         Returns:
-            (n,) squared Mahalanobis distances, and (n,) squared lengths of what is left.
+            (n,) squared Mahalanobis distances, and (n,) squared lengths of the remainder.
         """
         away = np.atleast_2d(x) - self.mean
         along = away @ self.directions.T
@@ -175,7 +175,7 @@ class Reference:
 
 
 def excursion(z: Floats) -> float:
-    """Return the largest standardised loss over the first steps of a session, however many.
+    """Return the largest standardised loss over all prefixes of a session.
 
     Args:
         z: (t,) standardised residuals, 1 or more.
@@ -187,7 +187,7 @@ def excursion(z: Floats) -> float:
 
 
 def _thirds(groups: Ints, rng: np.random.Generator) -> tuple[Flags, Flags, Flags]:
-    """Return half of the targets' steps, those of a quarter, and those of the other quarter."""
+    """Return the steps of half, a quarter and the other quarter of the targets."""
     order = rng.permutation(np.unique(groups))
     half = len(order) // 2
     begins = (half, half + (len(order) - half) // 2)
@@ -196,7 +196,7 @@ def _thirds(groups: Ints, rng: np.random.Generator) -> tuple[Flags, Flags, Flags
 
 
 def _split(sessions: Ints) -> list[Ints]:
-    """Return the places of each session's steps."""
+    """Return the indexes of each session's steps."""
     return [np.flatnonzero(sessions == one) for one in np.unique(sessions)]
 
 
@@ -244,6 +244,6 @@ def _principal(x: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _threshold(scores: list[float], alpha: float) -> float:
-    """Return the conformal quantile: a new score from the same law passes it with at most alpha."""
+    """Return the conformal quantile: a new score exceeds it with probability at most alpha."""
     place = math.ceil((len(scores) + 1) * (1.0 - alpha))
     return sorted(scores)[place - 1] if place <= len(scores) else math.inf

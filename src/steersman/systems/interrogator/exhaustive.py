@@ -1,4 +1,4 @@
-"""The reference: every eligible question tried at each step, the best kept."""
+"""Exhaustive search: tries every eligible question at each step and keeps the best."""
 
 from __future__ import annotations
 
@@ -19,42 +19,46 @@ if TYPE_CHECKING:
 
 
 class Exhaustive:
-    """Asks the eligible question whose answer comes nearest to the target, having tried them all.
+    """Chooser of the question with the answer nearest to the target, after trying all.
 
-    Greedy, hence no bound for a whole investigation; a step of about fifty questions costs some 500
-    texts. With a shortlist it tries only the questions whose options alone are nearest, at a
-    fraction of that, and may miss a better one.
+    The search is greedy, so it is no upper bound for a whole investigation. A step of about fifty
+    questions embeds about 500 texts. A shortlist tries only the questions with the nearest options:
+    it
+    costs less, and may miss a better question.
 
     Args:
-        answerer: Tries the questions; the one that answers the investigation, so that the question
-            chosen is a cache hit there. One that cannot answer a template raises.
-        nearest: Ranks the questions for the shortlist; ``None`` to try them all.
-        shortlist: Questions tried at each step, ≥ 1, where ``nearest`` is given.
+        answerer: Tries the questions. Use the answerer of the investigation, so that the chosen
+            question
+            is a cache hit. It must be able to answer all templates.
+        nearest: Ranks the questions for the shortlist; ``None`` to try all.
+        shortlist: Number of questions to try at each step, ≥ 1; needs ``nearest``.
 
     Raises:
-        InputError: a shortlist below 1.
+        InputError: A shortlist below 1.
     """
 
     def __init__(
         self, answerer: Answerer, *, nearest: Nearest | None = None, shortlist: int = 8
     ) -> None:
         if shortlist < 1:
-            message = f"shortlist is {shortlist}; allowed is 1 or more; without nearest all are"
+            message = (
+                f"shortlist is {shortlist}; allowed: 1 or more; without nearest, all questions are"
+            )
             raise InputError(f"{message} tried")
         self._answerer, self._nearest, self._shortlist = answerer, nearest, shortlist
         self._tried = 0
 
     @property
     def embedder_calls(self) -> int:
-        """Return how many texts were embedded for choosing."""
+        """Number of texts embedded for choosing."""
         return self._tried + (0 if self._nearest is None else self._nearest.embedder_calls)
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return the best question; of equally good ones the first in declared order.
+        """Return the best question; ties go to the first in declared order.
 
         Args:
-            situation: Where the investigation stands; something is eligible.
-            rng: Gives exactly one uniform.
+            situation: State of the investigation, with an eligible question.
+            rng: Source of exactly one uniform.
 
         Returns:
             The question, with the probability of each.
@@ -72,7 +76,7 @@ class Exhaustive:
         """Learns nothing.
 
         Args:
-            situation: As it was chosen in.
+            situation: State at the choice.
             drawn: The choice.
             outcomes: ``similarity_gain`` and ``cache_miss``.
         """

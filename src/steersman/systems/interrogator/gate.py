@@ -1,4 +1,4 @@
-"""The regression gate: may the learned policy ask, instead of the heuristic?"""
+"""Regression gate: checks that the learned policy is not worse than the heuristic."""
 
 from __future__ import annotations
 
@@ -43,45 +43,46 @@ Measure = Literal[
 Better = Literal["higher", "lower"]
 State = Literal["passed", "failed", "unknown", "not_measured"]
 FEWEST_SOLVED = 0.1
-"""Share of sessions, of one arm at least, that must get to a level for its steps to tell much."""
+"""Share of sessions, in at least one arm, that must reach a level for its steps to count."""
 _ROUNDING = 1e-12
 WIDEST = 2.0
-"""Share of the heuristic's figure up to which a loss is looked for."""
+"""Largest loss that is searched for, as a share of the heuristic's figure."""
 
 
 class Gate(Declared):
-    """What the policy may not be worse on, and by how much."""
+    """Tolerance and measures of the regression gate."""
 
     tolerance: Annotated[float, Field(gt=0, lt=1)]
-    """Share of the heuristic's figure, above 0 to below 1."""
+    """Allowed loss as a share of the heuristic's figure, above 0 and below 1."""
     measures: Annotated[dict[Measure, Better], Field(min_length=1)]
-    """What is tracked, and which way is better."""
+    """Tracked measures, with the better direction."""
 
 
 class Switch(Declared):
-    """Whether the policy asks unless told otherwise, and the gate before that."""
+    """Default of ``--rl``, and the regression gate for turning it on."""
 
     format: FormatVersion
     rl: Literal["on", "off"]
-    """Whether the policy picks the questions when no command says so."""
+    """Default of the option `--rl`: ``on`` lets the learned policy choose the questions."""
     gate: Gate
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One tracked measure, held against the gate.
+    """Result of the gate for one measure.
 
     Args:
-        measure: Its name.
-        control: The heuristic's mean; NaN where nothing was measured.
-        candidate: The policy's.
-        worse_by: By which share of the heuristic's figure the policy is worse at most, by its 95 %
-            interval, -2 to 2; below 0: it is shown to be better. NaN where there is no such share.
-        state: ``passed``: that is within the tolerance; ``failed``: it is not, or not shown to be;
-            ``unknown``: too few sessions got there for it to tell anything, it is 0 in all of
-            either, or it is good enough and the same in all, and nobody knows what it could have
-            been; ``not_measured``.
-        says: Empty; or what keeps the measure from telling much.
+        measure: Name of the measure.
+        control: Mean of the heuristic; NaN if not measured.
+        candidate: Mean of the policy.
+        worse_by: Largest loss of the policy by its 95 % interval, as a share of the heuristic's
+            figure,
+            -2 to 2; below 0: shown to be better. NaN if there is no such share.
+        state: ``passed``: the loss is within the tolerance; ``failed``: it is not, or not shown to
+            be;
+            ``unknown``: the data cannot show it, because too few sessions reached the level or all
+            figures are equal; ``not_measured``.
+        says: Limitation of the measure; empty if none.
     """
 
     measure: str
@@ -94,12 +95,12 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the gate says of a policy.
+    """Result of the gate for a policy.
 
     Args:
-        arm: The policy's.
-        tolerance: As declared.
-        checked: Every tracked measure.
+        arm: Name of the policy.
+        tolerance: Declared tolerance.
+        checked: All measures.
     """
 
     arm: str
@@ -108,22 +109,19 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether every measure that can be known passed, and one can.
-
-        What was not measured can be known, so it is no pass.
-        """
+        """True if every known measure passed, at least one is known, and all were measured."""
         states = {one.state for one in self.checked}
         return "passed" in states and states <= {"passed", "unknown"}
 
 
 def load_switch(path: Path | None = None) -> Switch:
-    """Return what ``rl.yaml`` declares.
+    """Return the declaration in ``rl.yaml``.
 
     Args:
         path: The file; ``None`` for the shipped one.
 
     Raises:
-        SpecError: It cannot be read, or what it says is wrong.
+        SpecError: The file cannot be read or is invalid.
 
     >>> switch = load_switch()
     >>> switch.rl, switch.gate.tolerance
@@ -133,22 +131,25 @@ def load_switch(path: Path | None = None) -> Switch:
 
 
 def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
-    """Return what a gate says of an arm.
+    """Return the result of a gate for a policy.
 
-    A measure passes when the policy is *shown* not to be worse than the heuristic by more than the
+    A measure passes if the policy is *shown* not to be worse than the heuristic by more than the
     tolerance: the whole 95 % interval of the loss, as a share of the heuristic's figure, over runs
-    and targets (`crossed_mean`), lies within it. That a difference could not be told is no pass,
-    nor are figures that are all the same: of shares and steps, whose range is known, as many may be
-    so by chance; of others nothing can be known then.
+    and
+    targets (`crossed_mean`), must be within it. An undecided difference does not pass. Equal
+    figures do
+    not pass either: for shares and steps the known range bounds the loss; for other measures the
+    result
+    is unknown.
 
-    Steps to a level that fewer than `FEWEST_SOLVED` of the sessions of either arm reach say
-    nothing: nearly all are the limit, for both. The share that gets there is no measure of its own,
-    as sessions that do not count as the limit: who solves fewer has more steps.
+    Steps to a level are ignored if fewer than `FEWEST_SOLVED` of the sessions of both policies
+    reach
+    it. The share of solved sessions is no separate measure: unsolved sessions count as the limit.
 
     Args:
-        gate: As declared.
-        trial: Of the arm and the heuristic.
-        arm: Its name.
+        gate: The declared gate.
+        trial: Trial with the policy and the heuristic.
+        arm: Name of the policy.
 
     Returns:
         The verdict.
@@ -170,13 +171,13 @@ def _check(
     candidate: Floats,
     most: float | None = None,
 ) -> Checked:
-    """Hold a measure of each session, which is not below 0 where ``most`` is known, to the gate."""
+    """Check a measure of each session, which is at least 0 if ``most`` is known."""
     loss = (1.0 if better == "lower" else -1.0) * (candidate - control)
     most = 1.0 if name in SHARES else most
     means = float(control.mean()), float(candidate.mean())
     if not (control.any() or candidate.any()):
         # Nothing was seen to be lost, nor anything that could be.
-        return Checked(name, *means, nan, "unknown", "tells nothing: it is 0 for both")
+        return Checked(name, *means, nan, "unknown", "unknown: it is 0 for both")
     if means[0] <= 0.0:
         # No share of nothing can be allowed, so no loss is.
         within = None if most is None else (-most, most)
@@ -185,21 +186,22 @@ def _check(
         return Checked(name, *means, nan, state, "the heuristic's mean is not above 0")
     rest = loss - tolerance * control
     if most is None and rest.mean() <= 0.0 and _is_even(rest):
-        return Checked(name, *means, nan, "unknown", "tells nothing: no session differs")
+        return Checked(name, *means, nan, "unknown", "unknown: all sessions are equal")
     worst = _most_worse(loss, control, better, most)
     return Checked(name, *means, worst, "passed" if worst <= tolerance else "failed")
 
 
 def _is_even(figures: Floats) -> bool:
-    """Return whether all figures are one, up to rounding: that shows nothing of others."""
+    """Return whether all figures are equal, up to rounding."""
     return bool(np.ptp(figures) <= _ROUNDING * np.abs(figures).max())
 
 
 def _most_worse(loss: Floats, control: Floats, better: Better, most: float | None) -> float:
-    """Return the largest share of the control's mean, which is above 0, that the mean loss may be.
+    """Return the upper end of the mean loss, as a share of the control's mean (above 0).
 
-    A share s may be it unless the mean of (loss - s * control) is shown to be below 0, at level
-    .025 (Fieller 1954). Bisected, as the upper end of that mean falls with s.
+    A share s is possible unless the mean of (loss - s * control) is shown to be below 0, at level
+    .025
+    (Fieller 1954). Found by bisection, as the upper end of that mean falls with s.
     """
     low, high = -WIDEST, WIDEST
     for _ in range(40):
@@ -231,13 +233,13 @@ def _steps(name: str, better: Better, tolerance: float, trial: Trial, arm: str) 
     if name == "steps_to_share":
         trial, levels = trial.searched(), SHARE * trial.best
         if levels.size < 2:
-            says = "fewer than two targets were searched"
+            says = "the exhaustive search ran on fewer than two targets"
             return Checked(name, nan, nan, nan, "not_measured", says)
     (control, mine), (candidate, theirs) = (
         timed(trial.courses[one], levels, trial.limit) for one in (CONTROL, arm)
     )
     if max(mine.mean(), theirs.mean()) < FEWEST_SOLVED:
-        says = f"tells nothing: {mine.mean():.1%} and {theirs.mean():.1%} of sessions got there"
+        says = f"unknown: only {mine.mean():.1%} and {theirs.mean():.1%} of the sessions reached it"
         means = float(control.mean()), float(candidate.mean())
         return Checked(name, *means, nan, "unknown", says)
     return _check(name, better, tolerance, control, candidate, float(trial.limit))

@@ -1,4 +1,4 @@
-"""One investigation, question by question: one session of the ordinary loop."""
+"""Investigation of a target, question by question."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from steersman.systems.interrogator.targets import Target
 
 LIMIT = 10
-"""Questions that one investigation may ask, unless told otherwise."""
+"""Default maximum number of questions in an investigation."""
 STOP_AT = 0.90
-"""Cosine at which the target counts as found, unless told otherwise."""
+"""Default cosine at which the target counts as found."""
 MISS_COST = 0.05
-"""What a cache miss costs, in cosine."""
+"""Cost of a cache miss, in cosine."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One question and what came of it.
+    """One question with its answer.
 
     Args:
-        situation: What was known when it was chosen.
+        situation: State at the choice.
         drawn: The choice.
-        answer: What was answered.
+        answer: The answer.
     """
 
     situation: Situation
@@ -42,29 +42,29 @@ class Step:
 
     @property
     def gain(self) -> float:
-        """Return by how much the similarity rose, ≥ 0."""
+        """Gain in similarity, ≥ 0."""
         return self.answer.similarity - self.situation.similarity
 
     @property
     def outcomes(self) -> Mapping[str, float]:
-        """Return the outcomes that the decision point's reward is made of."""
+        """Outcomes for the reward of the decision point."""
         return {"similarity_gain": self.gain, "cache_miss": 0.0 if self.answer.cache_hit else 1.0}
 
     @property
     def reward(self) -> float:
-        """Return the gain less .05 for a cache miss, unscaled."""
+        """Gain minus .05 for a cache miss, unscaled."""
         return self.gain - (0.0 if self.answer.cache_hit else MISS_COST)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Investigation:
-    """All questions that were put to one target.
+    """All questions about one target.
 
     Args:
-        target: What was looked for.
-        opening: What the opening text was worth.
-        steps: First to last.
-        stop_at: Similarity at which it was to stop.
+        target: The target.
+        opening: Similarity of the opening text.
+        steps: Steps in order.
+        stop_at: Similarity at which it stops.
     """
 
     target: Target
@@ -74,37 +74,37 @@ class Investigation:
 
     @property
     def similarity(self) -> float:
-        """Return the similarity reached."""
+        """Final similarity."""
         return self._last.similarity
 
     @property
     def hypothesis(self) -> str:
-        """Return the text reached."""
+        """Final text."""
         return self._last.hypothesis
 
     @property
     def solved(self) -> bool:
-        """Return whether it reached ``stop_at``."""
+        """True if the similarity reached ``stop_at``."""
         return self.similarity >= self.stop_at
 
     @property
     def cache_hits(self) -> int:
-        """Return how many questions the cache answered."""
+        """Number of questions answered from the cache."""
         return sum(step.answer.cache_hit for step in self.steps)
 
     @property
     def embedder_calls(self) -> int:
-        """Return how many texts were embedded, the opening included."""
+        """Number of embedded texts, with the opening."""
         return self.opening.embedder_calls + sum(step.answer.embedder_calls for step in self.steps)
 
     def steps_to(self, similarity: float) -> int | None:
-        """Return after how many questions a similarity was reached.
+        """Return the number of questions until a similarity was reached.
 
         Args:
             similarity: A cosine, −1 to 1.
 
         Returns:
-            0 when the opening was enough; ``None`` when it was never reached.
+            0 if the opening was enough; ``None`` if it was never reached.
         """
         reached = (self.opening, *(step.answer for step in self.steps))
         return next((n for n, one in enumerate(reached) if one.similarity >= similarity), None)
@@ -125,29 +125,31 @@ def investigate(
     stop_at: float = STOP_AT,
     on_step: Callable[[Step], None] | None = None,
 ) -> Investigation:
-    """Return the investigation of a target; the chooser learns from each step as it is made.
+    """Investigate a target; the chooser learns from each step.
 
-    It ends when the similarity is ``stop_at`` or more, after ``limit`` questions, or when none is
-    left that is eligible: its slot is filled, and the answerer takes it. Nothing but the answerer
-    touches the world, and nothing but ``rng`` is random.
+    The investigation ends if the similarity is at least ``stop_at``, after ``limit`` questions, or
+    if no
+    eligible question is left. A question is eligible if its slot is filled and the answerer takes
+    it.
 
     Args:
-        target: What is looked for; `Target.of_vector` makes one of any embedding.
-        questions: What can be asked.
-        chooser: Picks each question.
+        target: The target; `Target.of_vector` makes one of any embedding.
+        questions: All questions.
+        chooser: Selects each question.
         answerer: Answers it.
-        rng: Draws the choices; one uniform a question.
-        limit: Most questions, ≥ 1.
-        stop_at: In (−1, 1].
-        on_step: Told of each question once it was answered and learned from.
+        rng: Draws the choices; one uniform per question.
+        limit: Maximum number of questions, ≥ 1.
+        stop_at: Similarity in (−1, 1] at which it stops.
+        on_step: Called after each answered and learned question.
 
     Returns:
-        All steps, with what was known at each.
+        All steps, with the state at each.
 
     Raises:
-        InputError: a target of another dimension than the embedder's, or a limit or ``stop_at``
+        InputError: The target does not have the embedder's dimension, or ``limit`` or ``stop_at``
+            is
             out of range.
-        ActionError: the chooser picked what is not eligible.
+        ActionError: The chooser selected a question that is not eligible.
     """
     if limit < 1 or not -1.0 < stop_at <= 1.0:
         message = f"limit {limit}, stop_at {stop_at}; allowed: limit 1 or more, stop_at in (-1, 1]"
@@ -158,7 +160,7 @@ def investigate(
     while situation.similarity < stop_at and situation.step < limit and situation.eligible:
         drawn = chooser.choose(situation, rng)
         if drawn.action not in situation.eligible:
-            message = f"{drawn.action!r} was chosen; allowed are {', '.join(situation.eligible)}"
+            message = f"{drawn.action!r} was chosen; eligible: {', '.join(situation.eligible)}"
             raise ActionError(message)
         answer = answerer.answer(questions[drawn.action], situation)
         steps.append(Step(situation, drawn, answer))

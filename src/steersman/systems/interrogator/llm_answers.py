@@ -1,7 +1,7 @@
-"""The answerer that asks a language model, and keeps the most similar of what it says.
+"""Answerer that asks a language model and keeps the most similar answer.
 
-The model does not see the target: it proposes, and the embedder judges. So its proposals depend on
-question and hypothesis alone, and are cached like the options of a vocabulary.
+The model does not get the target: it proposes, and the embedder selects. So proposals depend on
+question and hypothesis only, and are cached like the options of a vocabulary.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ _log = logging.getLogger(__name__)
 
 
 class LLMAnswerer:
-    """Asks a backend for short answers, appends each to the hypothesis, keeps the most similar.
+    """Answerer that asks a backend for short answers and keeps the most similar one.
 
-    Answers are cached with their vectors by template, hypothesis, embedder, backend and everything
-    that the prompt says: a hit asks neither. Where the backend gives nothing usable, the answerer
-    ``otherwise`` answers, which is counted and logged; nothing of it is kept under this key, so
-    that the backend is asked again. A question that ``otherwise`` cannot take brings nothing then.
+    The cache key has template, hypothesis, embedder, backend and prompt. A cache hit calls neither
+    the
+    backend nor the embedder. If the backend gives no usable answer, ``otherwise`` answers; this is
+    counted
+    and logged, and not cached. If ``otherwise`` cannot answer either, the question has no gain.
 
     Args:
-        backend: Proposes answers.
+        backend: Language model that proposes answers.
         embedder: Embeds the texts.
-        cache: Keeps answers and their vectors.
-        otherwise: Answers when the backend does not; ``None``: its error is raised.
-        most: Answers wanted, 1 to 64.
-        timeout_s: What the backend may take for one question, above 0.
+        cache: Cache of answers and vectors.
+        otherwise: Fallback answerer; ``None``: raise the backend's error.
+        most: Maximum number of answers, 1 to 64.
+        timeout_s: Timeout of the backend per question in seconds, above 0.
 
     Attributes:
-        asked: Requests to the backend.
-        fallbacks: Questions that the backend did not answer, by the name of the error.
+        asked: Number of requests to the backend.
+        fallbacks: Questions without an answer of the backend, by the name of the error.
 
     Raises:
         InputError: ``most`` is out of range.
@@ -75,21 +76,21 @@ class LLMAnswerer:
         timeout_s: float = 20.0,
     ) -> None:
         if not 1 <= most <= 64:
-            raise InputError(f"most is {most}; allowed are 1 to 64 answers; 8 is usual")
+            raise InputError(f"most is {most}; allowed: 1 to 64 answers; usual: 8")
         self._backend, self._embedder, self._cache = backend, embedder, cache
         self._otherwise, self._most, self._timeout_s = otherwise, most, timeout_s
         self.asked = 0
         self.fallbacks: Counter[str] = Counter()
 
     def open(self, text: str, target: NDArray[Any]) -> Answer:
-        """See `Answerer.open`; the backend has no part in it.
+        """Return the similarity of the opening text; the backend is not called.
 
         Args:
             text: The opening.
             target: (size,) unit vector.
 
         Returns:
-            What it is worth.
+            An answer without text.
         """
         key = text_key(text, self._embedder.name)
         vectors, hit = embedded([text], key, self._embedder, self._cache)
@@ -97,31 +98,32 @@ class LLMAnswerer:
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
 
     def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
-        """See `Answerer.takes`.
+        """Return True: a language model can answer any question.
 
         Args:
             template: The question.
-            slots: What is filled, by slot.
+            slots: Filled slots by name.
 
         Returns:
-            True: a language model answers anything.
+            True.
         """
         del template, slots
         return True
 
     def answer(self, template: Template, situation: Situation) -> Answer:
-        """See `Answerer.answer`.
+        """Return the most similar proposal, or the answer of ``otherwise``.
 
         Args:
-            template: One of the eligible.
-            situation: Where the investigation stands.
+            template: An eligible question.
+            situation: State of the investigation.
 
         Returns:
-            The most similar proposal, or what ``otherwise`` answers, or nothing kept.
+            The answer; it may be empty.
 
         Raises:
-            BackendError: The backend gave nothing usable, and nobody answers otherwise.
-            InputError: The embedder's vectors are not of the target's dimension, or not finite.
+            BackendError: The backend gave no usable answer, and there is no fallback.
+            InputError: The embedder's vectors do not have the target's dimension, or are not
+                finite.
         """
         try:
             answers, vectors, hit = self._proposed(template, situation)
@@ -147,7 +149,7 @@ class LLMAnswerer:
     def _proposed(
         self, template: Template, situation: Situation
     ) -> tuple[list[str], NDArray[np.float16], bool]:
-        """Return what can be answered, its vectors, and whether the cache had both."""
+        """Return the proposals, their vectors, and True for a cache hit."""
         prompt = prompt_for(template, situation, self._most)
         asked = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
         made_by = f"{self._embedder.name} by {self._backend.name} asked {asked}"
@@ -172,22 +174,13 @@ class LLMAnswerer:
         answers = parse_answers(said, self._most)
         if not answers:
             advice = "try another model, or one that follows instructions"
-            message = f"{self._backend.name} said nothing that is an answer: {said[:80]!r}"
+            message = f"{self._backend.name} gave no usable answer: {said[:80]!r}"
             raise BackendAnswerError(f"{message}; {advice}")
         return answers
 
 
 def prompt_for(template: Template, situation: Situation, most: int) -> str:
-    """Return what the model is asked.
-
-    Args:
-        template: The question.
-        situation: Where the investigation stands.
-        most: Answers wanted.
-
-    Returns:
-        Question, hypothesis and, where there is one, the vocabulary as a hint.
-    """
+    """Return the prompt: question, hypothesis and, if there is one, the vocabulary as a hint."""
     # The end is what was learned last; a model's window is not endless.
     known = situation.hypothesis[-_MOST_HYPOTHESIS:]
     lines = [
@@ -206,18 +199,20 @@ def prompt_for(template: Template, situation: Situation, most: int) -> str:
 
 
 def parse_answers(said: str, most: int) -> list[str]:
-    r"""Return the answers in what a model said, whatever it put around them.
+    r"""Return the answers in the text of a model.
 
-    Bullets, numbers, quotes and closing points are taken off; headings (lines that end in a colon),
-    empty lines, explanations behind a colon and repetitions are left out; four or more answers in
-    one line are taken apart; a long answer is cut at a word.
+    Removes bullets, numbers, quotes and final points. Drops headings (lines that end in a colon),
+    empty
+    lines, explanations after a colon, and repetitions. Splits a line with four or more answers.
+    Cuts long
+    answers at a word.
 
     Args:
-        said: As it came.
-        most: Answers that are kept, from the first on.
+        said: Text of the model.
+        most: Maximum number of answers.
 
     Returns:
-        Up to ``most`` different answers of at most 60 characters each; maybe none.
+        Up to ``most`` different answers of at most 60 characters each; may be empty.
 
     >>> parse_answers("Sure, here are some:\n1. **Red**\n2) a dark blue.\n- red\n\n", most=8)
     ['Red', 'a dark blue']
@@ -232,7 +227,7 @@ def parse_answers(said: str, most: int) -> list[str]:
 
 
 def _pieces(line: str) -> list[str]:
-    """Return a line, or its parts where small models wrote all their answers into one."""
+    """Return the answers in a line; small models write several into one."""
     parts = line.split(", ")
     return parts if len(parts) > 3 else [line]
 
@@ -251,10 +246,9 @@ def _answer_in(line: str) -> str:
 
 
 def _packed(answers: Sequence[str], vectors: NDArray[np.float16]) -> NDArray[np.float16]:
-    """Return vectors with their answers behind them, a byte of UTF-8 a number.
+    """Return vectors with their answers appended, one byte of UTF-8 per number.
 
-    A cache of answers holds float16 arrays and nothing else. Whole numbers to 2,048 are exact in
-    them, so the texts come back as they were.
+    An answer cache stores float16 arrays only. They hold whole numbers up to 2,048 exactly.
     """
     texts = np.zeros((len(answers), MOST_BYTES), np.float16)
     for row, answer in zip(texts, answers, strict=True):
@@ -264,7 +258,7 @@ def _packed(answers: Sequence[str], vectors: NDArray[np.float16]) -> NDArray[np.
 
 
 def _unpacked(kept: NDArray[np.float16], size: int) -> tuple[list[str], NDArray[np.float16]] | None:
-    """Return the inverse of `_packed`; None for what it did not make."""
+    """Return the inverse of `_packed`; None for other arrays."""
     if kept.ndim != 2 or len(kept) == 0 or kept.shape[1] != size + MOST_BYTES:
         _log.warning("the cache holds %s for proposed answers: asked anew", kept.shape)
         return None

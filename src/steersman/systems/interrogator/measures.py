@@ -1,4 +1,4 @@
-"""What investigations are compared by: how close, how soon, and at what cost in embedded texts."""
+"""Measures of investigations: similarity, number of questions and embedder calls."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SHARE = 0.9
-"""Of what a search by trying comes to: the second level that sessions are timed to."""
+"""Share of the exhaustive search's similarity that is the second level for timing."""
 # A similarity counts as reached within the rounding of sums of 16-bit products.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
-    """One investigation in numbers.
+    """Figures of one investigation.
 
     Args:
-        similarity: (k + 1,) float64, of the opening and after each of k questions; never falls.
-        calls: (k + 1,) int64, texts embedded up to there.
-        hits: (k,) bool, whether the cache had the answer.
+        similarity: (k + 1,) float64, at the opening and after each of k questions; never falls.
+        calls: (k + 1,) int64, embedded texts so far.
+        hits: (k,) bool, cache hits.
     """
 
     similarity: Floats
@@ -40,14 +40,7 @@ class Course:
 
     @classmethod
     def of(cls, done: Investigation) -> Self:
-        """Return an investigation in numbers.
-
-        Args:
-            done: The investigation.
-
-        Returns:
-            Its course.
-        """
+        """Return the figures of an investigation."""
         answers = (done.opening, *(step.answer for step in done.steps))
         return cls(
             np.array([answer.similarity for answer in answers], np.float64),
@@ -57,18 +50,13 @@ class Course:
 
     @property
     def reached(self) -> float:
-        """The similarity in the end."""
+        """Final similarity."""
         return float(self.similarity[-1])
 
     def steps_to(self, similarity: float) -> tuple[int, bool]:
-        """Return after how many questions a similarity was reached.
+        """Return the number of questions until a similarity was reached, and True.
 
-        Args:
-            similarity: A cosine, −1 to 1.
-
-        Returns:
-            (questions, True), or (all that were asked, False) where it was not reached: the session
-            was cut off there.
+        If it was not reached: all questions, and False (censored).
         """
         places = np.flatnonzero(self.similarity >= similarity - _ROUNDING)
         if places.size:
@@ -76,29 +64,14 @@ class Course:
         return len(self.hits), False
 
     def calls_to(self, similarity: float) -> int:
-        """Return how many texts were embedded until a similarity was reached.
-
-        Args:
-            similarity: A cosine that this course reached.
-
-        Returns:
-            Texts; all of them where it was not reached.
-        """
+        """Return the number of embedded texts until a similarity was reached, else all of them."""
         return int(self.calls[self.steps_to(similarity)[0]])
 
 
 def calls_to_the_same(one: Course, other: Course) -> tuple[int, int]:
-    """Return how many texts each of two investigations embedded until both were equally close.
+    """Return the embedded texts of two investigations until both were equally close.
 
-    The level is the lower of what both reached, so that neither is charged for going further, and
-    neither is cut off.
-
-    Args:
-        one: An investigation.
-        other: Another of the same target.
-
-    Returns:
-        Texts of the one and of the other.
+    The level is the lower of the two final similarities, so neither is censored.
 
     >>> quick = Course(np.array([0.1, 0.5, 0.6]), np.array([1, 9, 15]), np.zeros(2, bool))
     >>> slow = Course(np.array([0.1, 0.2, 0.5]), np.array([1, 13, 25]), np.zeros(2, bool))
@@ -112,15 +85,7 @@ def calls_to_the_same(one: Course, other: Course) -> tuple[int, int]:
 def both_calls_to_the_same(
     one: Sequence[Sequence[Course]], other: Sequence[Sequence[Course]]
 ) -> tuple[Floats, Floats]:
-    """Return what `calls_to_the_same` says of every session of two arms.
-
-    Args:
-        one: (seeds, targets) courses.
-        other: Those of another arm.
-
-    Returns:
-        (seeds, targets) float64 of both.
-    """
+    """Return `calls_to_the_same` of every session of two arms, (seeds, targets) float64 each."""
     pairs = [
         [calls_to_the_same(a, b) for a, b in zip(*runs, strict=True)]
         for runs in zip(one, other, strict=True)
@@ -130,29 +95,17 @@ def both_calls_to_the_same(
 
 
 def hit_rate(course: Course) -> float:
-    """Return the share of questions that the cache answered; 0 where none was asked.
-
-    Args:
-        course: An investigation.
-    """
+    """Return the share of questions answered from the cache; 0 without questions."""
     return float(course.hits.mean()) if course.hits.size else 0.0
 
 
 def reached(course: Course) -> float:
-    """Return the similarity in the end.
-
-    Args:
-        course: An investigation.
-    """
+    """Return the final similarity."""
     return course.reached
 
 
 def all_calls(course: Course) -> float:
-    """Return how many texts were embedded in all.
-
-    Args:
-        course: An investigation.
-    """
+    """Return the number of embedded texts."""
     return float(course.calls[-1])
 
 
@@ -165,27 +118,19 @@ SHARES = frozenset({"cache_hit_rate"})
 def of_each(
     runs: Sequence[Sequence[Course]], measure: Callable[[Course], float]
 ) -> NDArray[np.float64]:
-    """Return a measure of every session.
-
-    Args:
-        runs: (seeds, targets) courses of one arm.
-        measure: Of one course.
-
-    Returns:
-        (seeds, targets) float64.
-    """
+    """Return a measure of every session, (seeds, targets) float64."""
     return np.array([[measure(course) for course in run] for run in runs], np.float64)
 
 
 def compared(differences: Floats, *, shares: bool = False) -> dict[str, Any]:
-    """Return the mean of some differences as a report has it, and that of each seed.
+    """Return the mean of differences with its interval, and the mean of each seed.
 
     Args:
         differences: (seeds, targets), at least 2 targets.
-        shares: whether they are of numbers from 0 to 1.
+        shares: True for differences of numbers from 0 to 1.
 
     Returns:
-        ``value``, ``low``, ``high`` as `crossed_mean` has them, and ``by_seed``.
+        ``value``, ``low``, ``high`` of `crossed_mean`, and ``by_seed``.
 
     >>> compared(np.array([[1.0, 2.0], [2.0, 3.0]]))["by_seed"]
     [1.5, 2.5]
@@ -196,10 +141,7 @@ def compared(differences: Floats, *, shares: bool = False) -> dict[str, Any]:
 
 
 def described(estimate: Estimate) -> dict[str, float]:
-    """Return an estimate as a report has it.
-
-    Args:
-        estimate: A number with its interval.
+    """Return an estimate as JSON values.
 
     >>> from steersman.stats import Interval
     >>> described(Estimate(1.0, Interval(0.5, 1.5)))

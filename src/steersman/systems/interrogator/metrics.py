@@ -1,4 +1,4 @@
-"""What investigations did, counted in the format of Prometheus."""
+"""Prometheus metrics of investigations."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ _STEPS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50)
 
 
 class InterrogatorMetrics:
-    """Counts of investigations; `on_step` goes to `investigate`, `on_end` is told its result.
+    """Metrics of investigations; pass `on_step` to `investigate` and call `on_end` at the end.
 
-    No label names a tenant or a target: whoever reads these must not be able to count another's
-    traffic.
+    No label has a tenant or a target, so that readers cannot see the traffic of one tenant.
 
     Args:
-        registry: where the numbers are found by whoever exposes them, such as
+        registry: Registry of the metrics, exposed for example by
             ``prometheus_client.start_http_server``.
-        cache: whose hits, misses and fallbacks are shown as well; default: none.
+        cache: Cache whose hits, misses and fallbacks are exposed too; default: none.
     """
 
     def __init__(self, registry: CollectorRegistry, cache: CacheInLine | None = None) -> None:
@@ -72,7 +71,7 @@ class InterrogatorMetrics:
         """Count a question.
 
         Args:
-            step: as `investigate` made it.
+            step: Step of `investigate`.
         """
         hit = "hit" if step.answer.cache_hit else "miss"
         self._questions.labels(step.drawn.action, step.drawn.by, hit).inc()
@@ -80,11 +79,11 @@ class InterrogatorMetrics:
         self._gain.labels(step.drawn.by).observe(step.gain)
 
     def on_end(self, investigation: Investigation, *, drifted: bool = False) -> None:
-        """Count an investigation that is over.
+        """Count a finished investigation.
 
         Args:
-            investigation: as `investigate` returned it.
-            drifted: whether a drift guard took the choosing over, as `Guarded.reason` tells.
+            investigation: Result of `investigate`.
+            drifted: True if a drift guard switched to the fallback, see `Guarded.reason`.
         """
         end: End = "solved" if investigation.solved else "drifted" if drifted else "exhausted"
         self._sessions.labels(end).inc()
@@ -94,7 +93,7 @@ class InterrogatorMetrics:
 
 
 class _CacheCounts:
-    """Reads a cache's own counts when somebody asks."""
+    """Collector of a cache's counts."""
 
     def __init__(self, cache: CacheInLine) -> None:
         self._cache = cache

@@ -1,4 +1,4 @@
-"""The strong rival: the question whose vocabulary has the option nearest to the target."""
+"""Chooser of the question with the option nearest to the target."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Nearest:
-    """Asks the eligible question with the option, alone in its phrase, nearest to the target.
+    """Chooser of the eligible question whose option, alone in its phrase, is nearest to the target.
 
     Args:
-        embedder: Embeds each option once, when its vocabulary is first looked at.
+        embedder: Embeds each option once.
 
     Attributes:
-        embedder_calls: Texts embedded for choosing; they count beside those of the answers.
+        embedder_calls: Texts embedded for choosing, in addition to those of the answers.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -36,11 +36,11 @@ class Nearest:
         self.embedder_calls = 0
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return the nearest question; of equally near ones the first in declared order.
+        """Return the nearest question; ties go to the first in declared order.
 
         Args:
-            situation: Where the investigation stands; something is eligible.
-            rng: Gives exactly one uniform.
+            situation: State of the investigation, with an eligible question.
+            rng: Source of exactly one uniform.
 
         Returns:
             The question, with the probability of each.
@@ -51,10 +51,10 @@ class Nearest:
         """Return the eligible questions, the one with the nearest option first.
 
         Args:
-            situation: Where the investigation stands.
+            situation: State of the investigation.
 
         Returns:
-            Their names; of equally near ones the first in declared order is first.
+            Names; ties are in declared order.
         """
         near = [self._near(name, situation) for name in situation.eligible]
         order = np.argsort(-np.array(near), kind="stable")
@@ -64,7 +64,7 @@ class Nearest:
         """Learns nothing.
 
         Args:
-            situation: As it was chosen in.
+            situation: State at the choice.
             drawn: The choice.
             outcomes: ``similarity_gain`` and ``cache_miss``.
         """

@@ -1,4 +1,4 @@
-"""The report of a trial as one HTML page that needs nothing else: figures, pictures, the gate."""
+"""HTML report of a trial: figures, plots and the regression gate, in one file."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def write_page(
     """Write the page.
 
     Args:
-        file: To be written; its folder is made.
-        report: As `compile_report` returns it.
-        trials: That it was compiled from.
-        title: Its heading.
+        file: Output file; its folder is created.
+        report: Result of `compile_report`.
+        trials: Trials of the report.
+        title: Heading of the page.
 
     Raises:
         DataError: matplotlib is not installed, or the file cannot be written.
@@ -110,7 +110,7 @@ def _tried(tries: int | str) -> str:
 
 
 def _arms(found: Mapping[str, Any]) -> str:
-    heads = ["chosen by", "similarity reached", "embedder calls", "cache hits", "solved at .90"]
+    heads = ["policy", "similarity reached", "embedder calls", "cache hits", "solved at .90"]
     heads += ["questions to .90"]
     timed = any("steps_to_share" in arm for arm in found["arms"].values())
     share = f"{SHARE:.0%} of the search"
@@ -149,8 +149,8 @@ def _against(found: Mapping[str, Any]) -> str:
         row += [_estimate(one["steps_to_share"], 1, signed=True)] if timed else []
         rows.append(row)
     note = (
-        f"Questions to a level count as {found['limit']} where it was not reached. Figures are "
-        "means of differences, target by target and seed by seed."
+        f"An unreached level counts as {found['limit']} questions. Figures are means of paired "
+        "differences over targets and seeds."
     )
     return f"{_table(heads, rows)}\n<p>{note}</p>"
 
@@ -167,9 +167,9 @@ def _gate(found: Mapping[str, Any]) -> str:
         figures = (_number(one["control"]), _number(one["candidate"]), _share(one["worse_by"]))
         rows.append([name, *figures, passed])
     note = (
-        "The gate passes if no measure failed, none is left unmeasured, and every one that can be "
-        f"known passed. Steps to a level that fewer than {FEWEST_SOLVED:.0%} of the sessions of "
-        "both reach tell nothing, and are neither passed nor failed."
+        "The gate passes if all measures are measured, none failed, and at least one passed. Steps "
+        f"to a level count only if at least {FEWEST_SOLVED:.0%} of the sessions of one policy "
+        "reach it."
     )
     return f"{_table(heads, rows)}\n<p>{note}</p>"
 
@@ -180,7 +180,7 @@ def _figure(picture: tuple[str, str]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of plain heads and cells that are HTML."""
+    """Return a table; heads are plain text, cells are HTML."""
     lines = ["<table>", _row("th", map(escape, heads)), *(_row("td", row) for row in rows)]
     return "\n".join([*lines, "</table>"])
 
@@ -210,7 +210,7 @@ def _number(value: float | None) -> str:
 def _share(worst: float | None) -> str:
     if worst is None:
         return "–"
-    # Looked for up to there.
+    # The search for the loss stops there.
     return f"over {WIDEST:+.0%}" if worst >= WIDEST else _minus(f"{worst:+.1%}")
 
 

@@ -1,4 +1,4 @@
-"""The pictures of a trial, as SVG: what is reached at what cost, and the difference by target."""
+"""Plots of a trial as SVG: similarity by cost, and differences by target."""
 
 from __future__ import annotations
 
@@ -25,14 +25,11 @@ _COLOURS = {
 }
 _NAMES = {"warm_online": "warm + online"}
 _SHOWN = 0.95
-"""Share of the sessions that the axis of embedded texts holds to their end."""
+"""Share of the sessions that fit on the axis of embedded texts."""
 
 
 def arm_name(arm: str) -> str:
-    """Return what pages call an arm.
-
-    Args:
-        arm: One of the trial's.
+    """Return the display name of an arm.
 
     >>> arm_name("warm_online")
     'warm + online'
@@ -41,25 +38,25 @@ def arm_name(arm: str) -> str:
 
 
 def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
-    """Return the pictures of a trial; of the same trial, the same to the byte.
+    """Return the plots of a trial as SVG elements with captions; equal trials give equal bytes.
 
     Args:
-        trial: What came of a plan.
-        candidate: The arm that is shown target by target.
+        trial: The trial.
+        candidate: Arm of the plot by target.
 
     Returns:
-        Each as an SVG element and what to say below it.
+        SVG elements and captions.
 
     Raises:
         DataError: matplotlib is not installed.
     """
     by_calls = (
-        "Mean similarity reached with at most so many embedded texts; "
-        f"{1 - _SHOWN:.0%} of the sessions, at most, go on beyond the right edge."
+        "Mean similarity by number of embedded texts; at most "
+        f"{1 - _SHOWN:.0%} of the sessions go beyond the right edge."
     )
     by_target = (
-        "Each target: texts that the heuristic embedded, less those of the policy, until both "
-        "were equally close. Right of the line the policy needed fewer."
+        "Embedded texts of the heuristic minus those of the policy, per target, until both are "
+        "equally close. Right of the line, the policy needs fewer."
     )
     return [
         (as_svg(_by_calls(trial)), by_calls),
@@ -70,7 +67,7 @@ def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
 
 def _by_calls(trial: Trial) -> Any:
     spent = [course.calls[-1] for runs in trial.courses.values() for run in runs for course in run]
-    # The nearest option embeds all vocabularies in its first session: several times the others'.
+    # The nearest policy embeds all vocabularies in its first session, several times more texts.
     grid = np.arange(np.quantile(spent, _SHOWN, method="higher") + 1.0)
     figure, axes = new_axes("embedded texts", "cosine similarity")
     for arm, runs in trial.courses.items():

@@ -1,4 +1,4 @@
-"""The interrogator's declared decision point: which question next?"""
+"""Decision point of the interrogator: the next question."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 
 def load_point(questions: Questions, path: Path | None = None) -> DecisionPoint:
-    """Return the decision point whose actions are the questions.
+    """Return the decision point with the questions as actions.
 
     Args:
-        questions: What can be asked.
-        path: Its YAML file; ``None`` for the shipped one.
+        questions: All questions.
+        path: YAML file; ``None`` for the shipped one.
 
     Returns:
         The declared point.
 
     Raises:
-        SpecError: The file is no valid declaration, or its actions are not the names of the
-            questions in their order.
+        SpecError: The file is not a valid declaration, or its actions are not the names of the
+            questions
+            in the same order.
 
     >>> from steersman.systems.interrogator import load_questions
     >>> point = load_point(load_questions())
@@ -42,8 +43,8 @@ def load_point(questions: Questions, path: Path | None = None) -> DecisionPoint:
     missing = [name for name in questions.names if name not in names]
     unknown = [name for name in names if name not in questions.names]
     differs = (
-        f"questions that are no action: {', '.join(missing) or 'none'}; "
-        f"actions that are no question: {', '.join(unknown) or 'none'}"
+        f"questions that are not actions: {', '.join(missing) or 'none'}; "
+        f"actions that are not questions: {', '.join(unknown) or 'none'}"
         if missing or unknown
         else "the order differs"
     )
@@ -55,13 +56,13 @@ def load_point(questions: Questions, path: Path | None = None) -> DecisionPoint:
 
 
 def point_document(path: Path | None = None) -> str:
-    """Return the declaration as text, to declare it to a service.
+    """Return the declaration as text, for declaring it to a service.
 
     Args:
-        path: Its YAML file; ``None`` for the shipped one.
+        path: YAML file; ``None`` for the shipped one.
 
     Returns:
-        Its YAML.
+        YAML text.
 
     Raises:
         SpecError: The file cannot be read.
@@ -73,5 +74,5 @@ def point_document(path: Path | None = None) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        message = f"{path}: cannot be read: {error}; check the path, and save it as UTF-8"
+        message = f"{path}: cannot be read: {error}; check the path, and save the file as UTF-8"
         raise SpecError(message) from None

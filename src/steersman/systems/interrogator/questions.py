@@ -1,9 +1,11 @@
-"""The questions that an unknown embedding can be asked, as ``questions.yaml`` declares them.
+"""Questions of the interrogator, declared in ``questions.yaml``.
 
-A template is a question with the words it is answered in: its options are put into its phrase, and
-the phrase is appended to the hypothesis. A template may fill a slot with its answer, and another
-may need that slot: then it is asked only once the slot is filled, and its options may differ by
-what the slot holds.
+A template is a question with a vocabulary. An option of the vocabulary is put into the phrase of
+the
+template, and the phrase is appended to the hypothesis. A template may store its answer in a slot.
+Another template may need that slot: it is eligible only after the slot is filled, and its options
+may
+depend on the value of the slot.
 """
 
 from __future__ import annotations
@@ -33,18 +35,19 @@ Phase = Literal["broad", "narrow", "detail"]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One question, and the words it is answered in.
+    """Question with its vocabulary.
 
     Args:
-        name: Its name as an action of the decision point.
-        question: What a person, or a language model, is asked.
-        phase: Where in an investigation it belongs.
-        phrase: What an answer appends to the hypothesis: holds ``{option}``, and may hold
-            ``{slot}`` for what the needed slot holds.
-        options: Answers that can be tried, in any order; by what the needed slot holds where they
-            differ; empty where only a language model can answer.
-        fills: Slot that the answer is kept in; ``None`` for none.
-        needs: Slot that must be filled before it is asked; ``None`` for none.
+        name: Name of the question, which is an action of the decision point.
+        question: Question for a person or a language model.
+        phase: Phase of the investigation.
+        phrase: Text that an answer appends to the hypothesis: has ``{option}``, and may have
+            ``{slot}``
+            for the value of the needed slot.
+        options: Possible answers, in any order; a mapping by the value of the needed slot if they
+            depend on it; empty if only a language model can answer.
+        fills: Slot that stores the answer; ``None`` for none.
+        needs: Slot that must be filled before; ``None`` for none.
 
     >>> colour = Template("colour", "What colour?", "broad", "in {option}", ("red", "blue"))
     >>> colour.extend("A hat", "red", {})
@@ -60,13 +63,13 @@ class Template:
     needs: str | None = None
 
     def vocabulary(self, slots: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the options that can be tried now.
+        """Return the options for the filled slots.
 
         Args:
-            slots: What is filled, by slot.
+            slots: Filled slots by name.
 
         Returns:
-            The options; none where it has none, or none for what its slot holds.
+            The options; empty if there are none for the value of its slot.
         """
         if isinstance(self.options, tuple):
             return self.options
@@ -74,16 +77,16 @@ class Template:
 
     @property
     def asks(self) -> bool:
-        """Whether it has no options at all, so that only a language model can answer it."""
+        """True if it has no options, so that only a language model can answer it."""
         return not self.options
 
     def extend(self, hypothesis: str, option: str, slots: Mapping[str, str]) -> str:
-        """Return the hypothesis with one answer appended.
+        """Return the hypothesis with an answer appended.
 
         Args:
-            hypothesis: What is known so far; may be empty.
+            hypothesis: Text so far; may be empty.
             option: The answer.
-            slots: What is filled, by slot.
+            slots: Filled slots by name.
         """
         held = slots.get(self.needs, "") if self.needs else ""
         said = self.phrase.replace(SLOT, held).replace(OPTION, option)
@@ -92,11 +95,11 @@ class Template:
 
 @dataclass(frozen=True)
 class Questions:
-    """All templates, in the order in which the heuristic asks them.
+    """All templates, in the order of the heuristic.
 
     Args:
-        opening: The hypothesis before anything was asked.
-        templates: Different names.
+        opening: Hypothesis before the first question.
+        templates: Templates with different names.
 
     >>> questions = load_questions()
     >>> "topic" in questions.eligible((), {}), "topic" in questions.eligible((), {"field": "money"})
@@ -117,7 +120,7 @@ class Questions:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of everything declared: a log made with other questions is of no use."""
+        """Hash of the declaration; a log of other questions cannot be used."""
         meaning = [self.opening, [asdict(template) for template in self.templates]]
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()
 
@@ -125,22 +128,22 @@ class Questions:
         """Return the template of a name.
 
         Raises:
-            ActionError: there is none.
+            ActionError: Unknown name.
         """
         if name not in self._by_name:
-            message = f"unknown question {name!r}; allowed are {', '.join(self.names)}"
+            message = f"unknown question {name!r}; allowed: {', '.join(self.names)}"
             raise ActionError(message)
         return self._by_name[name]
 
     def eligible(self, asked: Collection[str], slots: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the names that can be asked now, in declared order.
+        """Return the eligible names, in declared order.
 
         Args:
-            asked: Names that were asked already; no question is asked twice.
-            slots: What is filled, by slot.
+            asked: Names of the asked questions; no question is asked twice.
+            slots: Filled slots by name.
 
         Returns:
-            Names not asked yet whose slot is filled, with options for what it holds.
+            Names that are not asked, whose slot is filled, and with options for its value.
         """
         return tuple(
             template.name
@@ -152,17 +155,17 @@ class Questions:
 
 
 def load_questions(path: Path | None = None) -> Questions:
-    """Return the questions that a YAML file declares.
+    """Return the questions of a YAML file.
 
     Args:
-        path: UTF-8, at most 256 KiB; ``None`` for the shipped ones.
+        path: UTF-8 file, at most 256 KiB; ``None`` for the shipped one.
 
     Returns:
         The questions, in declared order.
 
     Raises:
-        SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
-            line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+        SpecError: The file cannot be read or is invalid; lists all problems, one per line:
+            ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
 
     >>> len(load_questions().templates)
     50
@@ -246,7 +249,7 @@ class _Question(Declared):
             yield from _word_problems(listed, ("options", value))
 
     def answers(self) -> frozenset[str] | None:
-        """Return every answer it can have; None: any."""
+        """Return every possible answer; None: any."""
         options = self.options
         if options is None or isinstance(options, str):
             return None
@@ -298,7 +301,7 @@ def _slot_problems(
 
 
 def _chain(one: _Question, fillers: Mapping[str, _Question]) -> set[str]:
-    """Return the slots that must be filled, directly or not, before this question is asked."""
+    """Return the slots that must be filled, directly or indirectly, before this question."""
     chain: set[str] = set()
     needed = one.needs
     while needed is not None and needed not in chain:

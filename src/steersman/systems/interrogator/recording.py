@@ -1,4 +1,4 @@
-"""The log that ships with the package: how it is recorded, and where it came from."""
+"""Shipped log of the interrogator: recording and provenance."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def record(
     """Return a log of uniform choices, from an empty cache and a fixed seed.
 
     Args:
-        questions: What can be asked.
-        targets: What is investigated; the log names them by their rows.
+        questions: All questions.
+        targets: Targets; the log refers to them by row.
         embedder: Embeds the answers.
-        steps: Least number of steps.
+        steps: Minimum number of steps.
 
     Returns:
-        The log; its targets are the rows of ``targets``, not their places.
+        The log; its targets are the rows of ``targets``, not their indexes.
     """
     answerer = OptionAnswerer(embedder, MemoryCache())
     rng = np.random.default_rng(SEED)
@@ -59,16 +59,16 @@ def warm_started(
     """Return the declared policy after one epoch over the shipped log.
 
     Args:
-        point: As `load_point` reads it.
-        questions: What can be asked.
-        frozen: Whether it learns nothing from its own investigations.
-        trust: In (0, 1], observations that one logged step counts for.
+        point: Result of `load_point`.
+        questions: All questions.
+        frozen: If true, the policy does not learn from its own investigations.
+        trust: Weight of a logged step, in (0, 1].
 
     Returns:
-        The chooser; half a second of work.
+        The chooser; it takes half a second.
 
     Raises:
-        DataError: The log or the recording is missing, or of other questions.
+        DataError: The log or the recording is missing, or has other questions.
     """
     learned = Learned.declared(point, frozen=frozen)
     warm(learned, load_steps(questions), recorded_vectors(), trust=trust)
@@ -76,17 +76,18 @@ def warm_started(
 
 
 def provenance(log: StepLog, content: bytes, questions: Questions, embedder: str) -> dict[str, Any]:
-    """Return where a log came from, for the file that lies beside it.
+    """Return the provenance of a log, for ``steps.json``.
 
     Args:
         log: The log.
-        content: Its `StepLog.to_bytes`.
-        questions: Those it was recorded with.
+        content: Result of `StepLog.to_bytes`.
+        questions: Questions of the log.
         embedder: Name of the embedder.
 
     Returns:
-        A mapping for JSON: hashes of the arrays and of the questions, sources with their hashes,
-        libraries, machine, and what the sessions reached.
+        JSON values: hashes of the arrays and of the questions, sources with their hashes,
+        libraries,
+        machine, and the results of the sessions.
     """
     last = np.append(log.session[1:] != log.session[:-1], [True])
     return {

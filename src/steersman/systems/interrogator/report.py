@@ -1,4 +1,4 @@
-"""What a trial found, in figures: as JSON, and what the page and the terminal print."""
+"""Report of a trial in figures, for JSON, the page and the terminal."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ if TYPE_CHECKING:
 SAYS = {
     "similarity": "similarity reached",
     "calls_to_same_similarity": "embedder calls to the same similarity",
-    "embedder_calls": "embedder calls in all",
+    "embedder_calls": "all embedder calls",
     "cache_hit_rate": "cache hits",
     "steps_to_090": "questions to .90",
     "steps_to_share": f"questions to {SHARE:.0%} of the search",
 }
-"""What people are told of a measure, by the name that reports and the gate use."""
+"""Label of each measure, by its name in reports and in the gate."""
 
 
 def compile_report(trials: Mapping[str, Trial], gate: Gate, *, candidate: str) -> dict[str, Any]:
-    """Return the figures of some trials.
+    """Return the figures of trials.
 
     Args:
-        trials: By the name of the set of targets.
-        gate: That the candidate is held against on every set.
-        candidate: The arm that would be switched on.
+        trials: Trials by the name of the target set.
+        gate: Gate for the candidate on every set.
+        candidate: Arm that would be turned on.
 
     Returns:
-        ``sets``: for each set its ``targets``, ``searched``, ``arms`` and ``against_heuristic``
-        (candidate less heuristic, session by session, with 95 % intervals over seeds and targets,
-        and the mean of each seed; ``fewer_calls_to_same_similarity`` is heuristic less candidate),
-        and the ``gate``; ``passed``: on every set. All of it plain JSON.
+        JSON values. ``sets``: for each set ``targets``, ``searched``, ``arms``,
+        ``against_heuristic``
+        (candidate minus heuristic, paired by session, with 95 % intervals over seeds and targets,
+        and
+        the mean of each seed; ``fewer_calls_to_same_similarity`` is heuristic minus candidate) and
+        ``gate``. ``passed``: on every set.
     """
     sets = {name: _set(trial, gate, candidate) for name, trial in trials.items()}
     return {
@@ -129,8 +131,8 @@ def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 
     Args:
-        number: Of things.
-        noun: One of them, whose plural is regular.
+        number: The count.
+        noun: Singular with a regular plural.
 
     >>> counted(1, "seed"), counted(3, "seed")
     ('1 seed', '3 seeds')
@@ -139,14 +141,14 @@ def counted(number: int, noun: str) -> str:
 
 
 def curve_by_calls(runs: Sequence[Sequence[Course]], grid: Floats) -> Floats:
-    """Return the mean similarity that is reached with at most so many embedded texts.
+    """Return the mean similarity by number of embedded texts.
 
     Args:
         runs: (seeds, targets) courses of one arm.
         grid: (g,) numbers of texts, rising.
 
     Returns:
-        (g,) mean similarity over all sessions; below the opening's own texts, that of the opening.
+        (g,) mean similarity over all sessions; at least that of the opening.
     """
     total = np.zeros(len(grid))
     for course in (course for run in runs for course in run):
@@ -160,10 +162,10 @@ def curve_by_steps(runs: Sequence[Sequence[Course]], limit: int) -> Floats:
 
     Args:
         runs: (seeds, targets) courses of one arm.
-        limit: Most questions.
+        limit: Maximum number of questions.
 
     Returns:
-        (limit + 1,) mean similarity; a session that ended earlier keeps what it reached.
+        (limit + 1,) mean similarity; a finished session keeps its last value.
     """
     rows = [
         course.similarity[np.minimum(np.arange(limit + 1), len(course.hits))]

@@ -1,4 +1,4 @@
-"""Where an investigation stands: all that a chooser may know when it picks the next question."""
+"""State of an investigation: the input of a chooser."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ if TYPE_CHECKING:
     Floats = NDArray[Any]
 
 LAST = 3
-"""How many of the last questions the context names."""
+"""Number of last questions in the context."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Situation:
-    """One step of an investigation, before the question is chosen.
+    """State of an investigation before a question is chosen.
 
     Args:
-        questions: What can be asked.
-        target: (size,) float64 unit vector that is investigated.
-        hypothesis: The text so far.
+        questions: All questions.
+        target: (size,) float64 unit vector of the target.
+        hypothesis: Text so far.
         similarity: Cosine of its embedding and the target, −1 to 1.
-        change: What the last question added to it, ≥ 0; 0 before the first.
-        answer_similarity: Of the best option of the last question, kept or not; that of the opening
-            before the first.
-        asked: Names of the questions asked, first to last.
-        gains: What each of them added.
-        slots: What is filled, by slot.
-        step: Number of questions asked.
-        eligible: Names that can be asked now, in declared order.
+        change: Gain of the last question, ≥ 0; 0 before the first.
+        answer_similarity: Similarity of the best option of the last question, kept or not; before
+            the
+            first question, that of the opening.
+        asked: Names of the asked questions, in order.
+        gains: Gain of each asked question.
+        slots: Filled slots by name.
+        step: Number of asked questions.
+        eligible: Eligible names, in declared order.
     """
 
     questions: Questions
@@ -52,12 +53,12 @@ class Situation:
 
     @classmethod
     def at_start(cls, questions: Questions, target: Floats, opening: Answer) -> Situation:
-        """Return the situation before the first question.
+        """Return the state before the first question.
 
         Args:
-            questions: What can be asked.
+            questions: All questions.
             target: (size,) unit vector.
-            opening: What the answerer says of the opening text.
+            opening: Answer for the opening text.
         """
         return cls(
             questions=questions,
@@ -69,11 +70,11 @@ class Situation:
         )
 
     def after(self, asked: str, answer: Answer) -> Situation:
-        """Return the situation that an answer leads to; this one is unchanged.
+        """Return the state after an answer; this one is unchanged.
 
         Args:
             asked: Name of the question.
-            answer: Its answer here.
+            answer: Its answer.
         """
         names = (*self.asked, asked)
         fills = self.questions[asked].fills
@@ -94,7 +95,7 @@ class Situation:
         )
 
     def context(self) -> dict[str, Any]:
-        """Return the values of the decision point's context, by field name."""
+        """Return the context of the decision point, by field name."""
         return context_of(
             self.target,
             similarity=self.similarity,
@@ -112,14 +113,14 @@ def context_of(
     answer_similarity: float,
     asked: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Return the context that these facts make, whether seen or read from a log.
+    """Return the context of a live or logged step.
 
     Args:
         target: (size,) unit vector.
-        similarity: As in `Situation`.
-        change: As in `Situation`.
-        answer_similarity: As in `Situation`.
-        asked: Names of the questions asked, first to last.
+        similarity: See `Situation`.
+        change: See `Situation`.
+        answer_similarity: See `Situation`.
+        asked: Names of the asked questions, in order.
     """
     return {
         "target": target,

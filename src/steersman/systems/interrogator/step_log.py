@@ -1,9 +1,11 @@
-"""Logged steps as arrays: what a policy learns from before its first investigation.
+"""Log of steps as arrays, for warm starts.
 
-A log holds neither texts nor embeddings: with the targets' vectors, every situation is made again.
-The shipped one (``steps.npz``, with ``steps.json`` beside it) holds uniform choices on requests of
-the assistant, whose embeddings ship with the assistant's recording; ``steersman data record
-interrogator`` makes both files again.
+A log has no texts and no embeddings: every situation is recomputed from the targets' vectors. The
+shipped log (``steps.npz``, with ``steps.json``) has uniform choices on requests of the assistant,
+whose
+embeddings are in the assistant's recording. ``steersman data record interrogator`` creates both
+files
+again.
 """
 
 from __future__ import annotations
@@ -40,28 +42,28 @@ if TYPE_CHECKING:
 STEPS = Path(__file__).with_name("steps.npz")
 PROVENANCE = Path(__file__).with_name("steps.json")
 LEAST_STEPS = 3
-"""Sessions solved in fewer say nothing about which question to ask, and are dropped."""
+"""Minimum number of steps; shorter sessions do not show which question is good, and are dropped."""
 NOTHING = -1
-"""Option of a question that brought nothing."""
+"""Option of a question without a kept answer."""
 _CAP = 16_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepLog:
-    """n steps of whole sessions, in their order.
+    """n steps of whole sessions, in order.
 
     Args:
         names: (K,) text, names of the questions.
         target: (n,) int32, row of the target's vector.
         session: (n,) int32, equal within a session, rising.
-        template: (n,) int16, question asked.
-        option: (n,) int16, place of the answer in its vocabulary; −1 where nothing was kept.
+        template: (n,) int16, asked question.
+        option: (n,) int16, index of the answer in its vocabulary; −1 if none was kept.
         similarity: (n,) float64 before the answer.
-        after: (n,) float64 after it.
-        answer_similarity: (n,) float64 of its best option, kept or not.
-        missed: (n,) bool, whether the cache had not had it.
-        propensity: (n,) float64, of the question asked.
-        eligible: (n, ⌈K/8⌉) uint8, bits of the questions that could be asked.
+        after: (n,) float64 after the answer.
+        answer_similarity: (n,) float64 of the best option, kept or not.
+        missed: (n,) bool, cache misses.
+        propensity: (n,) float64, propensity of the asked question.
+        eligible: (n, ⌈K/8⌉) uint8, bits of the eligible questions.
         opening: (n,) float64 similarity of the opening text and the target.
     """
 
@@ -84,16 +86,16 @@ class StepLog:
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """Return (n,) by how much each answer raised the similarity."""
+        """Gain in similarity of each answer, (n,)."""
         return self.after - self.similarity
 
     @property
     def actions(self) -> list[str]:
-        """Return the n names of the questions asked."""
+        """Names of the n asked questions."""
         return [str(name) for name in self.names[self.template]]
 
     def eligible_mask(self) -> NDArray[np.bool_]:
-        """Return (n, K), whether a question could be asked."""
+        """Return the eligible questions of each step, (n, K) bool."""
         bits = np.unpackbits(self.eligible, axis=1, count=len(self.names))
         return bits.astype(np.bool_)
 
@@ -101,13 +103,13 @@ class StepLog:
         """Return the steps of some sessions.
 
         Args:
-            keep: (n,) bool, the same for all steps of a session.
+            keep: (n,) bool, equal for all steps of a session.
         """
         chosen = {f.name: getattr(self, f.name)[keep] for f in fields(self) if f.name != "names"}
         return replace(self, **chosen)
 
     def contexts(self, vectors: NDArray[Any]) -> Iterator[dict[str, Any]]:
-        """Yield the context of each step, as the chooser saw it.
+        """Yield the context of each step.
 
         Args:
             vectors: (m, size) float64 unit vectors of the targets, by row.
@@ -128,11 +130,11 @@ class StepLog:
             asked = (*asked, name)
 
     def encoded(self, vectors: NDArray[Any], encoder: FeatureMap) -> NDArray[np.float64]:
-        """Return the (n, d) vectors that a policy learns from, rounded as the service rounds them.
+        """Return the (n, d) feature vectors for learning, rounded like in the service.
 
         Args:
-            vectors: As for `contexts`.
-            encoder: Of the decision point.
+            vectors: See `contexts`.
+            encoder: Encoder of the decision point.
         """
         rows = [encoder.encode(context) for context in self.contexts(vectors)]
         return rounded(np.array(rows).reshape(len(rows), encoder.dim))
@@ -141,7 +143,7 @@ class StepLog:
         """Return the n declared rewards, 0 to 1.
 
         Args:
-            reward: What the decision point declares.
+            reward: Reward declaration of the decision point.
         """
         return [
             worth(reward, {"similarity_gain": float(gain), "cache_miss": float(missed)})
@@ -156,27 +158,27 @@ class StepLog:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StepLog:
-        """The inverse of `to_bytes`.
+        """Read the log from the bytes of `to_bytes`.
 
         Args:
-            content: An npz of exactly the arrays above.
+            content: An npz with exactly the arrays above.
 
         Returns:
             The log.
 
         Raises:
-            DataError: Other arrays, lengths that disagree, values out of range, or more than 16 MB.
+            DataError: Other arrays, unequal lengths, values out of range, or more than 16 MB.
         """
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 declared = sum(member.file_size for member in archive.infolist())
             if declared > _CAP:
-                message = f"the log unpacks to {declared} bytes; at most {_CAP} are accepted"
+                message = f"the log unpacks to {declared} bytes; allowed: up to {_CAP}"
                 raise DataError(message)
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 log = cls(**arrays)
         except (zipfile.BadZipFile, TypeError, ValueError) as wrong:
-            message = f"not a log of the interrogator: {wrong}; record it again"
+            message = f"invalid log of the interrogator: {wrong}; record it again"
             raise DataError(message) from wrong
         _check(log)
         return log
@@ -193,29 +195,30 @@ def record_steps(
     limit: int = LIMIT,
     stop_at: float = STOP_AT,
 ) -> StepLog:
-    """Return the log of investigations, whole sessions until there are enough steps.
+    """Return the log of investigations, in whole sessions until there are enough steps.
 
-    Targets are taken in a random order, again and again. Sessions solved in fewer than three steps
-    are dropped. Should a round over all targets bring no step at all, it ends there.
+    Targets are used in random order, repeatedly. Sessions solved in fewer than three steps are
+    dropped.
+    It ends if a round over all targets adds no step.
 
     Args:
-        targets: At least one.
-        answerer: Answers.
-        questions: What can be asked.
+        targets: Targets, at least one.
+        answerer: Answers the questions.
+        questions: All questions.
         rng: Orders the targets and draws the questions.
-        chooser: Picks the questions; ``None`` for `Uniform`.
-        steps: Least number of steps, ≥ 1.
-        limit: As for `investigate`.
-        stop_at: As for `investigate`.
+        chooser: Selects the questions; ``None`` for `Uniform`.
+        steps: Minimum number of steps, ≥ 1.
+        limit: See `investigate`.
+        stop_at: See `investigate`.
 
     Returns:
-        The log; its targets are places in ``targets``.
+        The log; its targets are indexes of ``targets``.
 
     Raises:
-        InputError: no targets, or no step wanted.
+        InputError: No targets, no steps, or only targets solved in fewer than three steps.
     """
     if not targets or steps < 1:
-        message = f"{len(targets)} targets, {steps} steps; allowed are 1 or more of both"
+        message = f"{len(targets)} targets, {steps} steps; allowed: 1 or more of both"
         raise InputError(message)
     chooser = chooser or Uniform()
     rows: list[dict[str, Any]] = []
@@ -239,7 +242,7 @@ def record_steps(
                 session += 1
         if len(rows) == before:
             message = f"all {len(targets)} targets are solved in under {LEAST_STEPS} steps"
-            raise InputError(f"{message}; allowed are some that are not; take others")
+            raise InputError(f"{message}; use other targets")
     return _log(rows, questions)
 
 
@@ -249,22 +252,22 @@ def warm(
     """Let a policy learn a log, one epoch.
 
     Args:
-        learned: The chooser whose policy learns, all steps or none.
+        learned: Chooser whose policy learns all steps or none.
         log: Logged steps over the same questions.
         vectors: (m, size) float64 unit vectors of the log's targets, by row.
-        trust: In (0, 1], observations that one step counts for.
+        trust: Weight of one step, in (0, 1].
 
     Returns:
-        The (n, d) vectors that it learned from, to judge later ones against.
+        The (n, d) feature vectors of the log, for comparison with later ones.
 
     Raises:
-        InputError: a log over other questions, or a trust out of range.
+        InputError: The log has other questions, or ``trust`` is out of range.
     """
     names = tuple(str(name) for name in log.names)
     if names != learned.policy.actions:
         message = (
             f"the log has {len(names)} questions, the policy {len(learned.policy.actions)}; "
-            "allowed are the same names in the same order; record a log with these questions"
+            "expected the same names in the same order; record a log with these questions"
         )
         raise InputError(message)
     x = log.encoded(vectors, learned.encoder)
@@ -274,21 +277,20 @@ def warm(
 
 
 def load_steps(questions: Questions, steps: Path = STEPS, provenance: Path = PROVENANCE) -> StepLog:
-    """Return a log from its two files; by default the one that ships with the package.
+    """Load a log from its two files; default: the shipped log.
 
     Its targets are rows of the assistant's ``Recording.request_embedding``.
 
     Args:
-        questions: Those that it must have been recorded with.
+        questions: Questions that the log must have.
         steps: The npz file.
-        provenance: The JSON file that holds its hash and that of the questions.
+        provenance: The JSON file with its hash and that of the questions.
 
     Returns:
         The log.
 
     Raises:
-        DataError: A file is missing, the arrays are not those the provenance speaks of, or they
-            were recorded with other questions.
+        DataError: A file is missing, a hash does not match, or the log has other questions.
 
     >>> from steersman.systems.interrogator import load_questions
     >>> len(load_steps(load_questions())) >= 10_000
@@ -300,14 +302,14 @@ def load_steps(questions: Questions, steps: Path = STEPS, provenance: Path = PRO
             message = f"{path} is missing; {again}"
             raise DataError(message)
     if steps.stat().st_size > _CAP:
-        message = f"{steps} holds {steps.stat().st_size} bytes; at most {_CAP} are accepted"
+        message = f"{steps} has {steps.stat().st_size} bytes; allowed: up to {_CAP}"
         raise DataError(message)
     content = steps.read_bytes()
     about = json.loads(provenance.read_text(encoding="utf-8"))
     found = {"sha256": hashlib.sha256(content).hexdigest(), "questions": questions.sha256}
     for name, value in found.items():
         if about.get(name) != value:
-            message = f"{steps}: {name} is {value}; {provenance.name} names {about.get(name)}"
+            message = f"{steps}: {name} is {value}; {provenance.name} expects {about.get(name)}"
             raise DataError(f"{message}; {again}")
     return StepLog.from_bytes(content)
 
@@ -364,11 +366,11 @@ def _check(log: StepLog) -> None:
         if array.shape != shape or array.dtype != dtype or not np.isfinite(array).all():
             message = (
                 f"{name} of the log is {array.dtype} of shape {array.shape}; "
-                f"wanted finite {np.dtype(dtype)}, shape {shape}; record it again"
+                f"expected finite {np.dtype(dtype)}, shape {shape}; record it again"
             )
             raise DataError(message)
     if steps == 0 or log.template.min() < 0 or log.template.max() >= questions:
-        message = f"the log names questions outside 0..{questions - 1}, or has no steps"
+        message = f"the log has no steps, or questions outside 0..{questions - 1}"
         raise DataError(f"{message}; record it again")
     if log.target.min() < 0 or log.propensity.min() <= 0 or log.propensity.max() > 1:
         message = "the log has targets below 0 or propensities outside (0, 1]; record it again"

@@ -1,4 +1,4 @@
-"""Sets of targets: real requests, questions and claims in English.
+"""Target sets of the interrogator: real requests, questions and claims in English.
 
 ============ ================================== =============================================
 set          texts                              from
@@ -9,14 +9,14 @@ scifact      1,109 scientific claims            ``DIR/scifact/queries.jsonl``
 metatool     20,614 requests to plugins         ``DIR/metatool/metatool_single.parquet``
 ============ ================================== =============================================
 
-Any other folder of ``DIR`` can be named that has one of these two files of lines, whose texts are
-called ``question`` and ``text``. They may be compressed (``.gz``).
+Other folders of ``DIR`` can be used if they have ``questions.jsonl`` (field ``question``) or
+``queries.jsonl`` (field ``text``), optionally compressed (``.gz``).
 
-What is learned from beforehand is a part of bfcl alone, `part_of` its texts. All others may be
-judged on: of the other sets every text that equals none of these.
+The warm start uses a part of bfcl only, see `part_of`. All other texts are for evaluation; texts of
+other sets that equal one of the warm start are left out.
 
-bfcl needs no model: its embeddings are in the recording that ships with the package. The others
-are read from a directory that the user names (``--data`` or ``STEERSMAN_DATA``); none is shipped.
+bfcl needs no model: its embeddings are in the shipped recording. The user gives the directory of
+the others (``--data`` or ``STEERSMAN_DATA``); none is shipped.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def load_targets(
         DataError: A file is missing or of another format, or pyarrow is not installed.
     """
     if most is not None and most < 1:
-        message = f"most is {most}; allowed is 1 or more; leave it out for all targets"
+        message = f"most is {most}; allowed: 1 or more; omit it for all targets"
         raise InputError(message)
     seen: list[Target] = []
     for name in names:
         if not is_set(name, data):
-            message = f"targets {name!r} are unknown; allowed: {', '.join(SETS)}"
-            raise InputError(f"{message}, and folders of the directory of data")
+            message = f"unknown targets {name!r}; allowed: {', '.join(SETS)}"
+            raise InputError(f"{message}, and folders of the data directory")
         seen += _bfcl(home) if name == "bfcl" else _texts(name, data)
     chosen = list(without_repeats(seen))
     if part is not None:
@@ -104,10 +104,10 @@ def load_targets(
 
 
 def is_set(name: str, data: Path | None) -> bool:
-    """Return whether a name is that of a set, or of a folder that may hold one.
+    """Return whether a name is a known set, or an existing folder of the data directory.
 
     Args:
-        name: As the user gave it.
+        name: Name from the user.
         data: Directory of the sets.
 
     >>> is_set("bfcl", None), is_set("squad", None)
@@ -132,7 +132,7 @@ def recorded_vectors() -> NDArray[np.float64]:
 
 
 def _learned(home: Path | None) -> frozenset[str]:
-    """Return the normalised texts that the log may hold."""
+    """Return the normalised texts that the log may contain."""
     texts = (request.text for request in load_catalogue(home).requests)
     return frozenset(normalised(text) for text in texts if part_of(text) == "warm")
 
@@ -152,7 +152,7 @@ def _embedded(target: Target, embedder: Embedder | None) -> Target:
     if target.vector.size:
         return target
     if embedder is None:
-        message = f"{target.name} has no embedding yet; give an embedder, or take bfcl alone"
+        message = f"{target.name} has no embedding; give an embedder, or use bfcl alone"
         raise InputError(message)
     # As the answers' vectors, so that a target's own text reaches similarity 1.
     vector = embedder.encode([target.text or ""])[0].astype(np.float16)
@@ -173,7 +173,7 @@ def _texts(name: str, data: Path | None) -> list[Target]:
     if folder is None or not folder.is_dir():
         where = f"{folder} is missing" if folder else f"{name} needs a directory of data"
         original = _ORIGINALS.get(name, "it")
-        message = f"{where}; put {original} there, or name its parent with --data DIR"
+        message = f"{where}; put {original} there, or give its parent with --data DIR"
         raise DataError(message)
     try:
         texts = _metatool(folder) if name == "metatool" else _asked(folder)
@@ -185,7 +185,7 @@ def _texts(name: str, data: Path | None) -> list[Target]:
 
 
 def _asked(folder: Path) -> list[str]:
-    """Return the texts of questions or queries, whichever the folder holds."""
+    """Return the texts of questions or queries in the folder."""
     for name, field in (("questions.jsonl", "question"), ("queries.jsonl", "text")):
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
@@ -202,7 +202,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read(_CAP + 1)
     if len(content) > _CAP:
-        message = f"{path} unpacks to more than the {_CAP} bytes accepted"
+        message = f"{path} unpacks to more than {_CAP} bytes"
         raise DataError(message)
     # Not splitlines: a text may hold line separators of Unicode, which JSON need not escape.
     return [json.loads(line) for line in content.decode("utf-8-sig").split("\n") if line.strip()]

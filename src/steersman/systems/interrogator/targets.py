@@ -1,4 +1,4 @@
-"""What is investigated: unit vectors, told apart by their texts where those are known."""
+"""Targets of investigations: unit vectors, identified by their texts if known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WARM_SHARE = 0.6
-"""Share of bfcl's texts whose investigations may be learned from beforehand."""
+"""Share of bfcl's texts for the warm start."""
 Part = Literal["warm", "ab"]
 
 _WORD = re.compile(r"\w+")
@@ -26,13 +26,13 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """An embedding to be investigated.
+    """Embedding to investigate.
 
     Args:
         vector: (size,) float64 unit vector.
-        name: What reports call it.
-        text: What was embedded; ``None`` where nobody knows.
-        row: Its place in the set it came from.
+        name: Name in reports.
+        text: Embedded text; ``None`` if unknown.
+        row: Row in its source.
     """
 
     vector: NDArray[np.float64]
@@ -44,19 +44,19 @@ class Target:
     def of_vector(
         cls, vector: Any, *, name: str = "", text: str | None = None, row: int = 0
     ) -> Self:
-        """Return the target of any vector; its direction is what counts.
+        """Return the target of a vector; only its direction matters.
 
         Args:
-            vector: (size,) finite numbers, not all zero, of the embedder that answers.
-            name: What reports call it.
-            text: What was embedded, where it is known.
-            row: Its place in the set it came from.
+            vector: (size,) finite numbers, not all zero, from the same embedder as the answers.
+            name: Name in reports.
+            text: Embedded text, if known.
+            row: Row in its source.
 
         Returns:
             The target.
 
         Raises:
-            InputError: another shape, NaN or infinite numbers, or the zero vector.
+            InputError: Another shape, NaN or infinite numbers, or the zero vector.
 
         >>> Target.of_vector([3.0, 4.0]).vector.tolist()
         [0.6, 0.8]
@@ -82,14 +82,16 @@ def unit_vector(vector: Any) -> NDArray[np.float64]:
     try:
         given = np.asarray(vector)
         if np.iscomplexobj(given):
-            message = f"the target is {given.dtype}; allowed are real numbers; send its real part"
+            message = (
+                f"the target has type {given.dtype}; expected real numbers; pass its real part"
+            )
             raise InputError(f"{message}, if that is what was embedded")
         wide = np.array(given, np.float64)
     except (TypeError, ValueError) as wrong:
-        message = f"the target is no vector ({wrong}); allowed are finite numbers; send a flat list"
+        message = f"the target is not a vector ({wrong}); expected finite numbers; pass a flat list"
         raise InputError(message) from None
     if wide.ndim != 1 or wide.size == 0:
-        message = f"the target has shape {wide.shape}; allowed is one row of numbers"
+        message = f"the target has shape {wide.shape}; expected one row of numbers"
         raise InputError(f"{message}; investigate one embedding at a time")
     bad = np.flatnonzero(~np.isfinite(wide))
     if len(bad):
@@ -102,7 +104,7 @@ def unit_vector(vector: Any) -> NDArray[np.float64]:
     largest = float(np.abs(wide).max())
     if largest == 0.0:
         message = (
-            "the target is the zero vector, which has no direction; allowed is any other; embed a "
+            "the target is the zero vector, which has no direction; embed a "
             "text that is not empty, or leave this target out"
         )
         raise InputError(message)
@@ -112,9 +114,9 @@ def unit_vector(vector: Any) -> NDArray[np.float64]:
 
 
 def normalised(text: str) -> str:
-    """Return a text's words alone, so that texts that differ in case or punctuation are equal.
+    """Return a text's words only, so that texts that differ in case or punctuation are equal.
 
-    Vowel signs of Hindi or Tamil count as punctuation does: recorded logs were divided by this.
+    Vowel signs of Hindi or Tamil count as punctuation; recorded logs depend on this.
 
     Args:
         text: Any text.
@@ -131,13 +133,14 @@ def normalised(text: str) -> str:
 
 
 def part_of(text: str) -> Part:
-    """Return which part of bfcl a text belongs to, by a hash: equal texts are in the same.
+    """Return the part of bfcl for a text, by a hash; equal texts are in the same part.
 
-    The log is recorded on the first. `load_targets` extends the parts to other sets: whatever
-    equals no text of bfcl's first part may be judged on.
+    The log is recorded on the first part. `load_targets` applies this to other sets: all texts that
+    are
+    not in bfcl's first part are for evaluation.
 
     Args:
-        text: Any text; what counts is `normalised`.
+        text: Any text; it is `normalised`.
 
     Returns:
         The part; .6 of all texts are in the first.
@@ -149,21 +152,13 @@ def part_of(text: str) -> Part:
 
 
 def place_of(text: str) -> float:
-    """Return a number in [0, 1) that depends on nothing but the normalised text.
-
-    Args:
-        text: Any text.
-    """
+    """Return a hash in [0, 1) of the normalised text."""
     digest = hashlib.sha256(normalised(text).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def without_repeats(targets: Iterable[Target]) -> tuple[Target, ...]:
-    """Return the targets in order, the first of those with equal normalised texts.
-
-    Args:
-        targets: Those without a text are all kept.
-    """
+    """Return the first target of each normalised text, in order; keeps targets without text."""
     first: dict[str, Target] = {}
     for place, target in enumerate(targets):
         # No normalised text holds a null character.

@@ -1,4 +1,4 @@
-"""How many questions it takes to a similarity, when some sessions never get there."""
+"""Number of questions until a similarity, with censored sessions."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _RESAMPLES = 2_000
 def timed(
     runs: Sequence[Sequence[Course]], levels: Floats, limit: int
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return each session's questions to its target's level, and whether it got there.
+    """Return each session's questions to its target's level, and whether it reached it.
 
     Args:
         runs: (seeds, targets) courses of one arm.
-        levels: (targets,) similarity to be reached.
-        limit: What counts where it was not: most questions to a target.
+        levels: (targets,) similarity to reach.
+        limit: Value of unsolved sessions: the maximum number of questions.
 
     Returns:
-        (seeds, targets) float64, the times restricted to the limit; and bool.
+        (seeds, targets) float64, the restricted times; and bool.
     """
     pairs = [[c.steps_to(w) for c, w in zip(run, levels, strict=True)] for run in runs]
     steps, solved = np.moveaxis(np.array(pairs, np.float64), 2, 0)
@@ -41,22 +41,23 @@ def timed(
 def steps_until(
     runs: Sequence[Sequence[Course]], levels: Floats, limit: int, *, level: float = 0.95
 ) -> dict[str, float | None]:
-    """Return how many questions it takes to a similarity, unsolved sessions counted as cut off.
+    """Return the number of questions until a similarity; unsolved sessions are censored.
 
-    The median is Kaplan and Meier's over the sessions of all seeds. Sessions of one target, and
-    those of one run, are not independent of each other: the interval holds the middle of the same
-    median over seeds and targets that are drawn again, each on its own (Owen 2007, The pigeonhole
-    bootstrap).
+    The median is the Kaplan-Meier median over the sessions of all seeds. Sessions of one target or
+    of one
+    run are not independent: the interval resamples seeds and targets independently (Owen 2007, The
+    pigeonhole bootstrap).
 
     Args:
         runs: (seeds, targets) courses of one arm.
-        levels: (targets,) similarity to be reached.
-        limit: Most questions to a target.
-        level: Of the interval, in (0, 1).
+        levels: (targets,) similarity to reach.
+        limit: Maximum number of questions per target.
+        level: Confidence level, in (0, 1).
 
     Returns:
         ``median``, ``low``, ``high`` (None: beyond the limit), ``solved`` (share of all sessions)
-        and ``restricted_mean``, of questions up to the limit.
+        and
+        ``restricted_mean`` of questions up to the limit.
     """
     steps, solved = timed(runs, levels, limit)
     everything = kaplan_meier(steps.ravel(), solved.ravel(), level=level)
@@ -73,8 +74,9 @@ def steps_until(
 def _median_ends(steps: Floats, solved: NDArray[np.bool_], level: float) -> tuple[float, float]:
     """Return the ends of the median's interval.
 
-    Whoever did not get there counts as watched up to the limit, so the curve of Kaplan and Meier is
-    the share that is not yet there, and a resample is a weighted mean of such shares.
+    Unsolved sessions are observed up to the limit, so the Kaplan-Meier curve is the share of
+    unsolved
+    sessions, and a resample is a weighted mean of such shares.
     """
     times = np.unique(steps[solved])
     if not times.size:

