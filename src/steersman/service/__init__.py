@@ -1,7 +1,7 @@
-"""The HTTP service: decides, takes events in, explains, and answers even when it cannot.
+"""HTTP service: decisions, events and explanations, with a fallback during outages.
 
-`serve` runs it until it is told to stop. `assemble` and `HttpServer` are its parts, for whoever
-runs it within a program of their own.
+`serve` runs the service until it receives a signal. `assemble` and `HttpServer` embed it in another
+program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Connections of their own for what has to be done as another role, or alone: few at a time.
+"""Limited database connections for rare or privileged work.
 
-The server has about a hundred for everybody: services, learners, controllers and people.
+The PostgreSQL server has about a hundred connections for services, learners, controllers and
+people.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ if TYPE_CHECKING:
 
 
 class Apart:
-    """Says who opens a connection when: of each tenant one at a time, of all a few.
+    """Fair queue for connections: one at a time per tenant, a few for all tenants.
 
-    So whoever comes next to a tenant that asks without end waits for one of its requests, not for
-    all of them.
+    A tenant with many requests delays another tenant by one request at most.
 
     Args:
-        at_a_time: connections, of all tenants.
-        of_tenant: requests of one that have a connection or wait for it; one more is put off.
+        at_a_time: maximum number of connections for all tenants.
+        of_tenant: maximum number of running and waiting requests per tenant; more are refused.
     """
 
     def __init__(self, at_a_time: int = 2, of_tenant: int = 16) -> None:
@@ -36,16 +36,10 @@ class Apart:
 
     @asynccontextmanager
     async def turn(self, tenant: UUID) -> AsyncIterator[None]:
-        """Wait for a turn, and have it.
-
-        Args:
-            tenant: whose.
-
-        Returns:
-            A context; at its end the next one has its turn.
+        """Wait for a connection slot and hold it within the context.
 
         Raises:
-            Refused: as many of this tenant's requests wait as may.
+            Refused: the tenant has too many waiting requests.
         """
         if self._inside[tenant] >= self._of_tenant:
             detail = (

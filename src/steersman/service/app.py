@@ -1,8 +1,8 @@
-"""The HTTP interface as an ASGI application: one dispatch for every route.
+"""ASGI application with one dispatcher for all routes.
 
-A request is matched, its key checked, its scope compared, its handler awaited; whatever refuses on
-the way raises `Refused`, and one place makes the answer. The order matters: who has no key learns
-nothing but that, and what the guard sheds costs no work.
+The dispatcher matches the route, checks the key and the scope, asks the load guard and awaits the
+handler. Every refusal is a `Refused` exception; one place turns it into an answer. The order
+matters: a request without a valid key learns nothing, and a shed request costs no work.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
 class Route(NamedTuple):
-    """What one method of one path does.
+    """Handler and rules of one method of one path.
 
     Attributes:
-        path: as it is declared; variable parts stand in braces, such as ``{id}``.
-        handler: answers.
-        scope: which the key must have; None: no key is asked for.
-        sheds: what the guard calls it (`guard.SHEDS`); None: never refused.
+        path: declared path; variable parts are in braces, for example ``{id}``.
+        handler: function that answers.
+        scope: required scope of the key; None: no key needed.
+        sheds: name of the route in the load guard (`guard.SHEDS`); None: never refused.
         traced: whether spans are recorded.
     """
 
@@ -50,15 +50,15 @@ class Route(NamedTuple):
 
 
 class Application:
-    """Answers requests; an ASGI 3 application.
+    """ASGI 3 application.
 
     Args:
-        routes: all there are: (method, route).
-        keys: knows the API keys.
-        guard: says what is shed now.
-        metrics: counts.
-        tracing: records spans.
-        clock: seconds that never step back.
+        routes: all routes as (method, route).
+        keys: authenticator of API keys.
+        guard: load guard.
+        metrics: counters.
+        tracing: recorder of spans.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -91,13 +91,8 @@ class Application:
     ) -> None:
         """Answer one request.
 
-        Args:
-            scope: of ASGI; anything but HTTP is not served.
-            receive: of ASGI.
-            send: of ASGI.
-
         Raises:
-            NotImplementedError: for lifespan and websockets, which servers take for "no".
+            NotImplementedError: for lifespan and websockets; servers treat this as unsupported.
         """
         if scope["type"] != "http":
             raise NotImplementedError(scope["type"])
@@ -151,16 +146,12 @@ class Application:
             return await route.handler(request)
 
     def paths(self) -> list[tuple[str, str]]:
-        """Return all methods and paths there are."""
+        """Return all routes as (method, path)."""
         every = [*self._exact.values(), *(methods for _, methods in self._shaped)]
         return [(method, it.path) for methods in every for method, it in methods.items()]
 
     def allowed(self, path: str) -> str:
-        """Return the methods that a path takes, as the header ``Allow`` wants them.
-
-        Args:
-            path: as it was asked for.
-        """
+        """Return the methods of a path in the format of the header ``Allow``."""
         methods, _ = self._find(path)
         return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
 

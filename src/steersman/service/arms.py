@@ -1,9 +1,8 @@
-"""The arms of a rollout as one process serves them: who draws for a unit, and what its row says.
+"""Arms of a rollout in one process: which policy serves a unit, and how its row is labelled.
 
-Everything a decision needs is in one object that is replaced as a whole, so a decision sees the
-stage before a change or the one after it, and never half of each. A unit of a candidate that
-cannot serve is served by control: its row keeps the rollout and names control as the arm that drew,
-so whoever reads the rows sees that another arm served it than its place says.
+All data for a decision is in one object that is replaced as a whole. A decision sees the stage
+before or after a change, never a mixture. If the candidate cannot serve its unit, control serves
+it: the row keeps the rollout and names control as the arm that drew.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ if TYPE_CHECKING:
     from steersman.wire import DecideRequest
 
 C = TypeVar("C")
-"""What draws for the candidate: nothing here looks into it."""
+"""Type of the served candidate."""
 
 
 class Label(NamedTuple):
-    """What a decision's row says of the rollout it was made in.
+    """Rollout labels of a decision's row.
 
     Attributes:
-        rollout: its id; None: the decision belongs to none, or is not analysed.
+        rollout: rollout id; None: the decision is not part of an analysed rollout.
         stage: shadow, canary, ab or live.
-        arm: that drew: control or candidate.
+        arm: arm that drew: control or candidate.
     """
 
     rollout: str | None = None
@@ -40,13 +39,13 @@ PLAIN = Label()
 
 
 class Turn(NamedTuple, Generic[C]):
-    """Whose turn a decision is.
+    """Arm assignment of one decision.
 
     Attributes:
-        arm: whose turn it is: control or candidate.
-        served: the candidate, if it is there to draw; None: control does.
-        label: of the row.
-        fallen: of the row if control has to draw for the candidate.
+        arm: assigned arm: control or candidate.
+        served: candidate to draw with; None: control draws.
+        label: labels of the row.
+        fallen: labels of the row if control draws for the candidate.
     """
 
     arm: str
@@ -56,14 +55,14 @@ class Turn(NamedTuple, Generic[C]):
 
 
 class Arms(Generic[C]):
-    """A rollout under way, as it is served now.
+    """Active rollout as it is served now.
 
     Args:
         row: the rollout.
-        candidate: serves it; None: it could not be loaded, and control serves for it.
+        candidate: loaded candidate; None: not loaded, control serves instead.
 
     Raises:
-        InputError: a stage, share, salt or plan that no rollout has.
+        InputError: an invalid stage, share, salt or plan.
     """
 
     __slots__ = (
@@ -85,11 +84,7 @@ class Arms(Generic[C]):
         self._turn = Turn("candidate", candidate, candidates, own)
 
     def turn(self, unit: str) -> Turn[C]:
-        """Return whose turn a unit's decision is.
-
-        Args:
-            unit: of `unit_of`.
-        """
+        """Return the arm assignment of a unit; see `unit_of`."""
         if self._stage == "shadow":
             return self._control
         placed = place(position(self._salt, unit), self._stage, self._share, self._holdback)
@@ -102,11 +97,7 @@ _ASIDE: Turn[Any] = Turn("control", None, PLAIN, PLAIN)
 
 
 def unit_of(request: DecideRequest, identifier: UUID) -> str:
-    """Return what stays on one arm: the unit, else the episode, else this decision alone.
-
-    Args:
-        request: what is asked.
-        identifier: of the decision.
+    """Return the unit that stays on one arm: declared unit, else episode, else decision id.
 
     >>> from uuid import UUID
     >>> from steersman.wire import DecideRequest

@@ -1,4 +1,4 @@
-"""One service process put together: connections, deciding, intake, keys, guard, and the routes."""
+"""Assembly of one service process: keys, load guard, deciding, event intake and routes."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ _CORPORA_BYTES = 1 << 30
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What may differ from one service to another; `from_environment` reads it.
+    """Settings of a service process; `from_environment` reads them.
 
     Attributes:
-        process: the name of this process among those that share a port.
-        exchange: where they leave their metrics; None: it is the only one.
-        metrics_token: lets others than this machine read metrics.
-        key_refresh_s: how often keys in use are verified.
-        corpora_bytes: what the corpora in memory may take together, about.
-        answers: models that answer and judge for the RAG tuner; None: none.
+        process: name of this process among the processes that share a port.
+        exchange: folder for the metrics of these processes; None: single process.
+        metrics_token: token for remote metrics requests; None: local requests only.
+        key_refresh_s: interval for verifying API keys in use, in seconds.
+        corpora_bytes: approximate memory limit of loaded corpora in bytes.
+        answers: models for the RAG tuner; None: no models.
     """
 
     process: str = "0"
@@ -97,14 +97,14 @@ class Settings(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_environment(cls, process: str = "0", exchange: Path | None = None) -> Settings:
-        """Return the settings that the environment names.
+        """Return the settings from environment variables.
 
         Args:
-            process: the name of this process.
-            exchange: where processes leave their metrics.
+            process: name of this process.
+            exchange: folder for the metrics of all processes.
 
         Raises:
-            InputError: a number is none, or out of range.
+            InputError: a value is not a number or out of range.
         """
         token = os.environ.get("STEERSMAN_METRICS_TOKEN") or None
         size = _bytes("STEERSMAN_CORPORA_BYTES")
@@ -113,12 +113,11 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def _embedders(home: Path) -> Embedders:
-    """Return embedders of queries, which are asked once and not for long: words do without."""
+    """Return query embedders with one attempt and a short timeout; keyword search works without."""
     return Embedders(home, served={"timeout_s": 2.0, "tries": 1})
 
 
 def _bytes(name: str) -> int:
-    """Return a number of bytes that the environment names."""
     said = os.environ.get(name) or str(_CORPORA_BYTES)
     if not said.isdigit() or not 1 << 20 <= int(said) <= 1 << 50:
         raise InputError(
@@ -128,17 +127,17 @@ def _bytes(name: str) -> int:
 
 
 class Service:
-    """A running service process, without its listening socket; `assemble` makes it.
+    """Running service process without its listening socket; `assemble` creates it.
 
     Args:
-        database: migrated.
+        database: migrated database.
         pools: connections of role app.
-        secret: of `load_secret`.
-        settings: what may differ.
-        verified: gives the bases of snapshots.
-        beside: where what works beside the service leaves its counts.
-        embedders: of corpora, by name; default: those of this machine.
-        models: that answer and judge; default: none.
+        secret: secret of the service, from `load_secret`.
+        settings: settings of the process.
+        verified: loader of verified snapshots.
+        beside: folder for the metrics of processes next to the service.
+        embedders: embedders of corpora by name; default: local embedders.
+        models: models for answering and judging; default: none.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Service:
         self.draining = False
         self.verified = verified
         self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
-        for slow in ("rebuilding", "rollouts", "units"):  # states are loaded, many rows are touched
+        for slow in ("rebuilding", "rollouts", "units"):  # loads states and reads many rows
             self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
         self.breakers["registry"] = verified.breaker
         self.replicas = Replicas(
@@ -256,7 +255,7 @@ class Service:
         )
 
     def start(self) -> None:
-        """Begin to serve: writers, replicas, keys, guard."""
+        """Start the writers, replicas, key checks and the load guard."""
         for part in (self.decisions, self.event_rows, self.replicas, self.keys):
             part.start()
         jobs = [
@@ -270,13 +269,13 @@ class Service:
         self._tasks = [loop.create_task(_repeat(job, pause_s)) for job, pause_s in jobs]
 
     async def close(self, *, timeout_s: float = 10.0) -> int:
-        """Write what is waiting, then stop.
+        """Write the waiting rows, then stop.
 
         Args:
-            timeout_s: how long to try to write.
+            timeout_s: time limit for writing, in seconds.
 
         Returns:
-            Rows that could not be written; 0 unless the store is away.
+            Number of rows that were not written; 0 unless the store does not respond.
         """
         left = await asyncio.gather(
             self.decisions.close(timeout_s=timeout_s), self.event_rows.close(timeout_s=timeout_s)
@@ -292,15 +291,15 @@ class Service:
         return sum(left)
 
     def storing(self) -> bool:
-        """Return whether what is handed in now is likely to be stored.
+        """Return whether new rows will probably be stored.
 
-        With nothing waiting, one more goes through to see whether the store is back.
+        With an empty queue one more row passes, as a probe of the store.
         """
         parts = (self.decisions, self.event_rows)
         return all(it.available for it in parts) or not any(it.depth for it in parts)
 
     async def reasons(self) -> list[str]:
-        """Return why requests should not be sent here; nothing if they should."""
+        """Return the reasons why the service is not ready; empty if it is ready."""
         reasons = ["this process is stopping"] if self.draining else []
         try:
             await self.breakers["readiness"].call(
@@ -345,20 +344,20 @@ class Service:
             self._exchange.leave(self.metrics.families())
 
     async def _listen(self) -> None:
-        """Hear of changed keys until the connection is lost."""
+        """Listen for key changes until the connection is lost."""
         connection = await self.database.connect("app")
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
             await connection.add_listener("steersman_key", self.keys.key_changed)
-            self.keys.key_changed()  # something may have changed while nobody listened
+            self.keys.key_changed()  # a change may have happened while the connection was down
             await lost.wait()
         finally:
             await close_quickly(connection)
 
 
 async def _repeat(job: Callable[[], Awaitable[None]], pause_s: float) -> None:
-    """Do a job again and again; one that fails is told and tried again, never given up."""
+    """Repeat a job forever; log a failure and try again."""
     while True:
         try:
             await job()
@@ -368,11 +367,7 @@ async def _repeat(job: Callable[[], Awaitable[None]], pause_s: float) -> None:
 
 
 async def close_quickly(connection: Any) -> None:
-    """Close a connection, whether or not the server still answers.
-
-    Args:
-        connection: of asyncpg.
-    """
+    """Close an asyncpg connection even if the server does not respond."""
     try:
         await connection.close(timeout=1)
     except AWAY:
@@ -382,19 +377,19 @@ async def close_quickly(connection: Any) -> None:
 async def assemble(
     stack: AsyncExitStack, database: Database, home: Path, settings: Settings
 ) -> Service:
-    """Return a started service; leaving the stack writes what is waiting and stops it.
+    """Start a service. Leaving the stack writes waiting rows and stops it.
 
     Args:
-        stack: takes over what has to be closed.
-        database: migrated.
-        home: holds the secret.
-        settings: what may differ.
+        stack: exit stack that closes all resources.
+        database: migrated database.
+        home: directory that holds the secret.
+        settings: settings of the process.
 
     Returns:
-        The service; its ``app`` answers requests.
+        Service; its ``app`` answers requests.
 
     Raises:
-        StoreError: the store does not answer, or there is no secret.
+        StoreError: the store does not respond, or the secret is missing.
     """
     secret = load_secret(home)
     pools = await open_pools(stack, database)

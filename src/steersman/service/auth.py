@@ -1,10 +1,9 @@
-"""Who asks: bearer keys, kept for a moment so that not every request asks the store.
+"""Authentication with bearer keys and a short cache, so that not every request reads the store.
 
-A key is known here by its keyed hash alone. Keys in use are asked for again every half second, all
-in one query, and at once when the store says that some key changed: so revocation acts within a
-second. When the store is away, keys that were verified in the last ten minutes stay valid (declared
-so: an outage must not stop decisions), and of a key that is not known nothing can be said: 503, not
-401, which would make clients give up.
+The cache knows keys only by keyed hash. One query every half second verifies all keys in use, and a
+change notice triggers it at once, so revocation takes effect within a second. During a store outage
+keys verified in the last ten minutes stay valid, so that decisions continue. For an unknown key the
+answer is then 503, not 401, because clients give up after 401.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CHUNK = 1_000
 
 
 class _Known:
-    """A key that was found: until when it holds, when it was last verified and last used."""
+    """Cached key with its expiry and the times of last verification and use."""
 
     __slots__ = ("ends", "place", "row", "used", "verified")
 
@@ -47,20 +46,20 @@ class _Known:
 
 
 class Authenticator:
-    """Finds the key that a request shows.
+    """Lookup of the key in a request.
 
     Args:
-        look_up: returns the rows of the keyed hashes that are known, by hash; raises `Refused`, or
-            what `store_is_away` knows, when the store does not answer.
-        secret: under which keys are hashed.
-        clock: seconds that never step back.
+        look_up: returns the rows of known keys by keyed hash; raises `Refused` or an error that
+            `store_is_away` recognises if the store does not respond.
+        secret: secret for the keyed hash.
+        clock: monotonic clock in seconds.
         wall: seconds since 1970, for expiry.
-        refresh_s: how often keys in use are verified.
-        trust_s: how long a verified key holds while the store is away; also how long an unused
-            one is kept.
-        absent_s: how long a key that was not found is remembered as such.
-        most_absent: most of those.
-        most_pending: most keys being looked up at a time.
+        refresh_s: interval for verifying keys in use, in seconds.
+        trust_s: time in seconds for which a verified key stays valid during a store outage, and for
+            which an unused key stays cached.
+        absent_s: time in seconds for which an unknown key stays cached.
+        most_absent: maximum number of cached unknown keys.
+        most_pending: maximum number of parallel lookups.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Authenticator:
         self._changed = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to verify the keys in use."""
+        """Start verifying the keys in use."""
         self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 
     async def close(self) -> None:
@@ -108,21 +107,15 @@ class Authenticator:
                     await task
 
     def key_changed(self, *_: Any) -> None:
-        """Verify all keys at once, since the store told that one changed; takes any arguments."""
+        """Verify all keys at once, after a change notice of the store."""
         self._absent.clear()
         self._changed.set()
 
     def known(self, authorization: bytes | None) -> KeyRow | None:
-        """Return the key of a header if it can be told without the store, which is the usual case.
-
-        Args:
-            authorization: value of the header.
-
-        Returns:
-            The key; None: ask `find`.
+        """Return the cached key of a header; None: call `find`.
 
         Raises:
-            Refused: there is no key, or it is no longer valid.
+            Refused: the key is missing, malformed or no longer valid.
         """
         if authorization is None:
             raise _unauthorized("missing Authorization header; send `Authorization: Bearer sk_…`")
@@ -141,16 +134,10 @@ class Authenticator:
         return entry.row
 
     async def find(self, authorization: bytes) -> KeyRow:
-        """Return the key of a header, asking the store.
-
-        Args:
-            authorization: value of the header, which `known` accepted.
-
-        Returns:
-            The key.
+        """Return the key of a header that `known` accepted, with a lookup in the store.
 
         Raises:
-            Refused: unknown, expired or revoked; or the store does not answer.
+            Refused: the key is unknown, expired or revoked, or the store does not respond.
         """
         text = authorization[7:].strip()
         if _SHAPE.fullmatch(text) is None:
@@ -171,7 +158,7 @@ class Authenticator:
         return blake2b(text, digest_size=16, key=self._place_key).digest()
 
     def _ask(self, digest: bytes) -> asyncio.Future[KeyRow | None]:
-        """Return what the next query says of a key; whoever waits for the same key shares it."""
+        """Return the future of a key's lookup; requests with the same key share it."""
         future = self._pending.get(digest)
         if future is None:
             if len(self._pending) >= self._most_pending:
@@ -182,13 +169,13 @@ class Authenticator:
         return future
 
     async def _ask_all(self) -> None:
-        """Look up all keys that wait, in one query; again while more have come."""
+        """Look up all waiting keys in one query; repeat while more arrive."""
         while self._pending:
             asked = dict(list(self._pending.items())[:_CHUNK])
             now = self._clock()
             try:
                 rows = await self._look_up(list(asked))
-            # Whoever waits is told, whatever happened; nobody may wait for ever.
+            # Every waiting request gets a result, also after an unexpected error.
             except asyncio.CancelledError:
                 self._fail(dict(self._pending))
                 raise
@@ -207,7 +194,7 @@ class Authenticator:
             if not future.done():
                 detail = "the store does not respond, and this API key is not cached"
                 future.set_exception(_away(detail))
-                future.exception()  # whoever asked may have gone: nobody has to fetch it
+                future.exception()  # the caller may be gone: nobody has to fetch the exception
 
     def _settle(
         self, digest: bytes, future: asyncio.Future[KeyRow | None], row: KeyRow | None, now: float
@@ -235,10 +222,10 @@ class Authenticator:
                 _log.warning("API keys in use cannot be verified: %r", error, exc_info=not known)
 
     async def verify(self) -> None:
-        """Verify every key in use; those that are gone or revoked hold no longer.
+        """Verify every key in use and drop those that are deleted or revoked.
 
         Raises:
-            Refused: the store does not answer; what is known stays.
+            Refused: the store does not respond; the cache stays unchanged.
         """
         digests = list(self._known)
         for start in range(0, len(digests), _CHUNK):
@@ -260,11 +247,7 @@ class Authenticator:
 
 
 def authorize(row: KeyRow, scope: str) -> None:
-    """Refuse a key that lacks a scope.
-
-    Args:
-        row: of the key.
-        scope: decide, events, read or admin.
+    """Refuse a key without the given scope.
 
     Raises:
         Refused: 403.
@@ -279,7 +262,7 @@ def authorize(row: KeyRow, scope: str) -> None:
 
 
 def _ends(row: KeyRow) -> float:
-    """Return when a key ceases to hold, in seconds since 1970; a rotated one may have a grace."""
+    """Return the expiry time in seconds since 1970; a rotated key may have a grace period."""
     ends = [at.timestamp() for at in (row.expires_at, row.revoked_at) if at is not None]
     return min(ends, default=_FOREVER)
 

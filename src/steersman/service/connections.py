@@ -1,8 +1,8 @@
-"""Connections with limits: nobody may hold one open for nothing, or fill memory with a head.
+"""HTTP connections with limits on size and time.
 
-uvicorn bounds neither the size nor the time of a request's head, nor the time of its body. Here
-every connection remembers what it waits for and since when, and one sweep twice a second ends those
-that wait too long: no request pays for a timer.
+uvicorn limits neither the size nor the time of a request head, nor the time of a body. Here every
+connection stores what it waits for and since when. One sweep twice a second closes connections that
+wait too long, so no request pays for a timer.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _LENGTH = b"content-length"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a connection may take.
+    """Limits of a connection.
 
     Attributes:
-        head_bytes: of request line and headers.
-        head_s: until a head is complete, from its first byte or from the connection's begin.
-        body_s: until a body is complete, from the end of its head.
-        write_s: how long an answer may wait for a client that does not read.
-        idle_s: between two requests.
-        connections: at a time; one more is told to come back later.
-        drain_s: for requests that are being answered when the server is told to stop.
+        head_bytes: maximum size of request line and headers in bytes.
+        head_s: timeout for a complete head in seconds, from its first byte or from the connect.
+        body_s: timeout for a complete body in seconds, from the end of its head.
+        write_s: timeout in seconds for a client that does not read its answer.
+        idle_s: timeout between two requests in seconds.
+        connections: maximum number of open connections; one more is refused.
+        drain_s: timeout in seconds for answering open requests at shutdown.
     """
 
     head_bytes: int = 32 * 1024
@@ -61,24 +61,20 @@ class _Waits(Enum):
 
 
 class HeadTooLargeError(Exception):
-    """A head exceeds its limit; the parser passes it on as a bad request."""
+    """Head larger than its limit; the parser reports it as a bad request."""
 
 
 class OneWrite(RequestResponseCycle):
-    """uvicorn's cycle, but a whole answer is written in one piece.
+    """uvicorn's request cycle with a single write for a complete answer.
 
-    uvicorn writes head and body apart, which is one system call more for every answer. Answers that
-    are not all there at once, or end their connection, go uvicorn's way.
+    uvicorn writes head and body separately, which costs one more system call per answer. Streamed
+    answers and answers that end their connection take uvicorn's path.
     """
 
     _start: Any = None
 
     async def send(self, message: Any) -> None:
-        """Keep the head until the body is there, then write both.
-
-        Args:
-            message: of ASGI.
-        """
+        """Buffer the head until the body is available, then write both."""
         if message["type"] == "http.response.start" and not self.response_started:
             self._start = message
             return
@@ -117,10 +113,10 @@ class OneWrite(RequestResponseCycle):
 
 
 class _Flow(FlowControl):
-    """Reads on only when nothing that has come waits for its turn.
+    """Flow control that reads on only if no received data waits for its turn.
 
-    uvicorn reads on with every answer and for every body. Who sent requests faster than they are
-    answered had a quarter of a million of them in memory after a second.
+    uvicorn resumes reading with every answer and for every body. A client that pipelined requests
+    faster than they were answered filled the memory with 250,000 of them within a second.
     """
 
     held = False
@@ -131,7 +127,7 @@ class _Flow(FlowControl):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits; `bounded` makes the class for some."""
+    """uvicorn's HTTP protocol with limits; `bounded` creates a class for given limits."""
 
     limits = Limits()
 
@@ -151,7 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answering: Any = None  # the cycle that is; `cycle` is the last one, and may wait
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Take a connection, or tell it that there are too many."""
+        """Accept a connection, or refuse it if too many are open."""
         super().connection_made(transport)
         self.flow: _Flow = _Flow(transport)
         if len(self.connections) > self.limits.connections:
@@ -159,7 +155,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.end_with(Problem.of("unavailable", detail, retry_after_s=1.0))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up what waits, and tell what is being answered, which uvicorn tells the last."""
+        """Drop buffered data and notify the running cycle; uvicorn notifies only the last one."""
         super().connection_lost(exc)
         if self._answering is not None:
             self._answering.disconnected = True
@@ -167,19 +163,19 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread = memoryview(b"")
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, as far as nothing in them has to wait for an answer before it."""
+        """Parse received bytes until a request has to wait for an earlier answer."""
         self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
         self._take()
 
     def on_response_complete(self) -> None:
-        """Begin what waits, and read on."""
+        """Start the next buffered request and resume reading."""
         super().on_response_complete()
         if self.flow.held and not self.transport.is_closing():
             self._take()
             self.flow.resume_reading()
 
     def on_message_begin(self) -> None:
-        """Note that a head begins."""
+        """Note the begin of a head."""
         if self._read_already:
             return
         super().on_message_begin()
@@ -187,7 +183,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._wait(_Waits.FOR_HEAD)
 
     def on_headers_complete(self) -> None:
-        """Note that a body is next; the request begins to be answered."""
+        """Note the end of the head; the request handler starts."""
         if self._read_already:
             return
         if self._seen > self.limits.head_bytes and self._head_bytes() > self.limits.head_bytes:
@@ -202,13 +198,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle.__class__ = OneWrite
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body; what stands between pieces and after them is bounded."""
+        """Accept a piece of the body; the bytes between chunks and after them are limited."""
         self._bodiless = 0
         self._of_body += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that the request is complete, unless its body is still to be read."""
+        """Note the end of the request, unless its body is still being read."""
         if self.parser.should_upgrade() and self._framing():
             return
         self._waits = _Waits.FOR_NOTHING
@@ -225,17 +221,17 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, as a problem like all others."""
+        """Answer bytes that are not HTTP with a problem document."""
         if self._too_large:
             self.end_with(self._head_problem())
         else:
             self.end_with(Problem.of("bad_request", f"{msg} Send HTTP/1.1 as defined by RFC 9112"))
 
     def sweep(self, now: float) -> None:
-        """End the connection if it has kept us waiting too long.
+        """Close the connection if it has exceeded a timeout.
 
         Args:
-            now: of the loop's clock.
+            now: time of the event loop's clock.
         """
         if self.transport.is_closing():
             return
@@ -254,11 +250,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.end_with(Problem.of("timeout", detail))
 
     def end_with(self, problem: Problem) -> None:
-        """Answer a problem and close.
-
-        Args:
-            problem: why.
-        """
+        """Answer with a problem and close the connection."""
         status, body, headers = problem_answer(problem)
         lines = [STATUS_LINE[status], b"content-length: %d\r\n" % len(body)]
         lines += [
@@ -272,7 +264,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _take(self) -> None:
-        """Parse what has come until a request has to wait."""
+        """Parse buffered bytes until a request has to wait."""
         rest = self._unread
         while rest and not self.pipeline and not self.transport.is_closing():
             size = _PIECE
@@ -284,12 +276,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow.held = bool(rest or self.pipeline)
 
     def _body_left(self) -> int:
-        """Return the bytes of the body that are still to come, as far as its head says."""
+        """Return the remaining bytes of the body according to its head."""
         told = (value for name, value in self.scope["headers"] if name == _LENGTH)
         return max(0, int(next(told, b"0")) - self._of_body)
 
     def _take_piece(self, data: memoryview) -> None:
-        """Parse some bytes; a head that is still not complete must not have grown too large."""
+        """Parse some bytes and check the size of an incomplete head."""
         if self._waits is _Waits.FOR_NOTHING:
             # A request begins, or something that never becomes one.
             self._wait(_Waits.FOR_HEAD)
@@ -307,10 +299,11 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.end_with(self._head_problem())
 
     def _read(self, data: memoryview) -> None:
-        """Parse bytes; who asks for another protocol is answered in this one (RFC 9110, 7.8).
+        """Parse bytes and ignore a request for a protocol upgrade (RFC 9110, 7.8).
 
-        Java's client asks for HTTP/2 with every request it sends. The parser takes such a request
-        for its last and leaves its body unread: the body would be read as the next request.
+        Java's client asks for HTTP/2 with every request. The parser then treats the request as the
+        last
+        one and leaves its body unread; the body would be read as the next request.
         """
         self._unset_keepalive_if_required()
         rest: memoryview | None = data
@@ -321,7 +314,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
 
     def _read_some(self, data: memoryview) -> memoryview | None:
-        """Parse up to the end of a head that asks for another protocol; return what is left."""
+        """Parse up to the end of a head with an upgrade request; return the remaining bytes."""
         try:
             self.parser.feed_data(data)
         except HttpParserUpgrade as asked:
@@ -336,7 +329,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return None
 
     def _framing(self) -> bytes:
-        """Return the headers by which a request's body ends; nothing where it has none."""
+        """Return the headers that determine the end of the body; empty without a body."""
         named = (_LENGTH, b"transfer-encoding")
         told = [(name, value) for name, value in self.scope["headers"] if name in named]
         return b"".join(name + b": " + value + b"\r\n" for name, value in told)
@@ -366,13 +359,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded(limits: Limits) -> type[BoundedProtocol]:
-    """Return the protocol with other limits.
-
-    Args:
-        limits: what a connection may take.
-
-    Returns:
-        A class for uvicorn.
+    """Return a protocol class for uvicorn with the given limits.
 
     >>> bounded(Limits(head_s=1.0)).limits.head_s
     1.0

@@ -1,9 +1,9 @@
-"""Numbers of what works beside the service: rollouts and who looks after them, learning, signing.
+"""Metrics of the processes next to the service: rollouts, controllers, learners, signing.
 
-The controller's process leaves them in its home, and whichever service process of that home is
-asked for metrics tells them too. All come from the store, so they are true whichever controller
-moved a rollout, and whatever a person did. No label names a tenant: of points of equal names the
-worst counts.
+The controller's process writes them to its home directory, and every service process of that home
+includes them in its metrics. All values come from the store, so they do not depend on which
+controller or person changed a rollout. Labels contain no tenant: for decision points with equal
+names the worst value counts.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ SELECT min(at) FROM verdict WHERE tenant = $1 AND rollout = $2 AND seq > coalesc
 
 
 class ControllerMetrics:
-    """Reads the numbers and leaves them in a home, until it is told to stop.
+    """Writer of controller metrics.
 
     Args:
-        database: migrated.
-        home: where services look for them.
-        place: of the registry; None: nothing is told of its signatures.
+        database: migrated database.
+        home: home directory in which services look for the metrics.
+        place: location of the registry; None: no metrics about its signatures.
         clock: seconds since 1970.
-        process: name of this process among those that leave numbers.
+        process: name of this process among those that write metrics.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class ControllerMetrics:
         self._signed_at = float("-inf")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Leave the numbers every second; what cannot be read now is tried again.
+        """Write the metrics every second until `stop` is set; retry after a read error.
 
         Args:
-            stop: set it to end.
+            stop: event that ends the loop.
         """
         connection: Any = None
         try:
@@ -116,10 +116,13 @@ class ControllerMetrics:
                     await connection.close(timeout=1)
 
     async def families(self, connection: Any) -> list[Family]:
-        """Return the numbers as they are now.
+        """Return the current metrics.
 
         Args:
-            connection: of role worker, not within a transaction.
+            connection: connection of role worker, outside a transaction.
+
+        Returns:
+            Metric families.
         """
         rollouts = [row async for row in self._rollouts(connection)]
         families = [*_of_rollouts(rollouts, self._clock()), self._ends()]
@@ -129,7 +132,7 @@ class ControllerMetrics:
         return families
 
     async def _rollouts(self, connection: Any) -> Any:
-        """Yield the rollouts under way, how long each is held, and what its sources said."""
+        """Yield the active rollouts with hold duration and source health."""
         tasks = await due_rollouts(connection, _EVER)
         for gone in set(self._under_way) - set(tasks):
             async with as_tenant(connection, gone[0]):
@@ -151,7 +154,7 @@ class ControllerMetrics:
                 yield row, since, {one["name"]: one["alive"] for one in sources}
 
     def _since(self, row: RolloutRow, since: datetime | None) -> datetime | None:
-        """Return since when a rollout is held: by its verdicts, or seen here to be paused."""
+        """Return since when a rollout is on hold: by its verdicts, or paused as observed here."""
         if row.status != "paused":
             self._paused.pop(row.id, None)
             return since
@@ -159,7 +162,7 @@ class ControllerMetrics:
         return paused if since is None else since
 
     def _ends(self) -> Family:
-        # Told as 0 before the first: an increase needs a number to begin with.
+        # Starts at 0: increase() needs a first value.
         known = set(self._under_way.values())
         counts = {(*place, end): 0 for place in known for end in _ENDS} | self._ended
         rows: Any = [(labels, float(count)) for labels, count in sorted(counts.items())]
@@ -189,7 +192,7 @@ class ControllerMetrics:
 
 
 def _tidy(folder: Path, before: float) -> None:
-    """Remove what processes that were killed have left."""
+    """Delete the files of killed processes."""
     for path in folder.glob("controller-*"):
         with suppress(FileNotFoundError):
             if path.stat().st_mtime < before:
@@ -218,7 +221,7 @@ def _of_rollouts(
 
 
 def _earliest_expiry(place: Place, tenants: Iterable[str]) -> float | None:
-    """Return when the first timestamp of a tenant expires; None if none has a registry."""
+    """Return the earliest expiry of the tenants' timestamps; None if no tenant has a registry."""
     found = []
     for tenant in tenants:
         held = place.read(f"{tenant}/metadata/timestamp.json", max_bytes=_TIMESTAMP_BYTES)

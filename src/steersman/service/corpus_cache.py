@@ -1,4 +1,4 @@
-"""Revisions of corpora in memory, bounded in bytes; a newer one is made while the old serves."""
+"""Cache of corpus revisions in memory, limited in bytes; the old revision serves during a load."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LOOK_S = 60.0
 
 
 class Key(NamedTuple):
-    """Which revision of whose corpus; with erasures, what was loaded before one is another.
+    """Cache key of a corpus revision.
 
     Attributes:
-        tenant: whose.
-        corpus: its id.
-        erasures: how often documents were erased from it.
-        revision: of it.
-        hnsw: which index of pgvector it has; None: none. What was loaded with another one cannot
-            be searched by meaning any more, or is searched otherwise than it is to be.
+        tenant: tenant id.
+        corpus: corpus id.
+        erasures: number of erasures from the corpus; a load before an erasure is never reused.
+        revision: revision number.
+        hnsw: pgvector index of the corpus; None: no index. A revision loaded with another index
+            cannot be searched by vectors correctly.
     """
 
     tenant: UUID
@@ -42,12 +42,12 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """What the cache did.
+    """Counters of the cache.
 
     Attributes:
-        loads: revisions that were loaded.
-        failures: that could not be.
-        evicted: that made room for others.
+        loads: number of loaded revisions.
+        failures: number of failed loads.
+        evicted: number of evicted revisions.
     """
 
     loads: int = 0
@@ -57,15 +57,16 @@ class Counts:
 
 @dataclass(slots=True)
 class CorpusCache:
-    """What is searched, by revision; what was used longest ago goes first.
+    """LRU cache of searchable corpus revisions.
 
-    One revision is loaded at a time, so that loading takes one core at most. A revision that alone
-    is larger than the cache is kept until another is needed.
+    It loads one revision at a time, so that loading uses one core at most. A revision larger than
+    the
+    cache stays until another one is needed.
 
     Args:
-        load: brings a revision into memory.
-        max_bytes: what all of them may take together, about.
-        clock: seconds that never step back.
+        load: function that loads a revision.
+        max_bytes: approximate limit for all revisions in bytes.
+        clock: monotonic clock in seconds.
     """
 
     load: Callable[[UUID, Place], Awaitable[Opened]]
@@ -85,27 +86,25 @@ class CorpusCache:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes the revisions take that are held."""
+        """Approximate size of all cached revisions in bytes."""
         return sum(one.loaded.bytes for one in self._held.values())
 
     def __len__(self) -> int:
-        """Return how many revisions are held."""
         return len(self._held)
 
     async def get(self, tenant: UUID, place: Place) -> Opened:
-        """Return a revision, or the one before it while the newest is being loaded.
+        """Return a revision, or the previous one while the newest is loading.
+
+        The result stays valid if the corpus is deleted or evicted.
 
         Args:
-            tenant: whose.
-            place: which revision; without a snapshot an older one will do.
-
-        Returns:
-            What can be searched; it stays so whatever becomes of the corpus or of the cache.
+            tenant: tenant id.
+            place: wanted revision; without a snapshot an older revision is accepted.
 
         Raises:
-            MissingCorpusError: it was dropped meanwhile.
-            DataError: an extra is missing, or it is damaged. What failed is told again for five
-                seconds, and then loaded again.
+            MissingCorpusError: the corpus was deleted.
+            DataError: an extra is missing, or the data is damaged. A failure is repeated from the
+                cache for five seconds.
         """
         key = Key(tenant, place.corpus.id, place.corpus.erasures, place.revision, place.hnsw)
         self._forget_erased(key)
@@ -116,13 +115,13 @@ class CorpusCache:
             return found
         older = None if place.snapshot is not None else self._older(key)
         if older is not None and older.loaded.place.revision > key.revision:
-            return older  # who asks found its place before it was committed
+            return older  # the caller read its place before the commit
         at, error = self._failed.get(key, (0.0, None))
         failed = error if self.clock() - at < _AGAIN_S else None
         if older is None and failed is not None:
             raise failed
         if older is None or (failed is None and self._lost_index(key)):
-            # Whoever asked first may go away: what is loaded is there for the next.
+            # The first caller may leave; the loaded revision serves the next one.
             opened = await asyncio.shield(self._begin(key, place))
             self._note(key, place)
             return opened
@@ -131,25 +130,18 @@ class CorpusCache:
         return older
 
     def wants_look(self, tenant: UUID) -> bool:
-        """Return whether it is time, once a minute, to look which corpora a tenant still has.
-
-        Args:
-            tenant: whose.
-
-        Returns:
-            False too where nothing of the tenant is held.
-        """
+        """Return whether to check the corpora of a cached tenant now, at most once a minute."""
         if not any(key.tenant == tenant for key in self._held):
             self._looked.pop(tenant, None)
             return False
         return self.clock() >= self._looked.setdefault(tenant, self.clock()) + _LOOK_S
 
     def keep_only(self, tenant: UUID, corpora: Collection[UUID]) -> None:
-        """Let go of what is held of corpora that a tenant has no more.
+        """Evict the revisions of corpora that the tenant no longer has.
 
         Args:
-            tenant: whose.
-            corpora: ids of those that there are.
+            tenant: tenant id.
+            corpora: ids of the existing corpora.
         """
         self._looked[tenant] = self.clock()
         for key in [key for key in self._held if key.tenant == tenant]:
@@ -158,7 +150,7 @@ class CorpusCache:
         self._forget_names()
 
     async def close(self) -> None:
-        """Stop loading, and let go of everything."""
+        """Stop loading and clear the cache."""
         for task in list(self._loading.values()):
             task.cancel()
         await asyncio.gather(*self._loading.values(), return_exceptions=True)
@@ -167,17 +159,17 @@ class CorpusCache:
         self.searching.shutdown(wait=False, cancel_futures=True)
 
     def _older(self, key: Key) -> Opened | None:
-        """Return what was the newest revision before; what only a snapshot named is no such."""
+        """Return the previous newest revision; revisions of named snapshots do not count."""
         before = self._newest.get(key[:3])
         return None if before is None else self._held.get(before)
 
     def _lost_index(self, key: Key) -> bool:
-        """Whether what was the newest revision before is searched by an index that is gone."""
+        """Return whether the previous newest revision uses a deleted index."""
         before = self._newest.get(key[:3])
         return before is not None and before.hnsw is not None and key.hnsw is None
 
     def _note(self, key: Key, place: Place) -> None:
-        """Keep in mind that a snapshot names what is held, or that it is the newest revision."""
+        """Record that a snapshot names a cached revision, or that it is the newest revision."""
         if key not in self._held:
             return
         if place.snapshot is not None:
@@ -192,7 +184,7 @@ class CorpusCache:
         self._newest[key[:3]] = key
 
     def _forget_erased(self, key: Key) -> None:
-        """Let go of revisions of the corpus that hold what was erased since."""
+        """Evict revisions that contain documents erased since."""
         for one in [one for one in self._held if one[:2] == key[:2] and one[2] < key[2]]:
             self._held.pop(one)
 
@@ -212,7 +204,7 @@ class CorpusCache:
         newest = self._newest.get(key[:3])
         late = newest is not None and newest in self._held and newest.revision > key.revision
         if place.snapshot is None and late:
-            return opened  # who comes next wants the newer one
+            return opened  # the next caller needs the newer one
         self._held[key] = opened
         self._note(key, place)
         # The same revision with another index than it has now.
@@ -235,7 +227,7 @@ class CorpusCache:
             _log.warning("corpus %s cannot be loaded: %r", key.corpus, error)
 
     def _make_room(self, newest: Key) -> None:
-        """Let go of what was used longest ago, but not of what was loaded just now."""
+        """Evict the least recently used revisions, but not the newest load."""
         total = self.bytes
         for key in list(self._held):
             if total <= self.max_bytes:
@@ -246,6 +238,5 @@ class CorpusCache:
         self._forget_names()
 
     def _forget_names(self) -> None:
-        """Keep in mind nothing of what is held no more."""
         self._newest = {place: key for place, key in self._newest.items() if key in self._held}
         self._named &= self._held.keys()

@@ -1,10 +1,10 @@
-"""Deciding: draw, have it stored, answer. There is always an answer, and it tells what is sure.
+"""Decide endpoint logic: draw, store, answer.
 
-Durable in time: `logged: true`. The deadline first: the drawn action, `logged: "unknown"`; the row
-is still being written, and the signed record makes up for it if this process should die. The store
-away or the guard in LOCKDOWN: the declared fallback, `logged: false`, `degraded: true`, with its
-record. An idempotency key that is asked again gets its first answer, from here while it is on its
-way, from the store ever after.
+Stored in time: `logged: true`. Deadline passed: the drawn action with `logged: "unknown"`; the row
+is
+still being written, and the signed record covers a crash of the process. Store down or guard in
+LOCKDOWN: the declared fallback with `logged: false`, `degraded: true` and a record. A repeated
+idempotency key gets its first answer, from memory while it is being stored, later from the store.
 """
 
 from __future__ import annotations
@@ -47,22 +47,21 @@ _TOGETHER = 512  # rows that share a wait: as many as a flush holds
 
 
 class Deciding:
-    """Answers decide requests of any tenant.
+    """Answers decide requests of all tenants.
 
     Args:
-        replicas: the decision points.
-        commits: writes the rows.
-        pool: connections of role app, to read earlier answers.
-        secret: signs records.
-        guardian: the load guard's state: NORMAL, BROWNOUT or LOCKDOWN.
-        on_fallback: told the reason whenever a fallback answers.
-        on_scrubbed: told how many of each kind were taken out of a context.
-        on_arm: told of each draw while a rollout is under way, and of those that could not be
-            stored, as `Metrics.arm` takes it.
-        on_answered: told the seconds that a request took from when its points were found: what
-            loading a tenant for the first time takes is no load.
-        replaying: breaker around reading the earlier answer of a key; default: one of its own.
-        rng: draws; default: seeded by the operating system.
+        replicas: decision points.
+        commits: group commit of the rows.
+        pool: connections of role app, for reading earlier answers.
+        secret: secret for signing records.
+        guardian: returns the load guard's state: NORMAL, BROWNOUT or LOCKDOWN.
+        on_fallback: callback with the reason of each fallback answer.
+        on_scrubbed: callback with the number of removed personal data items by kind.
+        on_arm: callback for each draw during a rollout and for draws that could not be stored, as
+            `Metrics.arm`.
+        on_answered: callback with the seconds of a request, without the first load of a tenant.
+        replaying: circuit breaker for reading earlier answers; default: a new one.
+        rng: random generator; default: seeded by the operating system.
         clock: seconds since 1970.
     """
 
@@ -104,16 +103,12 @@ class Deciding:
         """Answer one request.
 
         Args:
-            tenant: who asks.
-            body: a `DecideRequest` as plain values.
-            traceparent: W3C trace context, to be stored.
-
-        Returns:
-            The decision.
+            tenant: tenant id.
+            body: `DecideRequest` as plain values.
+            traceparent: W3C trace context to store.
 
         Raises:
-            Refused: a request that is not as declared, an unknown point, or a key that was used
-                with another body.
+            Refused: invalid request, unknown decision point, or a key used with another body.
         """
         wanted = await self._read(tenant, body, traceparent)
         selects = wanted.served.selects
@@ -131,15 +126,15 @@ class Deciding:
         *,
         traceparent: str | None = None,
     ) -> list[Decision | Problem]:
-        """Answer several requests, which share the wait; each may be refused on its own.
+        """Answer a batch. All requests share one wait, and each may be refused separately.
 
         Args:
-            tenant: who asks.
-            bodies: as in `decide`.
-            traceparent: W3C trace context, to be stored.
+            tenant: tenant id.
+            bodies: `DecideRequest` messages as plain values.
+            traceparent: W3C trace context to store.
 
         Returns:
-            A decision or a problem for each, in order.
+            A decision or a problem for each request, in order.
         """
         answers: list[Decision | Problem | None] = [None] * len(bodies)
         wanted: dict[int, Wanted] = {}
@@ -161,7 +156,7 @@ class Deciding:
         return [answer for answer in answers if answer is not None]
 
     async def _all(self, wanted: Mapping[int, Wanted]) -> dict[int, Begun]:
-        """Return what became of each; selections are drawn one by one, all others together."""
+        """Draw selections one by one and all other requests together."""
         paced = [place for place, one in wanted.items() if one.served.selects]
         if not paced:
             return dict(zip(wanted, await self._gathering.add([*wanted.values()]), strict=True))
@@ -181,7 +176,7 @@ class Deciding:
         return Wanted(tenant, served, request, body_hash, traceparent, time.monotonic())
 
     def _begin(self, wanted: Sequence[Wanted]) -> list[Begun]:
-        """Draw for each request, or find the same one on its way; hand over to the store."""
+        """Draw each request, or find the same one in progress; submit the rows to the store."""
         begun: dict[int, Begun] = {}
         first: dict[tuple[UUID, str], int] = {}
         twins: list[tuple[int, int]] = []
@@ -205,14 +200,14 @@ class Deciding:
             other = begun[original]
             if isinstance(other, OnItsWay):
                 begun[place] = same_request(other, wanted[place])
-            else:  # that one came to nothing
+            else:  # that request failed
                 (begun[place],) = self._begin([wanted[place]])
         answers = [begun[place] for place in range(len(wanted))]
         self._submit([one for one in answers if isinstance(one, OnItsWay)])
         return answers
 
     def _ask_apart(self, wanted: Sequence[Wanted]) -> list[Begun]:
-        """Ask, and let nobody else pay for an error that nobody thought of."""
+        """Draw per request after a common failure, so that an error affects one request only."""
         try:
             return self._ask(wanted)
         except Exception as error:  # noqa: BLE001 (raised where the request waits)
@@ -222,7 +217,7 @@ class Deciding:
             return self._ask_apart(wanted[:half]) + self._ask_apart(wanted[half:])
 
     def _ask(self, wanted: Sequence[Wanted]) -> list[Begun]:
-        """Draw for requests of points without a rollout, or of one with one; make their rows."""
+        """Draw for requests of points that share a rollout or have none; create their rows."""
         asked = [(one.request, self._context(one)) for one in wanted]
         now = self._clock()
         at = datetime.fromtimestamp(now, UTC)
@@ -247,9 +242,9 @@ class Deciding:
         return begun
 
     def _submit(self, asked: Sequence[OnItsWay]) -> None:
-        """Hand over to the store; those without a key that wait alike share their wait.
+        """Submit rows to the store; rows without a key and with equal deadlines share one wait.
 
-        Keys are remembered here and not before: what is remembered is forgotten when it is settled.
+        Keys are remembered here and not earlier, because settling a row forgets its key.
         """
         now = time.monotonic()
         together: dict[tuple[UUID, float], list[OnItsWay]] = {}
@@ -274,7 +269,7 @@ class Deciding:
         tried = [one for one in group if one.arm]
         waiting = self._commits.submit(
             [one.row for one in group],
-            # Whoever was read first waits no longer than it said.
+            # The earliest request of a group sets its deadline.
             within_s=min(one.read_at for one in group) + group[0].within_s - now,
             on_settled=partial(self._settle, tried) if tried else None,
         )
@@ -284,9 +279,9 @@ class Deciding:
     def _settle(
         self, asked: Sequence[OnItsWay], verdicts: Mapping[Hashable, Taken | Exception]
     ) -> None:
-        """Remember keys no longer than needed; count what an arm drew and no row will tell of.
+        """Forget settled keys and count draws of an arm that were not stored.
 
-        The store may refuse a row long after its waiter was answered "unknown", or went away.
+        The store may refuse a row long after its caller got "unknown" or left.
         """
         for one in asked:
             row = one.row
@@ -307,7 +302,6 @@ class Deciding:
     def _draw(
         self, points: Sequence[Served], asked: Asked, identifiers: Sequence[UUID]
     ) -> list[Drew | Exception]:
-        """Return the draws; or why there is none."""
         served, arms = points[0], points[0].arms
         if arms is not None and self._serves():
             return take_turns(
@@ -321,13 +315,13 @@ class Deciding:
         return self._control([(point, *one) for point, one in zip(points, asked, strict=True)])
 
     def _serves(self) -> bool:
-        """Return whether policies answer, and not the fallback for the guard or the store."""
+        """Return whether policies answer; if not, the fallback does."""
         return self._guardian() != "LOCKDOWN" and self._commits.available
 
     def _control(
         self, asked: Sequence[tuple[Served, DecideRequest, dict[str, Any]]]
     ) -> list[Drew | Exception]:
-        """Return what serves draws; or the fallback's answers."""
+        """Return the draws of control or of the fallback."""
         if self._guardian() == "LOCKDOWN":
             return [self._fall_back(*one, "lockdown") for one in asked]
         # With nothing waiting, one decision goes through to see whether the store is back.
@@ -355,14 +349,14 @@ class Deciding:
         *,
         stored: bool = False,
     ) -> Drew:
-        """Return the declared fallback; the store has it only where it is there to have it."""
+        """Return the declared fallback; `stored` says whether the store will keep it."""
         self._on_fallback(reason)
         return Drew(fall_back(served, request, context), served, stored=stored)
 
     async def _finish(self, asked: OnItsWay) -> Decision:
         waiting = asked.waiting
         assert waiting is not None  # noqa: S101 (submitted before)
-        # Others share the wait, and one whose caller has gone must not end it for all.
+        # A caller that leaves must not cancel the wait that others share.
         verdicts = waiting.result() if waiting.done() else await asyncio.shield(waiting)
         if isinstance(verdicts, Expired):
             record = sign(self._secret, asked.row)
@@ -378,7 +372,7 @@ class Deciding:
         return await self._earlier(asked.row.tenant, verdict.earlier)
 
     async def _earlier(self, tenant: UUID, identifier: UUID) -> Decision:
-        """Return the answer that was given to the same key before."""
+        """Return the earlier answer for the same key."""
         row, document = await self._replaying.call(lambda: self._read_earlier(tenant, identifier))
         return to_answer(row, declared(document), logged=True)
 
@@ -397,7 +391,7 @@ class Deciding:
 
 
 def _problem(error: Exception) -> Problem:
-    """Return what one request of a batch is told; the others have their own answers."""
+    """Return the problem of one failed request of a batch."""
     if isinstance(error, Refused):
         return error.problem
     _log.error("a decision of a batch failed", exc_info=error)

@@ -1,8 +1,8 @@
-"""From a request to a drawn action and its row: no I/O, so that the exactness is easy to see.
+"""Draw of an action and its row, without I/O.
 
-The vector that decides is the float32-rounded one that is stored and learned from; the propensity
-is the float64 entry that the draw used. When the policy cannot answer, the declared fallback does:
-probability 1, `degraded`, weight 0, so that nothing is ever learned from it.
+The policy sees the float32-rounded vector that is stored and learned from. The propensity is the
+float64 entry that the draw used. If the policy fails, the declared fallback answers with
+probability 1, `degraded` and weight 0, so that it is never learned from.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _TOGETHER = 256  # contexts as one matrix: more cost no less each, and memory
 
 
 class Served:
-    """A decision point as this process serves it: its replica, and what every request needs.
+    """Decision point as this process serves it: its replica and derived data for requests.
 
     Args:
-        replica: the policy state, to which updates are applied.
+        replica: policy state that updates are applied to.
     """
 
     arms: Arms[Served] | None = None
-    """The rollout under way, while this is its control."""
+    """Active rollout, if this is its control."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -83,9 +83,9 @@ class Served:
 
     @property
     def likeness(self) -> Hashable:
-        """What points have in common that are drawn together: they make the same of a context.
+        """Key of points whose requests can be drawn together because they encode contexts equally.
 
-        Of every other point itself: it has nothing in common with any.
+        Every other point is its own key.
         """
         row, policy = self.replica.row, self.replica.policy.likeness
         return self if policy is None else (row.spec_hash, row.feature_hash, policy)
@@ -94,15 +94,15 @@ class Served:
         """Return the fallback's action.
 
         Args:
-            context: as in the request, whether it is as declared or not.
-            eligible: the actions allowed; None or empty: those declared.
+            context: context of the request, valid or not.
+            eligible: eligible actions; None or empty: all declared actions.
 
         Returns:
-            The eligible action of the first rule that holds, or of `otherwise`; where that is not
-            eligible, the first that is. Of a sequence, the first candidates.
+            The action of the first matching rule, or of `otherwise`; if it is not eligible, the
+            first eligible action. For a sequence, the first candidates.
 
         Raises:
-            Refused: the first candidate is meant, and there is none.
+            Refused: the fallback needs a first candidate, and the request has none.
         """
         if isinstance(self.spec.actions, SequenceActions):
             return first_candidates(eligible, self.spec.actions)
@@ -122,7 +122,7 @@ class Served:
         return action
 
     def _allowed(self, eligible: Sequence[str]) -> Sequence[str]:
-        """Return the actions that are named, by some of their parts too; all, if it is nonsense."""
+        """Return the eligible actions, also if given by some of their parts; all if invalid."""
         if not isinstance(self.spec.actions, Mixed):
             return eligible
         if self._configurations is None:
@@ -137,15 +137,15 @@ class Served:
 def draw_many(
     asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
 ) -> list[Drawn | Exception]:
-    """Return the policy's action for each request, drawn together where it can be.
+    """Return the policy's action for each request, drawn together where possible.
 
     Args:
-        asked: decision points and requests with their contexts, completed.
-        rng: gives the uniforms.
+        asked: decision points and requests with completed contexts.
+        rng: random generator.
 
     Returns:
-        In order: the draw; the fallback's answer when nothing is eligible; `Refused` for a
-        context, an action or features that are not as declared; whatever the policy raised.
+        For each request in order: the draw; the fallback's answer if no action is eligible;
+        `Refused` for an invalid context, action or features; or the policy's exception.
     """
     results: dict[int, Drawn | Exception] = {}
     together: dict[Served, list[int]] = {}
@@ -168,9 +168,11 @@ def draw_many(
 def _draw_alike(
     asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
 ) -> Sequence[Drawn | Exception]:
-    """Return draws of points that are alike; those of one point stand side by side."""
+    """Return draws of similar points; the requests of one point are adjacent."""
     if len(asked) > 1:  # for one alone it costs half as much again
-        with suppress(Exception):  # whose fault it is shows when each point draws alone, then each
+        with suppress(
+            Exception
+        ):  # separate draws, per point and then per request, locate the failing request
             return _draw_together(asked, rng)
         points = [list(own) for _, own in groupby(asked, itemgetter(0))]
         if len(points) > 1:
@@ -181,7 +183,7 @@ def _draw_alike(
 def _draw_together(
     asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
 ) -> list[Drawn | Exception]:
-    """Return draws over all declared actions, by policies that read vectors."""
+    """Return draws over all declared actions, for policies that read vectors."""
     served = asked[0][0]
     rows = encode_rows(served.replica.features, [context for _, _, context in asked])
     vectors, parts = rows.astype(np.float64), []
@@ -249,16 +251,9 @@ def _draw(
 
 
 def fall_back(served: Served, request: DecideRequest, context: Mapping[str, Any]) -> Drawn:
-    """Return the declared fallback's answer.
+    """Return the declared fallback's answer: probability 1 for one action, marked as degraded.
 
-    Args:
-        served: the decision point.
-        request: what is asked.
-        context: its context, whether it is as declared or not.
-
-    Returns:
-        Probability 1 for one action, marked as degraded; its distribution is over that action,
-        whatever else was eligible.
+    The distribution covers that action only.
     """
     action = served.fall_back(context, request.eligible)
     return Drawn(
@@ -267,7 +262,7 @@ def fall_back(served: Served, request: DecideRequest, context: Mapping[str, Any]
 
 
 def _feature_rows(served: Served, request: DecideRequest) -> NDArray[np.float64] | None:
-    """Return (n, d) features of the eligible actions, in their order, rounded as stored."""
+    """Return (n, d) features of the eligible actions in their order, rounded as stored."""
     if not served.feature_count:
         if request.features is not None:
             raise Refused.of(

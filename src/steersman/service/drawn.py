@@ -1,4 +1,4 @@
-"""What a draw gives to a decision's row, whatever kind of actions it was among."""
+"""Result of a draw for a decision's row, for all kinds of actions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """What a request got: the columns of its row that a draw fills, in their order.
+    """Columns of a row that a draw fills, in their order.
 
     Attributes:
-        eligible: the names allowed for the request; None: every declared one.
-        distribution: probabilities as they are stored, over the declared actions; over
-            ``eligible`` where candidates are open or the fallback answered; of every value of
-            every part where actions are mixed; of each step's eligible actions, one step after the
-            other, where they are a sequence.
-        action: what to do.
-        p: the exact probability of the draw.
+        eligible: eligible actions of the request; None: every declared action.
+        distribution: stored probabilities. They cover the declared actions; ``eligible`` for open
+            candidates and the fallback; every value of every part for mixed actions; the eligible
+            candidates of each step in turn for a sequence.
+        action: drawn action.
+        p: exact probability of the draw.
         p_kind: exact or fallback.
-        x: what the policy saw for the action drawn, as it is stored.
-        key: likewise, for policies that learn apart by key.
-        features: of the eligible actions, row after row.
-        u: the uniform of the draw; None where nothing was drawn, or one step after the other.
+        x: stored feature vector of the drawn action.
+        key: stored key of the drawn action, for policies that learn per key.
+        features: features of the eligible actions, row by row.
+        u: random number of the draw; None without a draw or for a sequence.
         degraded: whether the fallback answered.
-        weight: 0 where nothing may be learned from it.
-        links: of a selection: what picking a candidate brings in.
-        steps: of a selection: what was drawn at each step, among what, with which probability.
+        weight: weight for learning; 0: never learned from.
+        links: candidates that a pick adds to a selection.
+        steps: steps of a selection with eligible candidates, pick and probability.
     """
 
     eligible: list[str] | None

@@ -1,4 +1,4 @@
-"""Deciding and reporting over HTTP: bodies to `Deciding` and `Intake`, their answers to JSON."""
+"""Handlers of the decide and event routes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BATCH_BYTES = 8 << 20
 
 
 class Decides(Protocol):
-    """What answers decide requests: `Deciding`."""
+    """Protocol of `Deciding`."""
 
     async def decide(
         self, tenant: UUID, body: Mapping[str, Any], *, traceparent: str | None
@@ -54,11 +54,11 @@ class Decides(Protocol):
     async def decide_many(
         self, tenant: UUID, bodies: Sequence[Mapping[str, Any]], *, traceparent: str | None
     ) -> list[Decision | Problem]:
-        """Answer several; each may be refused on its own."""
+        """Answer a batch; each request may be refused separately."""
 
 
 class Takes(Protocol):
-    """What takes events in: `Intake`."""
+    """Protocol of `Intake`."""
 
     async def take(
         self,
@@ -77,11 +77,11 @@ class Endpoints:
 
     Args:
         deciding: answers decide requests.
-        intake: takes events in.
-        guard: says what is shed.
-        metrics: counts.
-        storing: whether events can be stored now; if not they are refused at once, and their
-            sender keeps them.
+        intake: stores events.
+        guard: load guard.
+        metrics: counters.
+        storing: returns whether events can be stored now; if not, they are refused at once and the
+            client keeps them.
     """
 
     def __init__(
@@ -109,14 +109,7 @@ class Endpoints:
         return [("POST", route) for route in (decide, events, *one)]
 
     async def decide(self, request: Request) -> Answer:
-        """Answer ``POST /v1/decide``: one request, or a batch.
-
-        Args:
-            request: whose key may decide.
-
-        Returns:
-            A `Decision`, or ``{"decisions": [...]}`` with a decision or a problem for each.
-        """
+        """Answer ``POST /v1/decide``: a `Decision`, or ``{"decisions": [...]}`` for a batch."""
         check_media_type(request.headers)
         raw = await read_body(request, BATCH_BYTES)
         body = read(raw, max_bytes=BATCH_BYTES)
@@ -148,14 +141,7 @@ class Endpoints:
         self._metrics.decision(body["skill"], body["decision"], shown, degraded=decision.degraded)
 
     async def events(self, request: Request) -> Answer:
-        """Answer ``POST /v1/events``: a batch of events and records.
-
-        Args:
-            request: whose key may report events.
-
-        Returns:
-            ``{"results": [...]}``: of the records, then of the events, in order.
-        """
+        """Answer ``POST /v1/events``: ``{"results": [...]}``, records first, then events."""
         body = await read_json(request, BATCH_BYTES)
         batch = converted(body, EventBatch)
         if len(batch.events) + len(batch.records) > LARGE_BATCH and self._guard.state:

@@ -1,8 +1,8 @@
-"""Why this action: everything about one decision, and the proof that its distribution is right.
+"""Explanation of one decision, with proof of its distribution.
 
-A decision names the state it was drawn from (snapshot and number of updates), so that state can be
-built again at any time, and the distribution with it. Ids of other tenants, ids that never were
-and texts that are no ids get the same answer.
+A decision names its policy state (snapshot and number of updates), so the state and the
+distribution can be rebuilt at any time. Unknown ids, ids of other tenants and malformed ids get the
+same answer.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class Explain:
 
     Args:
         pool: connections of role app.
-        breaker: around the store.
-        rebuilding: around building a past state, which may take longer.
-        bases: gives the states that snapshots start from.
+        breaker: circuit breaker for the store.
+        rebuilding: circuit breaker for rebuilding a past state, which may take longer.
+        bases: loader of the base states of snapshots.
     """
 
     def __init__(
@@ -94,17 +94,10 @@ class Explain:
         return [("GET", Route(path, self.explain, "read", "read"))]
 
     async def explain(self, request: Request) -> Answer:
-        """Answer the request.
-
-        Args:
-            request: ``?recompute=true`` also builds the state again.
-
-        Returns:
-            An `Explanation`.
+        """Answer with an `Explanation`; ``?recompute=true`` also rebuilds the policy state.
 
         Raises:
-            Refused: this tenant has no such decision, the flag is neither true nor false, too many
-                states are being built, or this one takes too long.
+            Refused: decision not found, invalid flag, too many rebuilds in progress, or a timeout.
         """
         try:
             identifier = UUID(request.params[0])
@@ -179,10 +172,9 @@ class Explain:
 
 
 class _Turns:
-    """Who builds a state when: of each tenant one at a time, of all a few, in their order.
+    """Queue of rebuilds: one at a time per tenant, a few for all tenants, in order of arrival.
 
-    So whoever comes next to a tenant that asks for many waits for one of them, not for all;
-    ``tests/service/test_explain_turns.py`` shows it.
+    ``tests/service/test_explain_turns.py`` shows its fairness.
     """
 
     def __init__(self) -> None:
@@ -192,7 +184,7 @@ class _Turns:
 
     @asynccontextmanager
     async def turn(self, tenant: UUID) -> AsyncIterator[None]:
-        """Wait for a turn, and have it; refuse where too many wait, or it does not come."""
+        """Wait for a slot and hold it; refuse if too many wait or the wait is too long."""
         count, every = self._inside[tenant], self._inside.total()
         if count >= _OF_TENANT or every >= _MOST:
             who = f"{count} rebuilds of this tenant" if count >= _OF_TENANT else f"{every} rebuilds"
@@ -217,16 +209,16 @@ class _Turns:
 
 
 class _OrFromLog:
-    """Bases that were verified, or, where a version is not published any more, relearned.
+    """Verified bases; a version that is no longer published is relearned from the log.
 
-    Only what is explained may come from the log alone; what serves is verified.
+    Only explanations use relearned states; serving uses verified ones.
     """
 
     def __init__(self, bases: Bases) -> None:
         self._bases = bases
 
     async def check(self, connection: Any, row: PointRow) -> None:
-        """Refuse nothing: nothing is served from it."""
+        """Accept every snapshot, because this loader serves no requests."""
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
         try:
@@ -235,7 +227,8 @@ class _OrFromLog:
             point = row.tenant, row.skill, row.point
             found = await find_snapshot(connection, point, row.snapshot)
             if ((found.description or {}).get("evidence") or {}).get("trained"):
-                # Its line never held it: only its own bytes are what decided, if they are there.
+                # Its lineage never had this state: only its stored bytes can reproduce the
+                # decision.
                 if not found.is_stored:
                     raise
                 return await StoredBases().base(connection, row)
@@ -243,7 +236,7 @@ class _OrFromLog:
                 raise
             line = await find_snapshot(connection, point, found.line)
             if (line.spec_hash, line.feature_hash) != (found.spec_hash, found.feature_hash):
-                raise  # it was relearned under another declaration: its line is not its state
+                raise  # relearned under another declaration: the lineage has another state
             return await state_at(connection, row, found.line, found.line_seq, bases=self)
 
 
@@ -268,10 +261,11 @@ def _compared(row: DecisionRow, spec: DecisionPoint, distribution: Floats) -> Re
 
 
 def _compared_steps(row: DecisionRow, policy: SequencePolicy) -> Recomputed:
-    """Return each step's distribution in the state of that time, beside what was stored.
+    """Return each step's recomputed distribution beside the stored one.
 
-    Which candidates could be drawn must be the same, not in which order: equal ones are ordered by
-    the last bit of their scores, which another processor may compute otherwise.
+    The eligible candidates must be equal as a set. Their order may differ: ties are ordered by the
+    last
+    bit of their scores, which differs between processors.
     """
     offered = offered_of(row.eligible, row.links, row.features)
     found = policy.along(offered, done_in(row.steps))
@@ -289,7 +283,6 @@ def _compared_steps(row: DecisionRow, policy: SequencePolicy) -> Recomputed:
 
 
 def _steps(row: DecisionRow) -> list[ExplainedStep]:
-    """Return a row's steps, each with its part of the stored distribution."""
     found, start = [], 0
     for step in row.steps or ():
         names = step["eligible"]

@@ -1,7 +1,7 @@
-"""Counts as Prometheus reads them, of one process or of all that share a port.
+"""Metrics in Prometheus' text format, for one process or all that share a port.
 
-Each of those leaves its counts in a file (`Exchange`), so whichever is asked answers for all, under
-the label ``process``.
+Each process writes its metrics to a file (`Exchange`), so any of them can answer for all, with the
+label ``process``.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 BESIDE = "metrics"
-"""Folder within a home where what works beside the service leaves its counts."""
+"""Folder in a home directory for the metrics of processes next to the service."""
 _STALE_S = 10.0
 
 
 class Family(msgspec.Struct, array_like=True):
-    """One metric of one process, ready to be written or sent.
+    """One metric of one process.
 
     Attributes:
-        name: without ``_total``.
+        name: metric name without ``_total``.
         kind: counter, gauge or histogram.
-        about: what it counts.
-        labels: names of the labels.
-        rows: values of the labels; then the number, or the counts by bucket and the sum.
-        bounds: of the buckets, without infinity.
+        about: help text.
+        labels: label names.
+        rows: label values, then the number, or the bucket counts and the sum.
+        bounds: bucket bounds without infinity.
     """
 
     name: str
@@ -52,13 +52,10 @@ _left = msgspec.json.Decoder(tuple[float, list[Family]]).decode
 
 
 def render(processes: Mapping[str, Iterable[Family]]) -> bytes:
-    """Return the metrics of several processes as Prometheus reads them.
+    """Return the metrics of several processes in text format 0.0.4.
 
     Args:
-        processes: families by the name of the process.
-
-    Returns:
-        Text format 0.0.4.
+        processes: metric families by process name.
 
     >>> family = Family("up", "gauge", "Whether it runs", (), [((), 1.0)])
     >>> render({"0": [family], "1": [family]}).splitlines()[-1]
@@ -77,11 +74,11 @@ def render(processes: Mapping[str, Iterable[Family]]) -> bytes:
 
 
 class Exchange:
-    """Where processes that share a port leave their counts for each other.
+    """Folder through which processes on one port share their metrics.
 
     Args:
-        folder: theirs alone.
-        own: the name of this process.
+        folder: folder used for nothing else.
+        own: name of this process.
         wall: seconds since 1970.
     """
 
@@ -91,24 +88,20 @@ class Exchange:
         self._wall = wall
 
     def leave(self, families: Iterable[Family]) -> None:
-        """Write this process's counts; call it every second or so.
-
-        Args:
-            families: of this process.
-        """
+        """Write this process's metrics; call it about every second."""
         path = self._folder / f"{self.own}.json"
         part = path.with_suffix(".part")
         part.write_bytes(msgspec.json.encode((self._wall(), list(families))))
         part.replace(path)
 
     def remove(self) -> None:
-        """Take back what this process has left: it stops."""
+        """Delete this process's metrics at shutdown."""
         (self._folder / f"{self.own}.json").unlink(missing_ok=True)
 
     def others(self) -> dict[str, list[Family]]:
-        """Return the families of the other processes that have lately left some.
+        """Return the recent metric families of the other processes.
 
-        What was taken back meanwhile, or is not as this version leaves it, counts for nothing.
+        Files that are deleted meanwhile or have another format are skipped.
         """
         found = {}
         for path in sorted(self._folder.glob("*.json")):
@@ -123,7 +116,7 @@ class Exchange:
 
 
 class _Collected:
-    """What prometheus-client asks for its metrics."""
+    """Adapter of metric families for prometheus-client."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics

@@ -1,8 +1,8 @@
-"""One decision point as a process follows it: control, candidate, and when one takes over.
+"""Control and candidate of one decision point in a process, and the switch between them.
 
-What is wanted comes from the store (`Plan`). What can be reached from what serves is reached in
-place, between two decisions; everything else is loaded aside while the old goes on serving, and
-takes its place in one assignment.
+The store defines what to serve (`Plan`). A state reachable by updates is updated in place, between
+two decisions. Every other state is loaded in the background while the old one serves, and replaces
+it in one assignment.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from steersman.store import PointRow, RolloutRow
 
 _log = logging.getLogger(__name__)
-_FAR = 2_000  # updates; whoever is further behind is loaded anew, from a stored state
+_FAR = 2_000  # updates; a replica further behind is reloaded from a stored state
 _FIRST_S = 5.0  # to wait for what serves a tenant's first request
 
 
 class Plan(NamedTuple):
-    """What the store wants a decision point to be served from.
+    """State that the store wants a decision point to serve.
 
     Attributes:
-        row: the point as it is declared.
-        control: the point with the snapshot that control serves.
-        until: the number of updates that control stays at; None: it follows its log.
-        last: the last update of the log that it follows; None: not known.
-        rollout: under way; None: there is none.
-        candidate: the point with the candidate's snapshot; None: there is none.
-        problem: why there is no candidate, though there is a rollout.
+        row: declared decision point.
+        control: decision point with the snapshot of control.
+        until: update number at which control stays; None: it follows its log.
+        last: last update of that log; None: unknown.
+        rollout: active rollout; None: none.
+        candidate: decision point with the candidate's snapshot; None: none.
+        problem: why the candidate is missing although a rollout is active.
     """
 
     row: PointRow
@@ -54,20 +54,20 @@ class Plan(NamedTuple):
 
     @property
     def key(self) -> tuple[str, bytes, int | None]:
-        """Names what control is to serve."""
+        """Identity of the state that control serves."""
         return self.control.snapshot, self.control.spec_hash, self.until
 
 
 async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[UnreadablePoint]]:
-    """Return what is wanted of each decision point of a tenant, at one moment.
+    """Return the plan of each decision point of a tenant, read in one snapshot of the store.
 
     Args:
-        connection: within a repeatable-read transaction of the tenant.
-        tenant: whose.
+        connection: connection in a repeatable-read transaction of the tenant.
+        tenant: tenant id.
 
     Returns:
-        Plans by skill and point; and the points whose declaration cannot be read, or that of
-        whose control, while a rollout is under way.
+        Plans by skill and point, and the points whose declaration, or that of their control during
+        a rollout, cannot be read.
     """
     rows, unreadable = await points_as_they_are(connection, tenant)
     rollouts = {(it.skill, it.point): it for it in await active_rollouts(connection, tenant)}
@@ -116,13 +116,13 @@ async def _at(connection: Any, row: PointRow, version: str) -> PointRow:
 
 
 class Following:
-    """Follows one decision point.
+    """Follower of one decision point.
 
     Args:
-        name: of the point, for the log.
-        loader: loads aside.
-        serve: takes what is to be served from now on.
-        clock: seconds that never step back.
+        name: name of the point for log messages.
+        loader: loader of states.
+        serve: callback with the new served state.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -144,20 +144,16 @@ class Following:
 
     @property
     def problem(self) -> str:
-        """Why this process does not serve what is wanted; empty: it does, or soon will."""
+        """Reason why this process does not serve the wanted state; empty: it does or soon will."""
         return self._control.error or self._candidate.error
 
     @property
     def candidate(self) -> Served | None:
-        """What serves as candidate."""
+        """Loaded candidate."""
         return self._candidate.served
 
     def want(self, plan: Plan) -> None:
-        """Serve what is wanted, now or as soon as it is loaded.
-
-        Args:
-            plan: the newest.
-        """
+        """Serve the newest plan, now or after loading."""
         if self.served is not None and self.plan is not None and self.plan.key != plan.key:
             self._stand_in.forget()  # it stood in for something else
         self.plan = plan
@@ -173,7 +169,7 @@ class Following:
         self._arrange()
 
     async def ready(self) -> None:
-        """Wait, for a while, until something serves; what is wanted, if that can be had."""
+        """Wait for a limited time until a state serves, preferably the wanted one."""
         await self._control.tried(_FIRST_S)
         await self._candidate.tried(_FIRST_S)
         if self.served is None and self.plan is not None:
@@ -182,15 +178,15 @@ class Following:
             await self._stand_in.tried(_FIRST_S)
 
     def close(self) -> None:
-        """Load nothing any more."""
+        """Stop loading."""
         for slot in (self._control, self._stand_in, self._candidate):
             slot.forget()
 
     async def catch_up(self, connection: Any) -> None:
-        """Apply what was learned meanwhile to what serves.
+        """Apply new updates to the served states.
 
         Args:
-            connection: within a transaction of the tenant.
+            connection: connection in a transaction of the tenant.
         """
         served, plan = self.served, self.plan
         if served is None or plan is None or self._key != plan.key or self._control.busy:
@@ -217,7 +213,7 @@ class Following:
             self._control.forget()
 
     def _reach(self, plan: Plan) -> bool:
-        """Return whether what serves is what is wanted, or becomes it in place."""
+        """Return whether the served state is the wanted one or reaches it by updates in place."""
         if self._key == plan.key:
             return True
         promoted = self._candidate.served
@@ -237,13 +233,13 @@ class Following:
         return True
 
     def _far(self, plan: Plan) -> bool:
-        """Return whether there is so much to learn that it is loaded from a stored state."""
+        """Return whether so many updates are missing that a stored state must be loaded."""
         if self.served is None or plan.until is not None or plan.last is None:
             return False
         return plan.last - self.served.replica.seq > _FAR
 
     def _arrange(self) -> None:
-        """Serve what is there, in one assignment."""
+        """Publish the loaded states in one assignment."""
         plan = self.plan
         if plan is None:
             return
@@ -261,9 +257,9 @@ class Following:
             self._serve(self.served)
 
     def _leave_retracted(self, plan: Plan, served: Served) -> None:
-        """Serve something else while what is wanted cannot be had, if what serves was retracted.
+        """Serve a substitute for a retracted version while the wanted one cannot be loaded.
 
-        That is asked again with every refresh: what is good now may be retracted later.
+        Every refresh checks this again, because a substitute may be retracted later.
         """
         row, old = plan.row, served.replica.snapshot
 
@@ -274,7 +270,7 @@ class Following:
         self._stand_in.want((plan.key, old), instead)
 
     def _arms(self, plan: Plan) -> Arms[Served] | None:
-        """Return the arms; None where there is no rollout, or this process cannot take part yet."""
+        """Return the arms; None without a rollout or while this process cannot take part."""
         candidate = self._candidate
         if self._key != plan.key:
             return self._until_promoted(plan)
@@ -289,7 +285,7 @@ class Following:
             return None
 
     def _until_promoted(self, plan: Plan) -> Arms[Served] | None:
-        """Return the arms as they are while the promoted candidate is loaded to take over."""
+        """Return the present arms while the promoted candidate is being loaded."""
         arms = None if self.served is None else self.served.arms
         if arms is None or arms.candidate is None or plan.rollout is not None:
             return None
@@ -297,7 +293,7 @@ class Following:
 
 
 def _leads_to(served: Served, plan: Plan) -> bool:
-    """Return whether more of the same log makes what serves into what is wanted."""
+    """Return whether further updates of the same log turn the served state into the wanted one."""
     replica, wanted = served.replica, plan.control
     same = (replica.snapshot, replica.row.spec_hash) == (wanted.snapshot, wanted.spec_hash)
     return same and (plan.until is None or replica.seq <= plan.until)

@@ -1,10 +1,9 @@
-"""What comes to one process at nearly the same time, begun together.
+"""Micro-batching of requests that arrive nearly at the same time.
 
-A turn ends when the event loop came round without bringing more or having anything else to do, when
-enough is in hand, or after four milliseconds: a single request waits for one round of an idle loop,
-which is nothing, and under load what calls cost is shared among all that came. What is more than
-enough waits for the next round of the loop, so that between two turns everything else has its turn
-too.
+A batch starts when the event loop is idle or brings no more requests, when the batch is full, or
+after four milliseconds. A single request waits for one idle loop iteration. Under load the batch
+shares the fixed cost of a call. Requests beyond a full batch wait for the next loop iteration, so
+that other work runs between two batches.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ B = TypeVar("B")
 
 
 class Gathering(Generic[W, B]):
-    """Gathers what is wanted, and begins it turn by turn.
+    """Micro-batcher.
 
     Args:
-        begin: begins what is in a turn, which is 256 at most, unless one request alone wants more;
-            returns what became of each, in order. What it raises, everyone of the turn gets.
-        settled: tells of what was begun when its result is known; None: it is known already.
-        clock: seconds, only ever going on; the event loop's own is too coarse.
+        begin: starts the requests of a batch, 256 at most unless one request alone has more;
+            returns their results in order. Its exception goes to every request of the batch.
+        settled: returns a future for a started item; None: the result is known.
+        clock: monotonic clock in seconds; the event loop's own clock is too coarse.
 
     >>> async def main():
     ...     gathering = Gathering(lambda numbers: [len(numbers)] * len(numbers), lambda _: None)
@@ -57,14 +56,11 @@ class Gathering(Generic[W, B]):
         self._in_hand = 0
 
     def add(self, wanted: Sequence[W]) -> asyncio.Future[list[B]]:
-        """Queue until its turn ends.
-
-        Args:
-            wanted: by one request.
+        """Queue the items of one request.
 
         Returns:
-            What became of them. Where it is one, and its result not yet known, it resolves when
-            that is, so that who waits is woken once.
+            Future of the results. For a single item it resolves when the item is settled, so that
+            the caller wakes once.
         """
         if not self._came:
             # Asked for once a turn: `asyncio` makes a system call of it.
@@ -77,9 +73,9 @@ class Gathering(Generic[W, B]):
         return future
 
     def _end_turn(self, seen: int, last: float, until: float) -> None:
-        """Begin, unless the loop just brought more or had other work: more may be on its way.
+        """Start the batch, unless the loop just brought more requests or did other work.
 
-        Answers are such work, and who gets one asks again.
+        Answers are such work, and their receivers often send the next request.
         """
         came, now = len(self._came), self._clock()
         busy = came > seen or now - last > _IDLE_S
@@ -100,7 +96,7 @@ class Gathering(Generic[W, B]):
             hand_over(future, list(islice(begun, len(wanted))), self._settled)
 
     def _take(self) -> Sequence[tuple[Sequence[W], asyncio.Future[list[B]]]]:
-        """Return the requests that came first, as many as one turn may hold."""
+        """Return the oldest requests that fit into one batch."""
         came = self._came
         if self._in_hand <= _MOST:
             self._came, self._in_hand = deque(), 0
@@ -119,12 +115,12 @@ def hand_over(
     begun: list[B],
     settled: Callable[[B], asyncio.Future[Any] | None],
 ) -> None:
-    """Tell a request what became of all it wanted; of one, when its result is known.
+    """Resolve the future of a request; for one item, when its result is settled.
 
     Args:
-        future: that the request waits for.
-        begun: what became of each.
-        settled: tells of one when its result is known; None: it is known already.
+        future: future of the request.
+        begun: results of its items.
+        settled: returns a future for an item; None: the result is known.
     """
 
     def wake(_: object = None) -> None:

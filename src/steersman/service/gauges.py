@@ -1,4 +1,4 @@
-"""Numbers that are read when somebody asks for metrics: of queues, breakers, replicas, rollouts."""
+"""Gauges of queues, breakers, replicas and rollouts, read at scrape time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ _STAGES = ("shadow", "canary", "ab", "live")
 
 
 def add_gauges(service: Service) -> None:
-    """Add the numbers of a service to its metrics.
-
-    Args:
-        service: put together, not started.
-    """
+    """Add the gauges of a service that is assembled but not started."""
     gauge, guard, replicas = service.metrics.gauge, service.guard, service.replicas
     gauge(
         "guardian_state",
@@ -73,14 +69,14 @@ def add_gauges(service: Service) -> None:
 
 
 def _under_way(replicas: Replicas) -> list[tuple[str, str]]:
-    """Return skill and name of the points whose rollout is under way."""
+    """Return skill and name of the points with an active rollout."""
     return [(it.arms.row.skill, it.arms.row.point) for _, it in replicas if it.arms is not None]
 
 
 def _rollouts(
     replicas: Replicas, read: Callable[[Arms[Served]], float]
 ) -> dict[tuple[str, ...], float]:
-    """Return a number of each rollout under way; of tenants with equal names the largest."""
+    """Return a number per active rollout; the largest for tenants with equal names."""
     found: dict[tuple[str, ...], float] = {}
     for _, served in replicas:
         if served.arms is not None:

@@ -1,8 +1,7 @@
-"""The load guard: how much the service can take on now, and what it refuses first.
+"""Load guard: the load state of the service, and what it sheds.
 
-Under load a service that tries everything finishes nothing. The state follows from two numbers,
-how many rows wait to be written and how long decisions take; it rises quickly and falls slowly, so
-that it does not flap. What is refused in which state is declared once, in `SHEDS`.
+The state follows from two numbers: the rows waiting to be written and the latency of decisions. It
+rises quickly and falls slowly to avoid flapping. `SHEDS` declares what is refused in which state.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GuardianState(IntEnum):
-    """NORMAL: everything. BROWNOUT: no reading. LOCKDOWN: decisions alone, by their fallback.
+    """State of the load guard: NORMAL serves all, BROWNOUT sheds reads, LOCKDOWN decides only.
 
     >>> GuardianState.LOCKDOWN > GuardianState.NORMAL
     True
@@ -36,26 +35,28 @@ SHEDS: dict[str, GuardianState] = {
     "large_batch": GuardianState.BROWNOUT,  # of more than LARGE_BATCH items
     "events": GuardianState.LOCKDOWN,  # clients queue them on disk
 }
-"""What is refused, from which state on; deciding and revoking keys never are."""
+"""State from which each kind of request is refused; decisions and key revocations are never
+refused.
+"""
 LARGE_BATCH = 100
 _RETRY_S = {GuardianState.BROWNOUT: 2.0, GuardianState.LOCKDOWN: 5.0}
 
 
 @dataclass(frozen=True, slots=True)
 class GuardLimits:
-    """When the state changes.
+    """Thresholds of the load guard.
 
     Attributes:
-        brownout_depth: rows waiting, from which on BROWNOUT.
-        lockdown_depth: rows waiting, from which on LOCKDOWN.
-        brownout_ms: mean latency of decisions over a window.
-        lockdown_ms: likewise.
-        window_s: how long the window is: longer than a slow flush, which answers many at once.
-        least: requests in it, below which their latency says nothing of load: a few slow ones may
-            be the first of their tenant.
-        rise_s: how long it must be so before the state rises.
-        fall_s: how long all must be below `calm` times the limit before it falls by one.
-        calm: share of a limit.
+        brownout_depth: number of waiting rows for BROWNOUT.
+        lockdown_depth: number of waiting rows for LOCKDOWN.
+        brownout_ms: mean decision latency over a window for BROWNOUT, in milliseconds.
+        lockdown_ms: mean decision latency over a window for LOCKDOWN, in milliseconds.
+        window_s: length of the window in seconds; longer than a slow flush.
+        least: minimum number of requests in the window; fewer may be the slow first requests of a
+            tenant.
+        rise_s: time in seconds above a threshold before the state rises.
+        fall_s: time in seconds below `calm` times the threshold before the state falls by one.
+        calm: share of a threshold, 0 to 1.
     """
 
     brownout_depth: int = 2_000
@@ -70,12 +71,12 @@ class GuardLimits:
 
 
 class Guard:
-    """Computes the state; `tick` must be called several times a second.
+    """Load guard; call `tick` several times a second.
 
     Args:
-        depth: returns how many rows wait to be written.
-        clock: seconds that never step back.
-        limits: when the state changes.
+        depth: returns the number of rows waiting to be written.
+        clock: monotonic clock in seconds.
+        limits: thresholds.
 
     >>> now, waiting = [0.0], [0]
     >>> guard = Guard(lambda: waiting[0], lambda: now[0])
@@ -108,26 +109,26 @@ class Guard:
 
     @property
     def latency_ms(self) -> float:
-        """Mean latency of the decisions answered lately; 0 where they were few."""
+        """Mean recent decision latency in milliseconds; 0 with too few decisions."""
         return self._latency_ms
 
     def observe(self, seconds: float) -> None:
-        """Count one answered request for decisions.
+        """Count one answered decide request.
 
         Args:
-            seconds: how long it took, once its decision points were found.
+            seconds: duration in seconds after its decision points were found.
         """
         self._seconds += seconds
         self._count += 1
 
     def refuse(self, what: str) -> None:
-        """Refuse what the present state sheds.
+        """Refuse a request that the present state sheds.
 
         Args:
-            what: a key of `SHEDS`.
+            what: key of `SHEDS`.
 
         Raises:
-            Refused: with the seconds after which to try again.
+            Refused: the state sheds it; the answer says when to retry.
         """
         if self.state >= SHEDS[what]:
             detail = (
@@ -137,7 +138,7 @@ class Guard:
             raise Refused.of("unavailable", detail, retry_after_s=_RETRY_S[self.state])
 
     def tick(self) -> None:
-        """Look at depth and latency, and change the state where they have lasted long enough."""
+        """Measure depth and latency, and change the state if a condition has lasted long enough."""
         now, depth = self._clock(), self.depth()
         self._latency_ms = self._mean_ms(now)
         wanted = self._level(depth, 1.0)
@@ -174,7 +175,7 @@ class Guard:
 
 
 def _since(since: float | None, now: float, *, holds: bool) -> float | None:
-    """Return since when a condition holds without a break; None if it does not."""
+    """Return since when a condition holds without a break; None if it does not hold."""
     if not holds:
         return None
     return now if since is None else since

@@ -1,4 +1,4 @@
-"""Whether the service is alive and ready, and its metrics: for those who run it."""
+"""Health, readiness and metrics endpoints."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Health:
     """Handlers of the routes for operators.
 
     Args:
-        reasons: returns why the service is not ready; nothing if it is.
-        metrics: the counts of this process.
-        exchange: those of the others on the same port; None: there are none.
-        metrics_token: lets others than this machine read the metrics; None: nobody else may.
-        beside: where what works beside the service, such as the controller, leaves its counts.
+        reasons: returns why the service is not ready; empty if it is ready.
+        metrics: metrics of this process.
+        exchange: metrics of the other processes on the port; None: single process.
+        metrics_token: token for remote metrics requests; None: local requests only.
+        beside: folder with the metrics of processes next to the service, such as the controller.
     """
 
     def __init__(
@@ -56,19 +56,11 @@ class Health:
         ]
 
     async def alive(self, _: Request) -> Answer:
-        """Answer ``GET /healthz``: this process answers.
-
-        Returns:
-            Always 200.
-        """
+        """Answer ``GET /healthz`` with 200."""
         return json_answer({"alive": True})
 
     async def ready(self, _: Request) -> Answer:
-        """Answer ``GET /readyz``: whether requests should be sent here.
-
-        Returns:
-            200, or 503 with the reasons.
-        """
+        """Answer ``GET /readyz`` with 200, or 503 with the reasons."""
         reasons = await self._reasons()
         if reasons:
             detail = f"not ready: {'; '.join(reasons)}"
@@ -76,20 +68,13 @@ class Health:
         return json_answer({"ready": True})
 
     async def metrics(self, request: Request) -> Answer:
-        """Answer ``GET /metrics``, to this machine or to who has the token.
-
-        Args:
-            request: without an API key.
-
-        Returns:
-            Prometheus' text format.
-        """
+        """Answer ``GET /metrics`` in Prometheus' text format, locally or with the token."""
         self._check_reader(request)
         own, families = "0", self._metrics.families()
         found = {} if self._beside is None else self._beside.others()
         if self._exchange is not None:
-            # Left before it is told: the next to be asked must not tell an older count. Prometheus
-            # would take that for a restart, and count everything once more. On a full disk it may.
+            # Written before the answer: the process that is asked next must not report an older
+            # count, which Prometheus would take for a restart. On a full disk it may.
             with suppress(OSError):
                 self._exchange.leave(families)
             own, found = self._exchange.own, {**found, **self._exchange.others()}
@@ -98,7 +83,7 @@ class Health:
 
     def _check_reader(self, request: Request) -> None:
         client = request.scope.get("client")
-        # What a proxy on this machine hands on comes from elsewhere.
+        # Requests through a local proxy count as remote.
         if client and client[0] in _LOOPBACK and _FORWARDED.isdisjoint(request.headers):
             return
         shown = request.headers.get(b"authorization", b"")

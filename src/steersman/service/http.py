@@ -1,7 +1,7 @@
-"""Bytes in, bytes out: the body of a request within its limits, and answers in JSON.
+"""Request bodies within limits, and JSON answers.
 
-Time limits on heads and bodies belong to the connection (`server`), since a request that waits for
-nothing should not pay for a timer.
+The connection (`server`) enforces the timeouts of heads and bodies, so that requests pay for no
+timer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class ClientGone(Exception):  # noqa: N818 (nobody is left to be told)
 
 
 class Answer(NamedTuple):
-    """What is sent back.
+    """HTTP answer.
 
     Attributes:
         status: HTTP status.
-        body: as it is sent.
-        headers: beside content-length and x-request-id, which are added to all.
+        body: body bytes.
+        headers: further headers; content-length and x-request-id are added to all.
     """
 
     status: int
@@ -44,13 +44,13 @@ class Answer(NamedTuple):
 
 
 class Request:
-    """One request: what its handler may ask of it.
+    """HTTP request as its handler sees it.
 
     Args:
-        scope: of ASGI.
-        receive: of ASGI.
-        headers: by lower-case name; of repeated ones the last.
-        params: the variable parts of the path.
+        scope: ASGI scope.
+        receive: ASGI receive function.
+        headers: headers by lower-case name; the last value of repeated headers.
+        params: variable parts of the path.
     """
 
     __slots__ = ("headers", "key", "params", "receive", "request_id", "scope", "traceparent")
@@ -72,18 +72,15 @@ class Request:
 
 
 async def read_json(request: Request, limit: int) -> Any:
-    """Return what the body says.
+    """Return the parsed body, as `wire.read`.
 
     Args:
-        request: not read yet.
-        limit: most bytes of a body.
-
-    Returns:
-        As `wire.read`.
+        request: unread request.
+        limit: maximum size in bytes.
 
     Raises:
-        Refused: the body is too large, of another media type, or not strict JSON.
-        ClientGone: it never arrived.
+        Refused: the body is too large, has another media type, or is not strict JSON.
+        ClientGone: the body did not arrive.
     """
     check_media_type(request.headers)
     return read(await read_body(request, limit), max_bytes=limit)
@@ -93,15 +90,12 @@ async def read_body(request: Request, limit: int) -> bytes:
     """Return the body.
 
     Args:
-        request: not read yet.
-        limit: most bytes.
-
-    Returns:
-        All of it.
+        request: unread request.
+        limit: maximum size in bytes.
 
     Raises:
-        Refused: it is too large.
-        ClientGone: it never arrived.
+        Refused: the body is too large.
+        ClientGone: the body did not arrive.
     """
     declared = request.headers.get(b"content-length", b"0")
     size = int(declared) if declared.isdigit() and len(declared) < 19 else limit + 1
@@ -137,10 +131,7 @@ async def _rest(request: Request, body: bytearray, limit: int) -> bytes:
 
 
 def check_media_type(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse a body that is not said to be JSON in UTF-8, as it is.
-
-    Args:
-        headers: by lower-case name.
+    """Refuse a body that is not uncompressed JSON in UTF-8.
 
     Raises:
         Refused: another media type, character set or content encoding.
@@ -159,18 +150,10 @@ def check_media_type(headers: Mapping[bytes, bytes]) -> None:
 
 
 def flag(request: Request, name: str) -> bool:
-    """Return what a Boolean parameter of the query says.
-
-    Args:
-        request: whose query it is.
-        name: of the parameter.
-
-    Returns:
-        False where it is absent.
+    """Return a Boolean query parameter; False if absent.
 
     Raises:
-        Refused: it is neither ``true`` nor ``false``: who asked so would take the plain answer for
-            the one that was meant.
+        Refused: the value is neither ``true`` nor ``false``.
     """
     query: bytes = request.scope["query_string"]
     fields = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
@@ -183,14 +166,10 @@ def flag(request: Request, name: str) -> bool:
 
 
 def converted(body: Any, kind: Any) -> Any:
-    """Return what `read_json` returned as a message.
-
-    Args:
-        body: plain values.
-        kind: the message's type.
+    """Return the result of `read_json` as a message.
 
     Raises:
-        Refused: a field is missing, unknown or of another type.
+        Refused: a field is missing, unknown or has a wrong type.
 
     >>> converted([1, 2], list[int])
     [1, 2]
@@ -203,14 +182,11 @@ def converted(body: Any, kind: Any) -> Any:
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:
-    """Return an answer in JSON.
+    """Return a JSON answer.
 
     Args:
-        value: a message, or anything msgspec can encode.
+        value: message or any value msgspec can encode.
         status: HTTP status.
-
-    Returns:
-        The answer.
 
     >>> json_answer({"a": 1}).body
     b'{"a":1}'
@@ -219,14 +195,11 @@ def json_answer(value: Any, status: int = 200) -> Answer:
 
 
 def problem_answer(problem: Problem, headers: Headers = ()) -> Answer:
-    """Return a problem as an answer (RFC 9457), with the headers its status asks for.
+    """Return a problem as an answer (RFC 9457) with the headers of its status.
 
     Args:
-        problem: what is wrong.
-        headers: more of them.
-
-    Returns:
-        The answer.
+        problem: problem document.
+        headers: further headers.
 
     >>> refused = Problem.of("unavailable", "the store does not answer", retry_after_s=0.5)
     >>> problem_answer(refused).headers[-1]
@@ -247,11 +220,8 @@ def too_large(size: int, limit: int) -> Refused:
     """Return the refusal of a body.
 
     Args:
-        size: at least so many bytes.
-        limit: allowed are so many.
-
-    Returns:
-        To be raised.
+        size: lower bound of its size in bytes.
+        limit: maximum size in bytes.
 
     >>> too_large(11, 10).problem.status
     413

@@ -1,7 +1,8 @@
-"""Taking events and records in: checked one by one, stored in groups, answered when durable.
+"""Intake of events and records: checked one by one, stored in groups, answered when durable.
 
-Records come first, since events may be about them. A record is a decision that could not be stored
-when it was answered; events about it were never lost, they only wait for it in the client's queue.
+Records come first, because events may be about them. A record is a signed decision that could not
+be
+stored when it was answered; events about it wait for it in the client's queue.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ _NO_TARGET = "decision or episode not found; check the id"
 
 
 class Intake:
-    """Stores what clients report.
+    """Storage of client reports.
 
     Args:
-        replicas: the decision points, for decisions that clients made themselves.
-        decisions: writes decisions.
-        events: writes events.
-        secret: verifies records.
-        within_s: how long a caller waits for durability before it is told to try again.
-        on_scrubbed: told how many of each kind were taken out of a context or body.
+        replicas: decision points, for decisions that clients made themselves.
+        decisions: group commit of decisions.
+        events: group commit of events.
+        secret: secret for verifying records.
+        within_s: time limit in seconds for durability; after it the client must retry.
+        on_scrubbed: callback with the number of removed personal data items by kind.
         clock: seconds since 1970.
     """
 
@@ -89,15 +90,15 @@ class Intake:
         """Store records, then events.
 
         Args:
-            tenant: who reports.
-            events: `Event` as plain values.
-            records: signed texts, or `LocalDecision` as plain values.
-            fixed_type: the type of all events, which they need not name then.
-            traceparent: W3C trace context, to be stored.
+            tenant: tenant id.
+            events: `Event` messages as plain values.
+            records: signed texts, or `LocalDecision` messages as plain values.
+            fixed_type: type of all events, if the route fixes it.
+            traceparent: W3C trace context to store.
 
         Returns:
-            What became of each: records first, then events, in order. ``stored`` and ``replayed``
-            are durable.
+            Result of each item: records first, then events. ``stored`` and ``replayed`` are
+            durable.
         """
         decisions = [await self._record(tenant, record) for record in records]
         stored = await self._store(self._decisions, decisions)
@@ -108,7 +109,7 @@ class Intake:
     async def _store(
         self, commits: GroupCommit[Any, Any], rows: Sequence[Any]
     ) -> list[EventResult]:
-        """Return what became of each row; what was refused before is passed on."""
+        """Return the result of each row; earlier refusals pass through."""
         said: dict[int, Any] = {}
         rest = [row for row in rows if not isinstance(row, EventResult)]
         while rest:
@@ -132,7 +133,7 @@ class Intake:
         traceparent: str | None,
         scrubbing: Scrubbing | None,
     ) -> list[EventResult | PackedEvent]:
-        """Return events as they are stored, or why they are not; each is checked on its own."""
+        """Return events in stored form or their refusals; each is checked separately."""
         now = self._clock()
         packer = EventPacker(tenant, datetime.fromtimestamp(now, UTC), traceparent)
         rows: list[EventResult | PackedEvent] = []
@@ -223,10 +224,7 @@ class Intake:
 
 
 def _each_once(rows: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the first row of each id, and those that have the id of another before them.
-
-    Such a one is compared with what is stored then.
-    """
+    """Return the first row of each id, and the repeats, which are compared with the stored row."""
     if len(set(map(_ID, rows))) == len(rows):
         return rows, []
     first = {row.id: row for row in reversed(rows)}
@@ -234,12 +232,12 @@ def _each_once(rows: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _name(row: DecisionRow | PackedEvent) -> Any:
-    """Return what a row's group commit calls it."""
+    """Return the key of a row in the group commit."""
     return row.name if isinstance(row, PackedEvent) else row.id
 
 
 def _result(identifier: str, verdict: Any) -> EventResult:
-    """Return what the store's verdict on a row means for who sent it."""
+    """Return the answer for the store's verdict on a row."""
     if verdict is None:
         return EventResult(identifier, "stored")
     if verdict == "replayed":
@@ -270,7 +268,7 @@ def _refused(identifier: str, problem: Problem) -> EventResult:
 
 
 def _events(raws: Sequence[Any]) -> Sequence[Event | None]:
-    """Return the events, in one go if all are valid; otherwise None for each, to find out which."""
+    """Return the events, decoded together if all are valid; otherwise None for each."""
     try:
         return msgspec.convert(raws, list[Event])
     except msgspec.ValidationError:
@@ -278,7 +276,7 @@ def _events(raws: Sequence[Any]) -> Sequence[Event | None]:
 
 
 def _type_of(event: Event, fixed_type: EventType | None, now: float) -> EventType:
-    """Return the type of an event, once it is what its message type cannot say."""
+    """Return the type of an event after the checks that its message type cannot express."""
     kind = event.type or fixed_type
     if kind is None or (fixed_type is not None and kind != fixed_type):
         detail = (
@@ -297,7 +295,7 @@ def _type_of(event: Event, fixed_type: EventType | None, now: float) -> EventTyp
 
 
 def _body_of(event: Event) -> bytes:
-    """Return the body of an event as JSON, unless it is too long."""
+    """Return the body of an event as JSON; refuse one that is too long."""
     body = write(event.body)
     if len(body) > _MAX_BODY:
         detail = (

@@ -1,4 +1,4 @@
-"""Keys over HTTP: listed, made, rotated and revoked by who holds a key with the scope admin."""
+"""HTTP handlers for API keys: list, create, rotate, revoke, with the scope admin."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ class KeyAdmin:
     """Handlers of the routes for keys.
 
     Args:
-        database: where they are.
-        secret: under which they are hashed.
-        breaker: around the store.
+        database: database of the keys.
+        secret: secret for the keyed hash.
+        breaker: circuit breaker for the store.
     """
 
     def __init__(self, database: Database, secret: bytes, breaker: Breaker) -> None:
@@ -96,7 +96,7 @@ class KeyAdmin:
         self._listing, self._changing = Apart(), Apart()  # who lists without end still revokes
 
     def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; revoking is never shed."""
+        """Return the routes; revocation is never shed."""
         return [
             ("GET", Route("/v1/keys", self.listed, "admin", "read")),
             ("POST", Route("/v1/keys", self.create, "admin")),
@@ -105,31 +105,14 @@ class KeyAdmin:
         ]
 
     async def listed(self, request: Request) -> Answer:
-        """Answer ``GET /v1/keys``.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            The tenant's keys, without their texts.
-        """
+        """Answer ``GET /v1/keys`` without the texts of the keys."""
         tenant = request.key.tenant
         async with self._listing.turn(tenant):
             rows = await self._breaker.call(lambda: list_keys(self._database, tenant))
         return json_answer({"keys": [_shown(row) for row in rows]})
 
     async def create(self, request: Request) -> Answer:
-        """Answer ``POST /v1/keys``.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            201 with the key's text, which is not to be had again.
-
-        Raises:
-            Refused: what is asked for is not allowed.
-        """
+        """Answer ``POST /v1/keys`` with 201 and the key's text, which is shown only once."""
         asked = converted(await read_json(request, _BYTES), NewKey)
         if asked.role and asked.scopes is not None:
             # A reader with the scope admin would be one or the other, and nobody told which.
@@ -157,17 +140,7 @@ class KeyAdmin:
         return json_answer(_shown(row, text), 201)
 
     async def rotate(self, request: Request) -> Answer:
-        """Answer ``POST /v1/keys/{id}/rotate``.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            201 with the new key's text, which is not to be had again.
-
-        Raises:
-            Refused: there is no such key that is good.
-        """
+        """Answer ``POST /v1/keys/{id}/rotate`` with 201 and the new key's text, shown only once."""
         asked = converted(await read_json(request, _BYTES), Rotation)
         identifier = _identifier(request)
         try:
@@ -187,17 +160,7 @@ class KeyAdmin:
         return json_answer(_shown(row, text), 201)
 
     async def revoke(self, request: Request) -> Answer:
-        """Answer ``DELETE /v1/keys/{id}``.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            The key as it is now.
-
-        Raises:
-            Refused: there is no such key.
-        """
+        """Answer ``DELETE /v1/keys/{id}`` with the revoked key."""
         identifier = _identifier(request)
         actor = f"key {request.key.id}"
         try:

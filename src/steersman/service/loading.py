@@ -1,8 +1,7 @@
-"""What an arm is served from is made aside: verified, followed to its place, then handed over.
+"""Background loading of served states: verify, apply updates, hand over.
 
-Nothing here runs in the thread that decides for longer than it takes to ask the store: bases are
-fetched and verified, states decompressed and updates applied in threads. No connection is held
-while a registry is asked.
+The deciding thread only queries the store. Other threads fetch and verify bases, decompress states
+and apply updates. No database connection is held during a request to a registry.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Loader:
-    """Loads points as they are to be served.
+    """Loader of decision points for serving.
 
     Args:
-        pool: connections of role app for reading.
-        verified: gives the bases.
+        pool: connections of role app, for reading.
+        verified: loader of verified bases.
     """
 
     def __init__(self, pool: Pool[Any], verified: Verified) -> None:
@@ -46,14 +45,14 @@ class Loader:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def load(self, row: PointRow, until: int | None) -> Served:
-        """Return a point, ready to be served.
+        """Return a decision point that is ready to serve.
 
         Args:
-            row: the point, with the snapshot and the declaration that are wanted.
-            until: the number of updates to stay at; None: as many as there are.
+            row: decision point with the wanted snapshot and declaration.
+            until: update number to stay at; None: apply all updates.
 
         Raises:
-            SteersmanError: it cannot be loaded, or must not be.
+            SteersmanError: the state cannot be loaded or must not be served.
         """
         async with self._connection(row.tenant) as connection:
             sought = await self._verified.find(connection, row)
@@ -63,16 +62,13 @@ class Loader:
         return Served(replica)
 
     async def stand_in(self, row: PointRow) -> Served:
-        """Return what serves while the snapshot that is wanted cannot be loaded.
+        """Return a substitute for a snapshot that cannot be loaded.
 
-        That is the newest published one that verifies, as it was published; else the newest prior:
-        a state that is known for sure, though it is not the one that was asked for.
-
-        Args:
-            row: the point.
+        It is the newest published snapshot that verifies, without later updates; else the newest
+        prior.
 
         Raises:
-            SteersmanError: there is none.
+            SteersmanError: no substitute exists.
         """
         try:
             async with self._connection(row.tenant) as connection:
@@ -88,14 +84,10 @@ class Loader:
         return await self.load(of_prior, 0)
 
     async def retracted(self, row: PointRow, version: str) -> bool:
-        """Return whether a snapshot was taken back.
-
-        Args:
-            row: the point.
-            version: of the snapshot.
+        """Return whether a snapshot was retracted.
 
         Raises:
-            StateError: the store knows nothing of it.
+            StateError: the store does not know the snapshot.
         """
         async with self._connection(row.tenant) as connection:
             point = row.tenant, row.skill, row.point
@@ -112,12 +104,12 @@ def _made(row: Any) -> Any:
 
 
 class Slot:
-    """What one arm is served from: there, on its way, or refused and tried again later.
+    """Served state of one arm: loaded, loading, or failed with a later retry.
 
     Args:
-        name: for the log.
-        clock: seconds that never step back.
-        changed: called when something came, or was refused.
+        name: name for log messages.
+        clock: monotonic clock in seconds.
+        changed: callback after a load or a failure.
     """
 
     def __init__(self, name: str, clock: Callable[[], float], changed: Callable[[], None]) -> None:
@@ -132,12 +124,11 @@ class Slot:
         self._task: asyncio.Task[None] | None = None
 
     def want(self, key: Hashable, make: Callable[[], Awaitable[Served | None]]) -> None:
-        """See to it that what is wanted is there, or on its way.
+        """Start loading the wanted state unless it is loaded or loading.
 
         Args:
-            key: says what is wanted.
-            make: makes it; None: nothing is needed now, which is not told, and asked again when it
-                is wanted again.
+            key: identity of the wanted state.
+            make: loads it; its result None means that nothing is needed now.
         """
         if key != self.key:
             self.forget()
@@ -147,15 +138,15 @@ class Slot:
 
     @property
     def busy(self) -> bool:
-        """Whether something is on its way."""
+        """Whether a load is running."""
         return self._task is not None
 
     def refuse(self, key: Hashable, error: str) -> None:
-        """Have nothing, since what is wanted must not be had.
+        """Drop the state, because the wanted one must not be served.
 
         Args:
-            key: says what is wanted.
-            error: why not.
+            key: identity of the wanted state.
+            error: reason.
         """
         if (key, error) != (self.key, self.error):
             _log.warning("%s: %s", self._name, error)
@@ -163,17 +154,17 @@ class Slot:
             self.key, self.error = key, error
 
     def forget(self) -> None:
-        """Want nothing any more."""
+        """Drop the state and want nothing."""
         if self._task is not None:
             self._task.cancel()
         self.key = self.served = self._task = None
         self.error, self._tries, self._again_at = "", 0, 0.0
 
     async def tried(self, within_s: float) -> None:
-        """Wait until what is on its way came, or was refused.
+        """Wait until the running load has succeeded or failed.
 
         Args:
-            within_s: the longest wait.
+            within_s: maximum wait in seconds.
         """
         if self._task is not None:
             await asyncio.wait([self._task], timeout=within_s)

@@ -1,4 +1,4 @@
-"""Log lines as JSON, one event a line, without secrets: whatever was logged, keys are masked."""
+"""JSON log lines, one per event, with secrets masked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECRETS = (
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats records as JSON; API keys, bearer tokens and passwords in URLs are masked.
+    """Log formatter for JSON that masks API keys, bearer tokens and passwords in URLs.
 
     >>> record = logging.makeLogRecord({"name": "a", "levelname": "INFO", "msg": "Bearer x"})
     >>> JsonFormatter().format(record)
@@ -28,10 +28,10 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line.
+        """Return one JSON line.
 
         Args:
-            record: what was logged.
+            record: log record.
         """
         line = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -45,13 +45,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def mask(text: str) -> str:
-    """Return a text without secrets.
-
-    Args:
-        text: to be logged.
-
-    Returns:
-        The text; keys, tokens and passwords are ``***``.
+    """Return a text with keys, tokens and passwords replaced by ``***``.
 
     >>> mask("postgresql://me:pw@host/db asked with sk_abcdefghijkl")
     'postgresql://me:***@host/db asked with sk_***'
@@ -62,10 +56,10 @@ def mask(text: str) -> str:
 
 
 def configure_logging() -> None:
-    """Send log lines to standard error as JSON, from level `STEERSMAN_LOG_LEVEL` (INFO) on.
+    """Log to standard error as JSON, from level `STEERSMAN_LOG_LEVEL` (default INFO).
 
     Raises:
-        InputError: there is no such level; logging is as it was.
+        InputError: the level is unknown; logging stays unchanged.
     """
     level = (os.environ.get("STEERSMAN_LOG_LEVEL") or "INFO").upper()
     if level not in _LEVELS:
@@ -75,6 +69,6 @@ def configure_logging() -> None:
         )
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
-    # Bytes that are no HTTP are answered, not logged: anybody can send them without end.
+    # Invalid HTTP is answered but not logged: anybody can send it in any amount.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.basicConfig(handlers=[handler], level=level, force=True)

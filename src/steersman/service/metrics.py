@@ -1,8 +1,8 @@
-"""What is counted, in the format of Prometheus.
+"""Metrics of the service in Prometheus' format.
 
-Counting happens in every request, so it is one addition to a dictionary; prometheus-client is used
-when somebody asks (`exposition`). No label names a tenant: whoever reads these must not be able to
-count another's traffic.
+Every request counts, so counting is one addition to a dictionary; prometheus-client runs only at
+scrape time (`exposition`). Labels contain no tenant, so that readers cannot see other tenants'
+traffic.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SEARCHES = (("ok",), ("refused",), ("late",))
 
 
 class Histogram:
-    """Counts of numbers by bucket, with labels.
+    """Histogram with labels.
 
     Args:
-        bounds: upper ends of the buckets, rising; the last bucket is open.
+        bounds: rising upper bounds of the buckets; the last bucket is open.
 
     >>> histogram = Histogram((1.0, 2.0))
     >>> histogram.observe(("a",), 1.5)
@@ -53,10 +53,10 @@ class Histogram:
         self._sums: dict[tuple[str, ...], float] = {}
 
     def observe(self, labels: tuple[str, ...], value: float) -> None:
-        """Count a number.
+        """Count one number.
 
         Args:
-            labels: values of the labels.
+            labels: label values.
             value: the number.
         """
         counts = self._counts.get(labels)
@@ -67,11 +67,11 @@ class Histogram:
         self._sums[labels] += value
 
     def add(self, labels: tuple[str, ...], values: NDArray[np.float64]) -> None:
-        """Count many numbers at once.
+        """Count many numbers.
 
         Args:
-            labels: values of the labels.
-            values: (n,) the numbers.
+            labels: label values.
+            values: (n,) numbers.
         """
         places = np.searchsorted(self.bounds, values)
         more = np.bincount(places, minlength=len(self.bounds) + 1).tolist()
@@ -80,12 +80,12 @@ class Histogram:
         self._sums[labels] = self._sums.get(labels, 0.0) + float(values.sum())
 
     def rows(self) -> list[tuple[tuple[str, ...], float | tuple[list[int], float]]]:
-        """Return the counts by labels."""
+        """Return the counts by label values."""
         return [(labels, (counts, self._sums[labels])) for labels, counts in self._counts.items()]
 
 
 class Metrics:
-    """The counts of one process.
+    """Metrics of one process.
 
     >>> metrics = Metrics()
     >>> metrics.decision("chat", "route", "true", degraded=False)
@@ -121,9 +121,9 @@ class Metrics:
         """Count an answered request.
 
         Args:
-            route: the path as it is declared, never as it was asked for.
-            status: of the answer.
-            seconds: how long it took.
+            route: declared path, not the requested one.
+            status: HTTP status.
+            seconds: duration in seconds.
         """
         self._answers[route, str(status)] += 1
         self.requests.observe((route,), seconds)
@@ -132,38 +132,37 @@ class Metrics:
         """Count a decision.
 
         Args:
-            skill: of a declared decision point.
-            point: its name.
+            skill: skill of a declared decision point.
+            point: name of the decision point.
             logged: true, unknown or false.
             degraded: whether the fallback answered.
         """
         self._decisions[skill, point, logged, "true" if degraded else "false"] += 1
 
     def arm(self, skill: str, point: str, arm: str, result: str, seconds: float) -> None:
-        """Count a decision of a point whose rollout is under way.
+        """Count a decision of a point with an active rollout.
 
         Args:
-            skill: of a declared decision point.
-            point: its name.
-            arm: control or candidate: whose turn it was.
-            result: ok; failed: the policy could not answer (for a candidate control did then);
-                fallback: the candidate is not loaded, and control answered; unstored: drawn, and
-                counted so, but the store refused the row, at once or after the caller was
-                answered that it may be stored, so no row tells of it.
-            seconds: that encoding and drawing took.
+            skill: skill of a declared decision point.
+            point: name of the decision point.
+            arm: assigned arm: control or candidate.
+            result: ok; failed: the policy failed (control answers for a failed candidate);
+                fallback: the candidate is not loaded and control answered; unstored: drawn and
+                counted, but refused by the store, so no row exists.
+            seconds: time for encoding and drawing in seconds.
         """
         self._arms[skill, point, arm, result] += 1
         if result == "ok":
             self.arm_seconds.observe((skill, point, arm), seconds)
 
     def arms_of(self, under_way: Callable[[], Iterable[tuple[str, str]]]) -> None:
-        """Tell the arms of these points as 0 from before they are first asked.
+        """Set the source of points whose arms are exported as 0 before their first decision.
 
-        A rate or an increase needs a number to begin with. A candidate is rolled back within
-        seconds; without the 0 all its failures may lie before the first number that is scraped.
+        A rate needs a first value. A candidate is rolled back within seconds; without the 0 all its
+        failures could precede the first scrape.
 
         Args:
-            under_way: returns skill and name of the points whose rollout is under way.
+            under_way: returns skill and name of the points with an active rollout.
         """
         self._under_way = under_way
 
@@ -171,9 +170,9 @@ class Metrics:
         """Count events or records.
 
         Args:
-            kind: one of the four types, ``record`` or ``batch``.
+            kind: one of the four event types, ``record`` or ``batch``.
             status: stored, replayed or refused.
-            count: how many.
+            count: number of items.
         """
         self._events[kind, status] += count
 
@@ -184,8 +183,8 @@ class Metrics:
 
         Args:
             result: ok, refused or late.
-            degraded: parts that were wanted and did not answer: dense, rerank.
-            seconds: how long it took; None: it was not answered.
+            degraded: requested parts that did not respond: dense, rerank.
+            seconds: duration in seconds; None: no answer.
         """
         self._searches[(result,)] += 1
         self._degraded.update((part,) for part in degraded)
@@ -193,40 +192,37 @@ class Metrics:
             self.search_seconds.observe((), seconds)
 
     def models(self, calls: int, cost_usd: float) -> None:
-        """Count what answering and judging for the tuner took.
+        """Count model calls of the tuner.
 
         Args:
-            calls: of models.
-            cost_usd: what they cost.
+            calls: number of calls.
+            cost_usd: cost in US dollars.
         """
         self._asked_of_models[()] += calls
         self._paid_to_models[()] += cost_usd
 
     def fallback(self, reason: str) -> None:
-        """Count an answer by the fallback.
+        """Count an answer of the fallback.
 
         Args:
-            reason: lockdown; store; policy: it could not answer; eligible: nothing was.
+            reason: lockdown; store; policy: the policy failed; eligible: no eligible action.
         """
         self._fallbacks[(reason,)] += 1
 
     def scrubbed(self, counts: Mapping[str, int]) -> None:
-        """Count what was taken out of texts.
+        """Count personal data items removed from texts.
 
         Args:
-            counts: by kind; ``unscrubbable`` for texts that were not kept at all.
+            counts: number by kind; ``unscrubbable`` for texts that were dropped.
         """
         for kind, count in counts.items():
             self._scrubbed[(kind,)] += count
 
     def on_flush(self, kind: str) -> Callable[[int, float, bool], None]:
-        """Return a function for `GroupCommit` that counts its flushes.
+        """Return a callback for `GroupCommit` that counts its flushes.
 
         Args:
             kind: decisions or events.
-
-        Returns:
-            Takes rows, seconds and whether the server answered.
         """
         labels = (kind,)
         self._flush_failures[labels] += 0  # told before the first one, as those of arms are
@@ -243,39 +239,36 @@ class Metrics:
     def gauge(
         self, name: str, about: str, read: Callable[[], Any], labels: tuple[str, ...] = ()
     ) -> None:
-        """Add a number that is read when somebody asks.
+        """Add a gauge that is read at scrape time.
 
         Args:
-            name: without the prefix ``steersman_``.
-            about: what it is.
-            read: returns the number, or numbers by values of the labels.
-            labels: names of the labels.
+            name: name without the prefix ``steersman_``.
+            about: help text.
+            read: returns the number, or numbers by label values.
+            labels: label names.
         """
         self._gauges[name] = (about, labels, read)
 
     def add(self, families: Callable[[], Iterable[Family]]) -> None:
-        """Tell what a part of the service counts by itself.
+        """Add the metrics of another part of the service.
 
         Args:
-            families: asked when somebody asks; their names are no others'.
+            families: returns the metric families at scrape time; their names must be unique.
         """
         self._beside.append(families)
 
     def families(self) -> list[Family]:
-        """Return all that was counted."""
+        """Return all metric families."""
         beside = [family for families in self._beside for family in families()]
         own = *self._counters(), *self._histograms(), *self._read_gauges(), *self._of_process()
         return [*own, *beside]
 
     def text(self, others: Mapping[str, Iterable[Family]] | None = None, own: str = "0") -> bytes:
-        """Return all that was counted as Prometheus reads it.
+        """Return all metrics in text format 0.0.4.
 
         Args:
-            others: families of other processes, by the name of the process.
-            own: the name of this one.
-
-        Returns:
-            Text format 0.0.4.
+            others: families of other processes by process name.
+            own: name of this process.
         """
         return render({own: self.families(), **(others or {})})
 

@@ -1,4 +1,4 @@
-"""A decision that was drawn and is being stored: what to answer, on what it waits, for how long."""
+"""Decision that is drawn and being stored: its answer, what it waits for, and its deadline."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class OnItsWay:
-    """A decision on its way to the store.
+    """Decision being stored.
 
     Args:
-        row: what was drawn.
-        spec: the declaration that it was made under.
-        within_s: how long to wait.
-        read_at: from then on it waits, on the clock that deadlines are kept by.
-        arm: whose turn it was, while a rollout is under way.
+        row: drawn row.
+        spec: declaration of the decision point.
+        within_s: maximum wait in seconds.
+        read_at: start of the wait, on the deadline clock.
+        arm: assigned arm during a rollout.
     """
 
     __slots__ = ("arm", "read_at", "row", "spec", "waiting", "within_s")
@@ -47,14 +47,11 @@ class OnItsWay:
 
 
 Begun: TypeAlias = OnItsWay | Decision | Exception
-"""What became of a request: on its way, answered, or refused."""
+"""State of a request: being stored, answered, or refused."""
 
 
 def waiting_of(begun: Begun) -> Waiting | None:
-    """Return what a request waits on; None: it is answered.
-
-    Args:
-        begun: what became of it.
+    """Return what a request waits for; None: it is answered.
 
     >>> waiting_of(ValueError("refused"))
     """
@@ -62,22 +59,14 @@ def waiting_of(begun: Begun) -> Waiting | None:
 
 
 def same_request(asked: OnItsWay, wanted: Wanted) -> OnItsWay | Refused:
-    """Return the request on its way that has the same key, if it is the same request.
-
-    Args:
-        asked: on its way.
-        wanted: has its key.
-    """
+    """Return the request in progress with the same key, or a refusal if its body differs."""
     if asked.row.body_hash == wanted.body_hash:
         return asked
     return key_conflict(asked.row.idempotency_key)
 
 
 def key_conflict(key: str | None) -> Refused:
-    """Return that a key was used with another body.
-
-    Args:
-        key: of both.
+    """Return the refusal of a key that was used with another body.
 
     >>> key_conflict("k").problem.status
     409

@@ -1,8 +1,8 @@
-"""What takes long to draw, one after the other, so that nobody else waits for all of it.
+"""Time-sliced queue for slow draws, so that other requests do not wait for all of them.
 
-A selection takes up to some milliseconds, and a batch may ask for hundreds. A turn ends when its
-time is over, whatever still waits; then everything else has its turn. Whoever waits gets one drawn
-at a time, so that a single request does not wait for another's batch.
+A selection takes milliseconds, and a batch may contain hundreds. A turn ends when its time is over;
+then the event loop serves other work. Waiting requests take turns item by item, so that a single
+request does not wait for another request's batch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ B = TypeVar("B")
 
 
 class Pacing(Generic[W, B]):
-    """Begins what is wanted one by one, for two milliseconds at a time.
+    """Queue that starts items one by one, for two milliseconds at a time.
 
     Args:
-        begin: begins some, one here; returns what became of each. What it raises, the request gets.
-        settled: tells of what was begun when its result is known; None: it is known already.
-        clock: seconds, only ever going on.
+        begin: starts items, here one at a time; returns their results. Its exception goes to the
+            request.
+        settled: returns a future for a started item; None: the result is known.
+        clock: monotonic clock in seconds.
 
     >>> async def main():
     ...     pacing = Pacing(lambda numbers: [-number for number in numbers], lambda _: None)
@@ -51,14 +52,11 @@ class Pacing(Generic[W, B]):
         self._came: deque[tuple[deque[W], list[B], asyncio.Future[list[B]]]] = deque()
 
     def add(self, wanted: Sequence[W]) -> asyncio.Future[list[B]]:
-        """Queue; the first is begun when the event loop comes round.
-
-        Args:
-            wanted: by one request.
+        """Queue the items of a request; the first starts in the next loop iteration.
 
         Returns:
-            What became of them. Where it is one, and its result not yet known, it resolves when
-            that is, so that who waits is woken once.
+            Future of the results. For a single item it resolves when the item is settled, so that
+            the caller wakes once.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[B]] = loop.create_future()
@@ -80,7 +78,7 @@ class Pacing(Generic[W, B]):
             loop.call_soon(self._turn, loop)
 
     def _one(self) -> None:
-        """Begin one of the request that waits longest; if it wants more it waits anew."""
+        """Start one item of the request that waits longest; requeue the request if it has more."""
         wanted, begun, future = self._came.popleft()
         if future.done():
             return  # its caller has gone

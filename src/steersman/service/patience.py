@@ -1,7 +1,7 @@
-"""Reading that takes as long as a tenant has logged: given up before it is taken for an outage.
+"""Timeout for reads whose duration depends on the tenant's log size.
 
-A breaker counts what hangs, and keeps all tenants from asking for a while. How much one of them
-logged is not the store's fault.
+A circuit breaker counts hanging calls and then blocks all tenants. A long log of one tenant is not
+an outage of the store.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 READ_S = 4.0
-"""Less than a breaker waits."""
+"""Read timeout in seconds; shorter than that of a breaker."""
 
 
 async def in_time(make: Callable[[], Awaitable[T]], seconds: float, what: str) -> T:
-    """Return what a call makes, or refuse when it takes too long, which tells a breaker nothing.
+    """Return the result of a call, or refuse after a timeout that no circuit breaker counts.
 
     Args:
-        make: makes it; cancelled when the time is over.
-        seconds: how long it may take, less than the breaker around it waits.
-        what: was not done in time, and what to do instead.
+        make: the call; cancelled at the timeout.
+        seconds: timeout in seconds, shorter than that of the breaker around it.
+        what: message about what was not done and what to do instead.
 
     Raises:
-        GivenUp: it took too long.
+        GivenUp: timeout.
 
     >>> asyncio.run(in_time(lambda: asyncio.sleep(0, "made"), 5.0, "nothing was made; wait"))
     'made'

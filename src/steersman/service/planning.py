@@ -1,4 +1,4 @@
-"""How long a rollout will take, over HTTP: asked before it is started, with the scope read."""
+"""HTTP handler that forecasts the duration of a rollout, with the scope read."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class ShownForecast(msgspec.Struct):
 
 
 class Planning:
-    """Handler of the route for plans.
+    """Handler of the route for forecasts.
 
     Args:
         pool: connections of role app, for reading.
-        reading: breaker around the store.
+        reading: circuit breaker for the store.
         clock: seconds since 1970.
     """
 
@@ -83,7 +83,7 @@ class Planning:
         self._pool = pool
         self._reading = reading
         self._clock = clock
-        # One connection of a tenant, however often it asks: there are few, for all of them.
+        # At most one connection per tenant, because all tenants share a few.
         self._own: dict[UUID, asyncio.Lock] = {}
 
     def routes(self) -> list[tuple[str, Route]]:
@@ -91,17 +91,11 @@ class Planning:
         return [("POST", Route("/v1/rollouts/plan", self.plan, "read", "read"))]
 
     async def plan(self, request: Request) -> Answer:
-        """Answer ``POST /v1/rollouts/plan``; nothing is started or kept.
-
-        Args:
-            request: whose key may read.
-
-        Returns:
-            The forecast, with the plan and the traffic it rests on.
+        """Answer ``POST /v1/rollouts/plan`` with a forecast; nothing is started or stored.
 
         Raises:
-            Refused: no such decision point, a number out of range, or too short a log to tell, or
-                one too long to be read in time.
+            Refused: unknown decision point, number out of range, or a log that is too short or too
+                long.
         """
         asked = converted(await read_json(request, _BYTES), NewForecast)
         place = request.key.tenant, asked.skill, asked.decision

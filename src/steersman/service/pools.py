@@ -1,7 +1,6 @@
-"""Connections to the store, apart by who waits for them.
+"""Connection pools, separated by purpose.
 
-However many ask for what takes long: no key that was revoked, no rollback and no first request of a
-tenant waits until theirs is read.
+Slow reads of many callers never delay key revocations, rollbacks or a tenant's first request.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Pools(NamedTuple):
-    """Connections; all but the last of role app.
+    """Connection pools; all except the last have role app.
 
     Attributes:
-        serving: what decisions and searches wait for: points, earlier answers, places of corpora.
-        reading: what people ask for, and tenants may ask without end.
-        keys: verifying keys.
-        acting: what people do now and then: erase, end a key, act on a rollout; of any role.
+        serving: for decisions and searches: points, earlier answers, places of corpora.
+        reading: for reads by people, which tenants may request in any number.
+        keys: for verifying keys.
+        acting: for rare actions of any role: erase, revoke a key, act on a rollout.
     """
 
     serving: Pool[Any]
@@ -35,14 +34,10 @@ class Pools(NamedTuple):
 
 
 async def open_pools(stack: AsyncExitStack, database: Database) -> Pools:
-    """Return open pools.
-
-    Args:
-        stack: closes them.
-        database: migrated.
+    """Return open pools that the stack closes.
 
     Raises:
-        StoreError: it does not answer.
+        StoreError: the store does not respond.
     """
     pools = []
     for most in (4, 4, 2):

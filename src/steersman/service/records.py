@@ -1,9 +1,8 @@
-"""Signed decisions: what a client keeps for us while the store cannot.
+"""Signed decision records, which clients keep while the store is down.
 
-A record is the row itself, so that storing it later gives exactly what would have been stored: its
-long columns of numbers in the four bytes each that they take there, behind all else in JSON. The
-signature (HMAC-SHA256 under a key of the tenant's own, derived from the service's secret) keeps
-anybody from making up decisions, or carrying one over to another tenant.
+A record is the row itself, so that storing it later gives the same row. Its long number columns are
+packed in four bytes each, after all other fields in JSON. The signature (HMAC-SHA256 with a key per
+tenant, derived from the service's secret) prevents forged decisions and transfers between tenants.
 """
 
 from __future__ import annotations
@@ -31,17 +30,13 @@ _decode_older = msgspec.json.Decoder(DecisionRow).decode
 
 
 def sign(secret: bytes, row: DecisionRow) -> str:
-    """Return the record of a row.
-
-    Args:
-        secret: the service's.
-        row: a decision that was answered and is not known to be stored.
+    """Return the record of a decision that is not known to be stored.
 
     Returns:
-        URL-safe text: payload, a dot, signature.
+        URL-safe text: payload, dot, signature.
 
     Raises:
-        Refused: it would be too large to come back: answered, the decision would be lost.
+        Refused: the record would be too large to be sent back.
     """
     # Its key may meanwhile have been given to a retry; the id alone must find this decision.
     payload = urlsafe_b64encode(_packed(row._replace(idempotency_key=None, body_hash=None)))
@@ -59,17 +54,9 @@ def sign(secret: bytes, row: DecisionRow) -> str:
 def verify(secret: bytes, tenant: UUID, record: str) -> DecisionRow:
     """Return the row of a record that this service signed for this tenant.
 
-    Args:
-        secret: the service's.
-        tenant: who brings the record.
-        record: as `sign` returned it.
-
-    Returns:
-        The row.
-
     Raises:
-        Refused: too large, not signed by this service, or for another tenant; or signed by a
-            version of it that lays rows out otherwise: whoever brings it should keep it till then.
+        Refused: the record is too large, has another signature or tenant, or another version of the
+            service packed it; in that case the client should retry later.
     """
     payload, _, signature = record.partition(".")
     good = len(record) <= _MAX_BYTES and record.isascii()
@@ -78,7 +65,7 @@ def verify(secret: bytes, tenant: UUID, record: str) -> DecisionRow:
         raise Refused.of("invalid", detail, field="records")
     try:
         return _unpacked(urlsafe_b64decode(payload))
-    except (ValueError, TypeError, KeyError) as error:  # newer, while versions are exchanged
+    except (ValueError, TypeError, KeyError) as error:  # signed by a newer version during an update
         detail = "this record was signed by another version of the service: "
         raise Refused.of(
             "unavailable", detail + "send it again later", retry_after_s=30.0

@@ -1,8 +1,9 @@
-"""The decision points this process serves, kept up to date: told by NOTIFY, sure by a poll.
+"""Decision points that this process serves, refreshed by NOTIFY and by polling.
 
-A tenant's points are loaded when it first asks, and refreshed once a second and whenever the store
-says that something is new; what is wanted is read at one moment (`following.plans_of`), and what
-has to be loaded for it is loaded aside. While the store is away, what was loaded keeps serving.
+A tenant's points are loaded at its first request and refreshed every second and after each notice
+of
+the store. One snapshot of the store defines what to serve (`following.plans_of`); loads run in the
+background. During a store outage the loaded points keep serving.
 """
 
 from __future__ import annotations
@@ -40,14 +41,13 @@ Place = tuple["UUID", str, str]
 
 
 class Replicas:
-    """Loads, refreshes and hands out the decision points of the tenants that ask.
+    """Decision points of all tenants that sent a request.
 
     Args:
-        database: where they are; a connection of its own listens there.
-        pool: connections of role app for reading.
-        verified: gives the bases of snapshots.
-        breaker: around reading the points of a tenant that asks for the first time; default: one
-            of its own.
+        database: database; one connection listens for notices.
+        pool: connections of role app, for reading.
+        verified: loader of verified bases.
+        breaker: circuit breaker for a tenant's first load; default: a new one.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Replicas:
         self.refreshed_at = 0.0
 
     def start(self) -> None:
-        """Begin to listen and to poll."""
+        """Start listening and polling."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -91,53 +91,30 @@ class Replicas:
                 await self._listening.close(timeout=1)
 
     def __iter__(self) -> Iterator[tuple[UUID, Served]]:
-        """Iterate over what is served, with its tenant."""
+        """Iterate over (tenant, served decision point)."""
         return iter([(place[0], served) for place, served in self._served.items()])
 
     def find(self, tenant: UUID, skill: str, point: str) -> Served | None:
-        """Return a point if it is loaded.
-
-        Args:
-            tenant: whose it is.
-            skill: the application capability.
-            point: the decision point.
-
-        Returns:
-            The point, or None: `get` may still find it.
-        """
+        """Return a decision point if it is loaded; None: `get` may find it."""
         return self._served.get((tenant, skill, point))
 
     def problem(self, tenant: UUID, skill: str, point: str) -> str:
-        """Return why this process does not serve what is wanted; empty: it does, or soon will.
-
-        Args:
-            tenant: whose it is.
-            skill: the application capability.
-            point: the decision point.
-        """
+        """Return why this process does not serve the wanted state; empty: it does or soon will."""
         place = tenant, skill, point
         following = self._following.get(place)
         return self._unreadable.get(place) or ("" if following is None else following.problem)
 
     def problems(self) -> int:
-        """Return how many points this process does not serve as wanted."""
+        """Return the number of points that this process does not serve as wanted."""
         serving = sum(bool(following.problem) for following in self._following.values())
         return serving + len(self._unreadable)
 
     async def get(self, tenant: UUID, skill: str, point: str) -> Served:
-        """Return a point, loading its tenant's if need be.
-
-        Args:
-            tenant: whose it is.
-            skill: the application capability.
-            point: the decision point.
-
-        Returns:
-            The point.
+        """Return a decision point; load its tenant's points if necessary.
 
         Raises:
-            Refused: the tenant declared no such point, the store that would know is away, or
-                nothing of the point can be loaded.
+            Refused: unknown decision point, the store does not respond, or the point cannot be
+                loaded.
         """
         served = self.find(tenant, skill, point)
         if served is None and tenant not in self._loaded:
@@ -155,16 +132,11 @@ class Replicas:
         return served
 
     async def scrubbing(self, tenant: UUID) -> Scrubbing | None:
-        """Return what is taken out of the bodies of a tenant's events, loading it if need be.
-
-        Args:
-            tenant: whose events.
-
-        Returns:
-            None where no point declares anything.
+        """Return the personal-data rules for a tenant's events; None if no point declares any.
 
         Raises:
-            Refused: its points were never loaded, and the store is away or one cannot be read.
+            Refused: the points are not loaded, and the store does not respond or a point cannot be
+                read.
         """
         if tenant not in self._loaded:
             await self._load_or_refuse(tenant)
@@ -191,7 +163,7 @@ class Replicas:
             raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
 
     async def _refresh(self, tenant: UUID) -> None:
-        """Find out what is wanted of one tenant's points, and bring them there."""
+        """Read what one tenant's points should serve, and follow it."""
         async with (
             self._pool.acquire() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
@@ -211,7 +183,7 @@ class Replicas:
             self._scrubbing[tenant] = scrubbing_of_events(plan.row.spec for plan in plans)
 
     def _tell(self, tenant: UUID, broken: Mapping[Place, str]) -> None:
-        """Remember what cannot be read, and log what is new of it."""
+        """Remember unreadable points and log new ones."""
         for place, why in broken.items():
             if self._unreadable.get(place) != why:
                 _log.error("%s", why)
@@ -259,7 +231,7 @@ class Replicas:
         return connection
 
     def _told(self, _connection: Any, _pid: int, _channel: str, name: object) -> None:
-        """Remember whose points have news: a notice names tenant, skill and point."""
+        """Remember the points named by a notice: tenant, skill and point."""
         with suppress(ValueError):
             self._changed.add(UUID(str(name).partition("/")[0]))
         self._news.set()

@@ -1,4 +1,4 @@
-"""Rollouts over HTTP: read with the scope read, started and moved with the scope admin."""
+"""HTTP handlers for rollouts: read with the scope read, start and act with the scope admin."""
 
 from __future__ import annotations
 
@@ -173,11 +173,11 @@ class Rollouts:
     """Handlers of the routes for rollouts.
 
     Args:
-        database: where they are.
+        database: database of the rollouts.
         pool: connections of role app, for reading.
-        bases: verifies candidates.
-        reading: breaker around the store, for what is read.
-        acting: likewise, for what is done.
+        bases: verifier of candidates.
+        reading: circuit breaker for reads.
+        acting: circuit breaker for actions.
         clock: seconds since 1970.
     """
 
@@ -201,7 +201,7 @@ class Rollouts:
         self._planning = Planning(pool, reading, clock)
 
     def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; acting is never shed."""
+        """Return the routes; actions are never shed."""
         one = "/v1/rollouts/{id}"
         return [
             ("GET", Route("/v1/rollouts", self.listed, "read", "read")),
@@ -213,30 +213,13 @@ class Rollouts:
         ]
 
     async def listed(self, request: Request) -> Answer:
-        """Answer ``GET /v1/rollouts``.
-
-        Args:
-            request: whose key may read.
-
-        Returns:
-            ``{"rollouts": [...]}``: the latest 200, also those that ended.
-        """
+        """Answer ``GET /v1/rollouts``: ``{"rollouts": [...]}``, the latest 200, ended ones too."""
         tenant = request.key.tenant
         rows = await self._read(tenant, lambda it: rollouts_of(it, tenant, limit=_MOST))
         return json_answer({"rollouts": [_shown(row) for row in rows]})
 
     async def shown(self, request: Request) -> Answer:
-        """Answer ``GET /v1/rollouts/{id}``.
-
-        Args:
-            request: whose key may read.
-
-        Returns:
-            The rollout with its plan, its last verdict and what is legal now.
-
-        Raises:
-            Refused: there is no such rollout.
-        """
+        """Answer ``GET /v1/rollouts/{id}``: the rollout with plan, verdict and allowed actions."""
         tenant, identifier = request.key.tenant, _identifier(request)
         try:
             found = await self._read(tenant, lambda it: explain(it, tenant, identifier))
@@ -245,18 +228,7 @@ class Rollouts:
         return json_answer(_explained(found))
 
     async def verdicts(self, request: Request) -> Answer:
-        """Answer ``GET /v1/rollouts/{id}/verdicts``.
-
-        Args:
-            request: whose key may read.
-
-        Returns:
-            ``{"verdicts": [...]}``: all of them with their inputs, in their order; at most the
-            first 1000.
-
-        Raises:
-            Refused: there is no such rollout.
-        """
+        """Answer ``GET /v1/rollouts/{id}/verdicts``: ``{"verdicts": [...]}``, the first 1,000."""
         tenant, identifier = request.key.tenant, _identifier(request)
 
         async def read(connection: Any) -> list[VerdictRow] | None:
@@ -270,16 +242,10 @@ class Rollouts:
         return json_answer({"verdicts": [_verdict(row, row.inputs) for row in rows]})
 
     async def start(self, request: Request) -> Answer:
-        """Answer ``POST /v1/rollouts``.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            201 with the rollout.
+        """Answer ``POST /v1/rollouts`` with 201 and the rollout.
 
         Raises:
-            Refused: the candidate does not fit or verify, or another rollout is under way.
+            Refused: the candidate does not fit or verify, or another rollout is active.
         """
         asked = converted(await read_json(request, _BYTES), NewRollout)
         wanted = Wanted(

@@ -1,4 +1,4 @@
-"""From a draw to the row that is stored, and from a row to the answer it stands for."""
+"""Conversion of a draw to its stored row, and of a row to its answer."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from steersman.wire import DecideRequest
 
 declared = lru_cache(maxsize=256)(loads)
-"""The declaration of a row that was read: many rows stand under few, and some are long."""
+"""Cached parser of declarations: many rows share a few long declarations."""
 
 
 class Wanted(NamedTuple):
-    """A request that was read, and what it is about.
+    """Parsed request with its decision point.
 
     Attributes:
-        tenant: who asks.
-        served: the decision point.
-        request: what is asked.
-        body_hash: of the request, where it has a key.
+        tenant: tenant id.
+        served: decision point.
+        request: the request.
+        body_hash: hash of the request, if it has an idempotency key.
         traceparent: W3C trace context.
-        read_at: when it was read, on the clock that deadlines are kept by.
+        read_at: time of parsing, on the deadline clock.
     """
 
     tenant: UUID
@@ -51,14 +51,11 @@ def to_row(
     """Return the row of a draw.
 
     Args:
-        wanted: what was asked.
-        context: of the request, completed.
-        drew: what came of it.
-        identifier: of the decision.
-        at: when it was drawn.
-
-    Returns:
-        The row: what was asked, by whom it was drawn, and the draw.
+        wanted: the request.
+        context: completed context of the request.
+        drew: the draw.
+        identifier: decision id.
+        at: time of the draw.
     """
     request, served = wanted.request, drew.served
     replica = served.replica
@@ -81,16 +78,13 @@ def to_row(
 def to_answer(
     row: DecisionRow, spec: DecisionPoint, *, logged: bool | str, record: str | None = None
 ) -> Decision:
-    """Return the answer that a row stands for; the same row gives the same answer for ever.
+    """Return the answer of a row; equal rows give equal answers forever.
 
     Args:
         row: the decision.
-        spec: the declaration it was made under.
+        spec: declaration at the time of the decision.
         logged: true, "unknown" or false.
-        record: the signed row, unless it is stored.
-
-    Returns:
-        The answer, with the probabilities of the eligible actions.
+        record: signed row, unless it is stored.
     """
     selects = isinstance(spec.actions, SequenceActions)
     distribution = probabilities(row, spec)
@@ -116,12 +110,7 @@ def to_answer(
 
 
 def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
-    """Return the parts of a row's action by name; None: it has none.
-
-    Args:
-        row: the decision.
-        spec: the declaration it was made under.
-    """
+    """Return the parts of a mixed action by name; None for other actions."""
     if not isinstance(spec.actions, Mixed):
         return None
     try:
@@ -132,15 +121,10 @@ def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
 
 
 def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
-    """Return a row's distribution by name, with the exact probability of what was drawn.
+    """Return a row's distribution by name, with the exact probability of the drawn action.
 
-    Args:
-        row: the decision.
-        spec: the declaration it was made under.
-
-    Returns:
-        Of a selection, nothing: each of its steps has a distribution of its own. Where the whole
-        distribution was never known (imported logs), what was drawn alone, if its own was.
+    It is empty for a selection, whose steps have distributions. For imported logs with an unknown
+    distribution it holds at most the drawn action.
     """
     if isinstance(spec.actions, SequenceActions):
         return {}
@@ -152,15 +136,11 @@ def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
 
 
 def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
-    """Return the actions that a row's distribution is over.
+    """Return the actions that a row's distribution covers.
 
-    Args:
-        row: the decision.
-        spec: the declaration it was made under.
-
-    Returns:
-        The declared names; the eligible ones where candidates are open or the fallback answered;
-        every value of every part, as ``part=value``, where actions are mixed.
+    These are the declared actions; the eligible ones for open candidates and the fallback; every
+    value of
+    every part, as ``part=value``, for mixed actions.
     """
     if row.eligible is not None and (row.degraded or getattr(spec.actions, "open", False)):
         return row.eligible

@@ -1,4 +1,4 @@
-"""Searching a tenant's corpora over HTTP: ``POST /v1/search``, and documents to check citations."""
+"""HTTP handlers for corpus search and for documents, to check citations."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Searching:
 
     Args:
         pool: connections of role app.
-        cache: what is in memory.
-        breaker: around the store.
-        metrics: counts.
-        clock: seconds that never step back.
+        cache: corpora in memory.
+        breaker: circuit breaker for the store.
+        metrics: counters.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -84,16 +84,10 @@ class Searching:
         ]
 
     async def search(self, request: Request) -> Answer:
-        """Answer ``POST /v1/search``.
-
-        Args:
-            request: whose key may decide.
-
-        Returns:
-            A `SearchAnswer`.
+        """Answer ``POST /v1/search`` with a `SearchAnswer`.
 
         Raises:
-            Refused: there is no such corpus or snapshot, a setting is wrong, or it took too long.
+            Refused: unknown corpus or snapshot, invalid setting, or timeout.
         """
         asked = converted(await read_json(request, _BYTES), SearchRequest)
         begun = self._clock()
@@ -121,17 +115,7 @@ class Searching:
         return json_answer(_answer(asked.corpus, opened, found))
 
     async def document(self, request: Request) -> Answer:
-        """Answer ``POST /v1/documents``.
-
-        Args:
-            request: whose key may decide.
-
-        Returns:
-            A `ShownDocument`.
-
-        Raises:
-            Refused: there is no such corpus, snapshot or document.
-        """
+        """Answer ``POST /v1/documents`` with a `ShownDocument`."""
         asked = converted(await read_json(request, _BYTES), DocumentRequest)
         tenant = request.key.tenant
 
@@ -169,13 +153,13 @@ class Searching:
 
 @contextmanager
 def told(name: str) -> Iterator[None]:
-    """Tell errors as HTTP does; what another tenant has is as absent as what nobody has.
+    """Convert errors to refusals; another tenant's corpus looks like a missing one.
 
     Args:
-        name: of the corpus that is asked for.
+        name: name of the requested corpus.
 
     Raises:
-        Refused: instead of what was raised.
+        Refused: instead of the original error.
     """
     try:
         yield
@@ -200,19 +184,16 @@ def told(name: str) -> Iterator[None]:
 async def load_corpus(
     database: Database, embedders: Embedders, tenant: UUID, place: Place
 ) -> Opened:
-    """Bring a revision into memory over a connection of its own.
+    """Load a corpus revision over its own connection.
 
     Args:
-        database: where it is.
-        embedders: by name; the corpus's is asked when the first query comes.
-        tenant: whose.
-        place: as it was found just before.
-
-    Returns:
-        What can be searched.
+        database: database of the corpus.
+        embedders: embedders by name; the corpus's embedder is used at the first query.
+        tenant: tenant id.
+        place: revision, as found just before.
 
     Raises:
-        MissingCorpusError: it was dropped meanwhile.
+        MissingCorpusError: the corpus was deleted.
         DataError: an extra is missing.
     """
     connection = await database.connect("app")

@@ -1,4 +1,4 @@
-"""Drawing a selection: from a request's candidates to the row of a whole sequence of picks."""
+"""Draw of a selection: from a request's candidates to the row of a sequence of picks."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def draw_selection(
     """Return a selection from the candidates of a request.
 
     Args:
-        replica: of a point of kind sequence.
-        request: names the candidates, their features, and what they lead to.
-        context: of the request, completed.
-        rng: gives one uniform for each step.
+        replica: replica of a decision point of kind sequence.
+        request: request with candidates, features and links.
+        context: completed context of the request.
+        rng: random generator; one draw per step.
 
     Returns:
-        The draw; its probability is the product over the steps.
+        Draw; its probability is the product over the steps.
 
     Raises:
-        Refused: no candidates, too many, twice the same, features that are missing or not finite,
-            links of what is no candidate, or a context that is not as declared.
+        Refused: no candidates, too many or repeated ones, missing or non-finite features, links of
+            unknown candidates, or an invalid context.
     """
     spec = replica.row.spec
     offered = offered_in(request, cast("SequenceActions", spec.actions))
@@ -76,11 +76,7 @@ def draw_selection(
 
 
 def first_candidates(eligible: Sequence[str] | None, actions: SequenceActions) -> str:
-    """Return the fallback's selection: the first candidates, in the order of the request.
-
-    Args:
-        eligible: of the request, as it came.
-        actions: as declared.
+    """Return the fallback's selection: the first candidates in the order of the request.
 
     >>> from steersman.spec import Sequence
     >>> first_candidates(["a", "b", "c"], Sequence(kind="sequence", max_steps=2))
@@ -90,11 +86,7 @@ def first_candidates(eligible: Sequence[str] | None, actions: SequenceActions) -
 
 
 def offered_in(request: DecideRequest, actions: SequenceActions) -> Offered:
-    """Return what a request offers, its features rounded as they are stored.
-
-    Args:
-        request: names the candidates.
-        actions: as declared.
+    """Return the candidates of a request, with features rounded as stored.
 
     Raises:
         Refused: see `draw_selection`.
@@ -150,11 +142,7 @@ def _rows(
 
 
 def picked_in(row: DecisionRow) -> list[str]:
-    """Return what a row's selection picked, in order; of a client's own answer, what it says.
-
-    Args:
-        row: a decision of kind sequence.
-    """
+    """Return the picks of a stored selection in order; for a client's own answer, its content."""
     try:
         found = read(row.action.encode())
     except Refused:
@@ -163,9 +151,5 @@ def picked_in(row: DecisionRow) -> list[str]:
 
 
 def steps_in(row: DecisionRow) -> list[Step]:
-    """Return the steps of a row's selection; none: nothing was drawn.
-
-    Args:
-        row: a decision of kind sequence.
-    """
+    """Return the steps of a stored selection; empty if it was not drawn."""
     return [Step(step["eligible"], step["action"], float(step["p"])) for step in row.steps or ()]

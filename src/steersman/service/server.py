@@ -1,8 +1,9 @@
-"""From a port to `Service.app`: uvicorn with limits, one process or several on one port.
+"""HTTP server: uvicorn with limits, in one process or several on one port.
 
-Several processes bind the same port (SO_REUSEPORT) and the kernel divides connections among them;
-they share nothing but the store. A supervisor starts them, starts again what died, and on SIGTERM
-or SIGINT lets each of them drain: no new connections, answers to what was asked, rows flushed.
+Several processes bind the same port (SO_REUSEPORT) and the kernel distributes connections; they
+share
+only the store. A supervisor starts them, restarts dead ones, and drains them on SIGTERM or SIGINT:
+no new connections, open requests answered, rows written.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _BACKLOG = 2048
 _FILES = 16_384
 _STOP_S = 25.0
 _LAST_S = 0.25
-"""In which who keeps a connection in use asks once more, and is told that it ends."""
+"""Time in seconds in which a kept connection may send one more request and learn that it closes."""
 _RESTART_S = 1.0
 
 
 class HttpServer(uvicorn.Server):
-    """A server of one application within limits; `stop` lets it drain.
+    """Server of one application with limits; `stop` drains it.
 
     Args:
-        app: answers requests.
-        limits: of its connections.
+        app: ASGI application.
+        limits: limits of its connections.
     """
 
     def __init__(self, app: Any, limits: Limits | None = None) -> None:
@@ -76,18 +77,18 @@ class HttpServer(uvicorn.Server):
         )
 
     def stop(self) -> None:
-        """Stop accepting, answer what was asked, and return from `serve`."""
+        """Stop accepting connections, answer open requests, and return from `serve`."""
         self.should_exit = True
 
     @asynccontextmanager
     async def on_free_port(self, host: str = "127.0.0.1") -> AsyncIterator[int]:
-        """Serve in the running loop while the context lasts, then drain.
+        """Serve in the running event loop within the context, then drain.
 
         Args:
             host: address to listen on.
 
         Yields:
-            The port.
+            Port.
         """
         listener = _bind(host, 0)
         listener.listen(_BACKLOG)
@@ -100,21 +101,22 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone: uvicorn raises them again before rows are flushed.
+        """Leave signals alone: uvicorn would raise them again before rows are written.
 
         Yields:
-            Nothing.
+            None.
         """
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take no new connections; end those in use with an answer that says so, then all others.
+        """Close the listening sockets, then kept connections after a last answer.
 
-        A connection between two requests looks idle. Closed at once, it cost a client that was
-        just asking again its answer: one for each connection in use.
+        A connection between two requests looks idle. Closing it at once would lose the answer of a
+        client
+        that is just sending its next request.
 
         Args:
-            sockets: that were listened on.
+            sockets: listening sockets.
         """
         for server in self.servers:
             server.close()
@@ -126,10 +128,10 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Sweep connections twice a second.
+        """Check connection timeouts twice a second.
 
         Args:
-            counter: of tenths of a second.
+            counter: number of tenths of a second.
 
         Returns:
             Whether to stop.
@@ -155,20 +157,20 @@ def serve(
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        database: migrated.
-        home: holds the secret.
+        database: migrated database.
+        home: directory that holds the secret.
         host: address to listen on.
-        port: to listen on; 0: any that is free.
-        processes: how many share the port.
-        limits: of connections.
-        ready: called with the port once it is known.
+        port: port; 0: any free port.
+        processes: number of processes that share the port.
+        limits: limits of connections.
+        ready: callback with the port.
 
     Returns:
         Exit status: 0 after a drain; 1 if a process had to be killed.
 
     Raises:
-        OSError: the port is taken.
-        StoreError: the store does not answer (with one process; several try again).
+        OSError: the port is in use.
+        StoreError: the store does not respond (single process; several retry).
     """
     _allow_files()
     limits = limits or Limits()
@@ -203,7 +205,7 @@ def serve(
 
 
 def _supervise(start: Callable[[int], SpawnProcess], count: int) -> int:
-    """Keep processes running until a signal; then let them drain."""
+    """Run processes until a signal, then drain them."""
     stopping: list[int] = []
     before = {s: signal.signal(s, lambda number, _: stopping.append(number)) for s in _heard()}
     running = {index: start(index) for index in range(count)}
@@ -266,7 +268,7 @@ async def _serve_one(
 
 
 async def _outlive_nobody(service: Service, server: HttpServer) -> None:
-    """Stop when the supervisor is gone, however it went: nobody else would ever stop us."""
+    """Stop when the supervisor has ended for any reason."""
     supervisor = multiprocessing.parent_process()
     while supervisor is not None:
         await asyncio.sleep(0.5)
@@ -277,7 +279,7 @@ async def _outlive_nobody(service: Service, server: HttpServer) -> None:
 
 
 def _heard() -> list[signal.Signals]:
-    """Return the signals that end us: a terminal that goes away, unless `nohup` says otherwise."""
+    """Return the signals that stop the service, including SIGHUP unless `nohup` ignores it."""
     stays = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [*_SIGNALS] if stays else [*_SIGNALS, signal.SIGHUP]
 
@@ -302,9 +304,9 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _collect_rarely() -> None:
-    """Keep the cycle collector from looking at what stays, and at every few hundred new objects.
+    """Freeze long-lived objects and raise the threshold of the garbage collector.
 
-    A body of many small objects was decoded four times slower by its passes.
+    Its passes made decoding a body of many small objects four times slower.
     """
     gc.collect()
     gc.freeze()
@@ -312,7 +314,7 @@ def _collect_rarely() -> None:
 
 
 def _allow_files() -> None:
-    """Raise the number of files this process may open: a connection is one."""
+    """Raise the limit of open files: a connection needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""Snapshots over HTTP: the versions of a tenant's policies, which serve, and taking one back."""
+"""HTTP handlers for snapshots: list and retract the versions of a tenant's policies."""
 
 from __future__ import annotations
 
@@ -122,10 +122,10 @@ class Snapshots:
     """Handlers of the routes for snapshots.
 
     Args:
-        database: where they are.
+        database: database of the snapshots.
         pool: connections of role app, for reading.
-        reading: breaker around the store, for what is read.
-        acting: likewise, for what is done.
+        reading: circuit breaker for reads.
+        acting: circuit breaker for actions.
         clock: seconds since 1970.
     """
 
@@ -146,39 +146,27 @@ class Snapshots:
         self._clock = clock
 
     def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; taking a version back is never shed."""
+        """Return the routes; a retraction is never shed."""
         return [
             ("GET", Route("/v1/snapshots", self.snapshots, "read", "read")),
             ("POST", Route("/v1/snapshots/retract", self.retract, "admin")),
         ]
 
     async def snapshots(self, request: Request) -> Answer:
-        """Answer the request.
-
-        Args:
-            request: whose key may read.
-
-        Returns:
-            ``{"snapshots": [...]}``: the newest 200 of each decision point, newest first.
-        """
+        """Answer with ``{"snapshots": [...]}``: the newest 200 of each point, newest first."""
         tenant = request.key.tenant
         shown = await self._breaker.call(lambda: self._read(tenant))
         return json_answer({"snapshots": shown})
 
     async def retract(self, request: Request) -> Answer:
-        """Answer ``POST /v1/snapshots/retract``.
+        """Answer ``POST /v1/snapshots/retract`` with the version and its replacement.
 
-        No keys are here: whoever publishes on schedule takes it out of the registry, within half a
-        minute. Services leave it at once.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            The version, and what serves in its place if it served.
+        This process has no signing keys: the publisher removes the version from the registry within
+        half a
+        minute. Services stop serving it at once.
 
         Raises:
-            Refused: there is no such version, it serves, or a rollout is under way.
+            Refused: unknown version, a version that serves, or an active rollout.
         """
         asked = converted(await read_json(request, _BYTES), RetractSnapshot)
         try:

@@ -1,7 +1,7 @@
-"""`GET /rl-status`: how learning stands at every decision point of the key's tenant.
+"""Handler of `GET /rl-status`: the learning status of each decision point of a tenant.
 
-Counts look at the last hour, and at no more than the newest 100,000 rows of it, so that asking
-costs the same however busy the tenant is.
+Counts cover at most the newest 100,000 rows of the last hour, so that the cost does not grow with
+the traffic.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ class StatusPage:
 
     Args:
         pool: connections of role app.
-        breaker: around the store.
-        guard: whose state is told.
-        replicas: what this process serves, with its tenant.
+        breaker: circuit breaker for the store.
+        guard: load guard.
+        replicas: iterator over (tenant, served decision point).
         clock: seconds since 1970.
     """
 
@@ -164,17 +164,10 @@ class StatusPage:
         return [("GET", Route("/rl-status", self.status, "read", "read"))]
 
     async def status(self, request: Request) -> Answer:
-        """Answer the request.
-
-        Args:
-            request: whose key may read; ``?states=true`` also tells the SHA-256 of states.
-
-        Returns:
-            A `Status` that is at most a second old.
+        """Answer with a `Status` that is at most a second old; ``?states=true`` adds state hashes.
 
         Raises:
-            Refused: the flag is neither true nor false, the store does not answer, or counting
-                takes too long.
+            Refused: invalid flag, the store does not respond, or counting takes too long.
         """
         states = flag(request, "states")
         asked, now = (request.key.tenant, states), self._clock()
@@ -257,7 +250,7 @@ class _Recent:
 
 
 async def _recent(connection: Any, now: float) -> _Recent:
-    """Return the counts; ids carry their time, so no other index is needed."""
+    """Return the counts of the last hour; ids contain their time, so the primary key suffices."""
     found = await connection.fetch(
         "WITH newest AS MATERIALIZED ("
         "  SELECT id, skill, point, degraded FROM decision WHERE id >= $1 ORDER BY id DESC LIMIT $2"
@@ -334,5 +327,5 @@ async def _by_point(connection: Any, query: str) -> dict[tuple[str, str], Any]:
 
 
 def _first_id(at: float) -> UUID:
-    """Return the least UUIDv7 of a time."""
+    """Return the smallest UUIDv7 of a time."""
     return UUID(int=int(max(at, 0.0) * 1000) << 80)

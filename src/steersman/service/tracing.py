@@ -1,7 +1,7 @@
-"""Traces: the W3C context of a request, and spans where someone listens to them.
+"""Tracing: the W3C context of a request, and spans if a provider is configured.
 
-Without a configured provider only the header is parsed, and only if there is one. Spans leave the
-process in a thread of their own with a bounded queue, so that no collector can hold up a request.
+Without a provider only the header is parsed. A thread with a bounded queue exports spans, so that a
+collector cannot delay a request.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-
 
 
 def parse_traceparent(header: bytes | None) -> str | None:
-    """Return the trace context of a header in version 00, or None if there is no valid one.
+    """Return the trace context of a version-00 header, or None if it is missing or invalid.
 
     Args:
-        header: value of ``traceparent``; an invalid one is ignored, as the standard asks.
+        header: value of ``traceparent``.
 
     Returns:
         ``00-<trace>-<parent>-<flags>``.
@@ -60,7 +60,7 @@ def parse_traceparent(header: bytes | None) -> str | None:
 
 
 class Tracing:
-    """Makes spans if a provider is configured when this is made, and nothing otherwise.
+    """Recorder of spans; it does nothing if no provider is configured at its creation.
 
     >>> Tracing().enabled
     False
@@ -78,11 +78,11 @@ class Tracing:
         """Record a span as a child of the caller's.
 
         Args:
-            name: such as ``POST /v1/decide``.
-            traceparent: of the caller, as `parse_traceparent` returns it.
+            name: name of the span, for example ``POST /v1/decide``.
+            traceparent: caller's context from `parse_traceparent`.
 
         Yields:
-            The context to hand on: of this span.
+            Context of this span.
         """
         parent = trace.set_span_in_context(NonRecordingSpan(_context(traceparent)))
         with self._tracer.start_as_current_span(name, context=parent, kind=SpanKind.SERVER) as span:
@@ -91,13 +91,13 @@ class Tracing:
             yield own if context.is_valid else traceparent
 
     def storing(self, rows: Sequence[DecisionRow | PackedEvent]) -> Callable[[Sized], None]:
-        """Begin a span that lasts until rows are durable or refused, as a child of their request's.
+        """Start a span, as a child of the request's, that lasts until rows are durable or refused.
 
         Args:
-            rows: of one request, at least one.
+            rows: rows of one request, at least one.
 
         Returns:
-            Ends it, told what was not written.
+            Function that ends the span; its argument is the rows that were not written.
         """
         parent = trace.set_span_in_context(NonRecordingSpan(_context(rows[0].traceparent)))
         attributes = {"steersman.rows": len(rows)}
@@ -111,13 +111,13 @@ class Tracing:
 
 
 def configure_tracing(service: str = "steersman") -> Any:
-    """Send spans to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, if it names one.
+    """Export spans to the collector at `OTEL_EXPORTER_OTLP_ENDPOINT`, if it is set.
 
     Args:
-        service: the name under which they appear; `OTEL_SERVICE_NAME` overrides it.
+        service: service name of the spans; `OTEL_SERVICE_NAME` overrides it.
 
     Returns:
-        The provider, for `finish_tracing` at the end; None if no endpoint is set.
+        Provider for `finish_tracing`; None if no endpoint is set.
 
     Raises:
         StoreError: an endpoint is set, but the extra ``otel`` is not installed.
@@ -151,14 +151,14 @@ def configure_tracing(service: str = "steersman") -> Any:
 
 
 def finish_tracing(provider: Any, *, within_s: float = _FINISH_S) -> bool:
-    """Send what is left, for so long and no longer: a collector that is silent holds up no end.
+    """Export the remaining spans within a time limit, so that a collector cannot delay shutdown.
 
     Args:
-        provider: as `configure_tracing` returned it; None: there is nothing to do.
-        within_s: seconds; what is not sent by then is dropped.
+        provider: result of `configure_tracing`; None: do nothing.
+        within_s: time limit in seconds; later spans are dropped.
 
     Returns:
-        Whether all was sent or given up in time.
+        Whether the export ended in time.
 
     >>> finish_tracing(None)
     True

@@ -1,4 +1,4 @@
-"""Which models answer and judge for ``POST /tuner/evaluate``, as the server's environment says."""
+"""Models for ``POST /tuner/evaluate``, configured by environment variables."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Models that answer and judge; each attribute is a variable ``STEERSMAN_ANSWERS_…``.
 
     Attributes:
-        url: of a server of chat completions, such as ``http://127.0.0.1:8080/v1``.
-        model: that answers, as the server names it.
-        api_key: of that server; None: it wants none.
-        judge_url: of the server that judges; None: the same server, model and key.
-        judge_model: that judges.
-        judge_api_key: of that server.
-        prompt_usd: for 1,000 tokens of prompts, of both.
-        answer_usd: for 1,000 tokens of answers.
-        call_usd: for a call whose tokens are not told or have no price; None: they are estimated.
-        max_usd: the most that one request may spend, where there are prices.
-        max_calls: of models, in one request.
-        day_usd: the most that a tenant may spend in a day, likewise.
-        day_calls: of models, of a tenant in a day.
-        per_s: calls a second, of all tenants together; None: any number.
-        timeout_s: of one call, 0.001 to 3600.
+        url: URL of a chat completions server, for example ``http://127.0.0.1:8080/v1``.
+        model: name of the answering model on the server.
+        api_key: API key of the server; None: no key.
+        judge_url: URL of the judging server; None: same server, model and key.
+        judge_model: name of the judging model.
+        judge_api_key: API key of the judging server.
+        prompt_usd: price of 1,000 prompt tokens of both models in US dollars.
+        answer_usd: price of 1,000 answer tokens of both models in US dollars.
+        call_usd: price of a call without token counts or token prices; None: estimated.
+        max_usd: spending limit of one request in US dollars, if prices are set.
+        max_calls: limit of model calls of one request.
+        day_usd: spending limit of a tenant per day in US dollars, if prices are set.
+        day_calls: limit of model calls of a tenant per day.
+        per_s: limit of calls per second for all tenants together; None: no limit.
+        timeout_s: timeout of one call in seconds, 0.001 to 3600.
     """
 
     url: str
@@ -83,21 +83,20 @@ class AnswerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def from_environment(
         cls, environment: Mapping[str, str] | None = None
     ) -> AnswerSettings | None:
-        """Return what the environment names; None: no model.
+        """Return the settings from environment variables; None: no model.
 
         Args:
-            environment: default: of this process.
+            environment: environment variables; default: those of this process.
 
         Raises:
-            InputError: a variable without the one it needs, or a number that is none or out of
-                its range.
+            InputError: a required variable is missing, or a number is invalid or out of range.
 
         >>> from_environment = AnswerSettings.from_environment
         >>> from_environment({}) is None
         True
         >>> from_environment({"STEERSMAN_ANSWERS_URL": "http://127.0.0.1:8080/v1"})
         Traceback (most recent call last):
-        steersman.errors.InputError: STEERSMAN_ANSWERS_MODEL is not set; name the model ...
+        steersman.errors.InputError: STEERSMAN_ANSWERS_MODEL is not set; set both the model ...
         """
         given = os.environ if environment is None else environment
         values: dict[str, Any] = {
@@ -134,15 +133,15 @@ def _number(name: str, said: str) -> float | int:
 
 
 class Models:
-    """The models of a server, and what they said, kept apart for each tenant and corpus.
+    """Models of a server and the cache of their answers, separate for each tenant and corpus.
 
     Args:
-        settings: which models; None: none, and whoever asks for answers is told so.
-        home: directory of all state: what was paid for is kept there, and weights of detectors.
-        on_spent: told calls and dollars of each evaluation, also of one that was broken off.
+        settings: models; None: requests for answers are refused.
+        home: home directory; it holds the answer cache and weights of detectors.
+        on_spent: callback with calls and dollars of each evaluation, also an aborted one.
 
     Raises:
-        InputError: a setting out of its range.
+        InputError: a setting out of range.
     """
 
     def __init__(
@@ -176,18 +175,13 @@ class Models:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Who answers and who judges, without their addresses: those are the operator's."""
+        """Names of the answering and judging models, without their URLs."""
         if self.settings is None:
             return "", ""
         return self.settings.model, self.settings.judge_model or self.settings.model
 
     def spent(self, calls: int, cost_usd: float) -> None:
-        """Count what an evaluation took; threads may do so at once.
-
-        Args:
-            calls: of models.
-            cost_usd: what they cost.
-        """
+        """Count the calls and cost of an evaluation; thread-safe."""
         with self._counting:
             self.on_spent(calls, cost_usd)
 
@@ -195,7 +189,7 @@ class Models:
         """Return the settings.
 
         Raises:
-            Refused: there is no model here.
+            Refused: no model is configured.
         """
         if self.settings is None:
             detail = (
@@ -206,16 +200,10 @@ class Models:
         return self.settings
 
     def budget(self, asked: AskedAnswers) -> tuple[float | None, int]:
-        """Return the most money and calls of a request: what it asks for, and not more than may be.
-
-        Args:
-            asked: by it.
-
-        Returns:
-            Dollars, or None where nothing has a price; and calls.
+        """Return the limits of a request: dollars (None without prices) and calls.
 
         Raises:
-            Refused: there is no model here, or no price for the money that it caps.
+            Refused: no model is configured, or a spending limit is given without prices.
         """
         settings = self.check()
         calls = min(asked.max_calls or settings.max_calls, settings.max_calls)
@@ -231,14 +219,10 @@ class Models:
         return min(usd, settings.max_usd), calls
 
     def kept(self, tenant: UUID, opened: Opened) -> JudgeCache:
-        """Return where what is paid for a corpus is kept; what was before an erasure is deleted.
-
-        Args:
-            tenant: whose.
-            opened: the corpus.
+        """Return the answer cache of a corpus; delete caches from before an erasure.
 
         Raises:
-            Refused: it cannot be used.
+            Refused: the cache cannot be used.
         """
         from steersman.llm import JudgeCache  # noqa: PLC0415 (as above)
 
@@ -255,7 +239,7 @@ class Models:
         return kept
 
     def tenants(self) -> set[UUID]:
-        """Return the tenants of whom something is kept."""
+        """Return the tenants with cached answers."""
         return {tenant for tenant, _, _, _ in self._files()}
 
     def forget(
@@ -266,22 +250,23 @@ class Models:
         others: bool = True,
         now: float | None = None,
     ) -> int:
-        """Delete what must not be kept any more: questions and answers may be about people.
+        """Delete outdated caches, because questions and answers may contain personal data.
 
-        That is what was before an erasure, what nobody used for 30 days and, of `others`, what is
-        of corpora that are gone. An evaluation under way that kept something there is broken off.
+        These are caches from before an erasure, caches unused for 30 days and, with `others`,
+        caches of deleted
+        corpora. A running evaluation that uses one is aborted.
 
         Args:
-            tenant: whose.
-            corpora: all there are of it: id -> how often documents were erased.
-            others: whether all there are is told; False: look at these alone.
-            now: seconds since 1970; None: the clock's.
+            tenant: tenant id.
+            corpora: corpora of the tenant: id -> number of erasures.
+            others: whether `corpora` is complete; False: check only these.
+            now: seconds since 1970; None: current time.
 
         Returns:
-            How many files were deleted.
+            Number of deleted files.
 
         Raises:
-            OSError: one cannot be deleted.
+            OSError: a file cannot be deleted.
         """
         before = (time.time() if now is None else now) - _KEPT_S
         listed = [one for one in self._files() if one[0] == tenant]
@@ -304,7 +289,7 @@ class Models:
         return gone
 
     def _files(self) -> Iterable[tuple[UUID, UUID, int, Path]]:
-        """Return whose they are, of which corpus, and after how many erasures."""
+        """Yield tenant, corpus, number of erasures and path of each cache file."""
         if not self._folder.is_dir():
             return []
         named = [(_FILE.fullmatch(file.name), file) for file in self._folder.iterdir()]
@@ -318,13 +303,13 @@ class Models:
         *,
         cost_ref_usd: float,
     ) -> Answers:
-        """Return the models as a request wants them.
+        """Return the models with the settings of a request.
 
         Args:
-            asked: by it.
-            embedder: of questions, for relevancy.
-            kept: where judgements are.
-            cost_ref_usd: the unit of cost.
+            asked: settings of the request.
+            embedder: embedder of questions, for relevancy.
+            kept: cache of judgements.
+            cost_ref_usd: unit of cost in US dollars.
 
         Raises:
             DataError: a detector is not installed.

@@ -1,7 +1,7 @@
-"""What is counted of ``POST /tuner/evaluate``: how evaluations end, and what they find.
+"""Metrics of ``POST /tuner/evaluate``: results and findings of evaluations.
 
-No label names a tenant, a corpus or a question; each has a few values that are known beforehand, so
-that all series are there, as 0, before the first evaluation.
+Labels contain no tenant, corpus or question. All label values are known beforehand, so that every
+series exists, as 0, before the first evaluation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
 
 RESULTS = ("done", "budget", "busy", "refused", "late", "away", "failed")
-"""How an evaluation may end; see `TunerCounts.ended`."""
+"""Results of an evaluation; see `TunerCounts.ended`."""
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0)
 _QUERY_SECONDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -42,7 +42,7 @@ _QUESTIONS = ("counted", "degraded", "unjudged", "failed")
 
 
 class TunerCounts:
-    """The counts of one process; used by one event loop.
+    """Metrics of one process, used by one event loop.
 
     >>> counts = TunerCounts()
     >>> counts.ended("busy")
@@ -65,34 +65,28 @@ class TunerCounts:
         self._questions = _zeros((result,) for result in _QUESTIONS)
 
     def ended(self, result: str) -> None:
-        """Count an evaluation that found nothing.
+        """Count an evaluation without findings.
 
         Args:
-            result: busy: as many ran or waited as may; budget: nothing was left of what the tenant
-                may spend that day; refused: it was asked wrongly, or for what is not there; late:
-                its deadline passed; away: the store, an embedder or a model did not answer;
-                failed: a fault.
+            result: busy: queue full; budget: daily limit of the tenant reached; refused: invalid
+                request; late: deadline passed; away: the store, an embedder or a model did not
+                respond; failed: internal error.
         """
         self._ended[(result,)] += 1
 
     def waited(self, seconds: float) -> None:
-        """Count how long an evaluation waited for others of its tenant.
-
-        Args:
-            seconds: until it began or was given up.
-        """
+        """Count the seconds that an evaluation waited for its turn."""
         self._waited.observe((), seconds)
 
     def answered(self, asked: EvaluateRequest, found: Found, seconds: float) -> None:
-        """Count an evaluation and what it found.
+        """Count a finished evaluation and its findings.
 
-        It is done, or a budget ended it before all questions were judged. Rewards are counted where
-        the weights are those that are shipped: by others they are of another scale.
+        Rewards are counted for the default weights only, because other weights have other scales.
 
         Args:
-            asked: by whom waited.
-            found: that is answered.
-            seconds: that it took, waiting included.
+            asked: the request.
+            found: its findings.
+            seconds: duration in seconds, including the wait.
         """
         judged = _JUDGED[asked.answers is not None]
         each = found.answer.configurations
@@ -111,7 +105,7 @@ class TunerCounts:
             self._queries.add((judged,), took_ms / 1e3)
 
     def families(self) -> Iterator[Family]:
-        """Return all that was counted."""
+        """Return all metric families."""
         counters: tuple[tuple[str, str, tuple[str, ...], Any], ...] = (
             ("evaluations", "Evaluations by result", ("result",), self._ended),
             ("configurations", "Evaluated", (*_OF, "gates"), self._configurations),
@@ -150,7 +144,7 @@ class TunerCounts:
 
 
 def _zeros(labels: Any) -> Any:
-    """Return counts, of numbers that may have parts, told as 0 before there are any."""
+    """Return float counters with all label values at 0."""
     return Counter(dict.fromkeys(labels, 0))
 
 

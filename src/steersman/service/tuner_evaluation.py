@@ -1,4 +1,4 @@
-"""The work behind ``POST /tuner/evaluate``: questions asked, configurations compared, gaps told."""
+"""Evaluation behind ``POST /tuner/evaluate``: ask questions, compare configurations, report."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _AWAY = (
 
 
 class Found(NamedTuple):
-    """What an evaluation found.
+    """Result of an evaluation.
 
     Attributes:
-        answer: that is sent.
-        flagged: for the review list.
-        took_ms: of each configuration that something is known of, (n,) what each query took.
+        answer: answer message.
+        flagged: items for the review list.
+        took_ms: durations of the queries of each evaluated configuration, (n,) in milliseconds.
     """
 
     answer: Evaluation
@@ -67,22 +67,20 @@ def evaluation(
     stop: threading.Event,
     judging: Judging | None = None,
 ) -> Found:
-    """Return what configurations are worth on a corpus.
+    """Evaluate configurations on a corpus.
 
     Args:
-        asked: by whom waits.
+        asked: the request.
         opened: the corpus.
-        slices: of the core, taken question by question.
-        stop: set it to begin no further question.
-        judging: has answers judged; None: passages are judged alone.
-
-    Returns:
-        The answer, and what detectors flagged.
+        slices: shared core, taken question by question.
+        stop: event that stops the evaluation before the next question.
+        judging: judge of answers; None: only passages are judged.
 
     Raises:
         Refused: no question can be answered from the corpus, or answers cannot be judged here.
-        InputError: a question or configuration that the searcher does not take.
-        DataError: a part of the search was away for every question, or it was stopped.
+        InputError: invalid question or configuration.
+        DataError: a part of the search did not respond for any question, or the evaluation was
+            stopped.
     """
     questions = _sliced(asked)
     known = {passage.doc_id for passage in opened.searcher.passages}
@@ -125,11 +123,7 @@ def evaluation(
 
 
 def is_served(opened: Opened) -> bool:
-    """Return whether the embedder of a corpus has an address, and is waited for.
-
-    Args:
-        opened: the corpus.
-    """
+    """Return whether the embedder of a corpus is a remote server."""
     return "://" in (opened.loaded.place.corpus.embedder or "")
 
 

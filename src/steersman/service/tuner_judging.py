@@ -1,8 +1,8 @@
-"""Configurations compared by judged answers, for ``POST /tuner/evaluate``.
+"""Comparison of configurations by judged answers, for ``POST /tuner/evaluate``.
 
-Questions go round: a few of them under every configuration, then the next few. So a budget that
-ends leaves all configurations with the same questions. What was paid for is kept, and who asks
-again goes on.
+Questions run in rounds: a few questions under every configuration, then the next few. When a budget
+ends, all configurations have the same questions. Paid results are cached, so a repeated request
+continues.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _EMBEDDER_S = 10.0
 
 
 class JudgedOf(NamedTuple):
-    """What one configuration gave.
+    """Result of one configuration.
 
     Attributes:
-        compared: with the first; None: nothing of it is evidence.
-        unjudged: questions that do not count, by reason.
-        degraded: questions that do not count, since a part of the search was away.
+        compared: comparison with the first configuration; None: no evidence.
+        unjudged: number of excluded questions by reason.
+        degraded: number of questions excluded because a part of the search did not respond.
     """
 
     compared: Compared | None
@@ -63,17 +63,17 @@ class JudgedOf(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What all configurations gave.
+    """Results of all configurations.
 
     Attributes:
-        each: in their order.
-        flagged: what detectors found.
-        cost_usd: spent now.
-        calls: of models, now.
-        paid_before: questions of configurations that were known.
-        by: who answered, who judged, and the embedder of relevancy.
-        unstored: answers and judgements that there was no room to keep.
-        today: what to say where too little is left of what may be spent today; "": it is enough.
+        each: results in order.
+        flagged: findings of detectors.
+        cost_usd: cost of this request in US dollars.
+        calls: model calls of this request.
+        paid_before: number of questions from the cache.
+        by: answering model, judging model, and embedder for relevancy.
+        unstored: number of answers and judgements that did not fit into the cache.
+        today: message if the daily limit leaves too little; "": enough is left.
     """
 
     each: list[JudgedOf]
@@ -97,28 +97,27 @@ def judged(
     configurations: Sequence[Configuration],
     tuned: Tuned,
 ) -> Judgement:
-    """Return what configurations are worth by judged answers.
+    """Evaluate configurations by judged answers.
 
     Args:
-        models: that answer and judge.
-        tenant: whose.
+        models: answering and judging models.
+        tenant: tenant id.
         opened: the corpus.
-        embedders: by name; the corpus's is that of relevancy.
-        asked: how to answer.
-        share: of the core, taken for searches, detectors and vectors, and not while a model is
-            waited for; stopped, no further question is begun.
-        questions: with their gold documents.
-        configurations: to compare.
+        embedders: embedders by name; the corpus's embedder measures relevancy.
+        asked: settings for answering.
+        share: share of a core, held for searches, detectors and embeddings, but not during model
+            calls.
+        questions: questions with gold documents.
+        configurations: configurations to compare.
         tuned: weights and gates.
 
     Returns:
-        What each gave, also where some questions could not be judged.
+        Result of each configuration, even if some questions could not be judged.
 
     Raises:
-        Refused: there is no model here, the corpus has no embedder, what was paid for cannot be
-            kept, or was deleted meanwhile, or nothing is left of what the tenant may spend today.
-        InputError: a configuration that the searcher does not take.
-        DataError: a detector is not installed, or it was stopped.
+        Refused: no model, no embedder, unusable or deleted cache, or daily limit reached.
+        InputError: invalid configuration.
+        DataError: a detector is not installed, or the evaluation was stopped.
     """
     asked_for = models.budget(asked)
     name, embedder = embedder_of(opened, embedders)
@@ -154,7 +153,7 @@ def _evaluator(
     share: Share,
     purse: Purse,
 ) -> LiveEvaluator:
-    """Return who searches, asks and judges, within what may be spent."""
+    """Return the evaluator with the spending limit of the request."""
     place = opened.loaded.place
     return LiveEvaluator(
         opened.searcher,
@@ -170,13 +169,13 @@ def _evaluator(
 
 
 def _flagged(evaluator: LiveEvaluator, every: Sequence[Measured], tenant: UUID) -> list[Flagged]:
-    """Return what detectors found. It names no tenant: the list is the tenant's own."""
+    """Return the findings of detectors, without the tenant: the list belongs to the tenant."""
     found = [it for one in every for it in evaluator.flagged(one)]
     return [replace(it, subject=it.subject.replace(f"{tenant}/", "")) for it in found]
 
 
 def _today(purse: Purse, every: Sequence[Measured]) -> str:
-    """Return what to say where too little is left for today; refuse, where that left nothing."""
+    """Return a message if the daily limit leaves too little; refuse if it left nothing."""
     ended = purse.ended
     if ended is None or not any("budget" in one.unjudged for one in every):
         return ""
@@ -193,7 +192,7 @@ def _rounds(
     models: Models,
     purse: Purse,
 ) -> list[list[Measured]]:
-    """Return what a few questions at a time gave under every configuration."""
+    """Return the results of each round under every configuration."""
     episode = evaluator.episode()
     rounds: list[list[Measured]] = [[] for _ in configurations]
     try:
@@ -219,7 +218,7 @@ def _rounds(
 
 
 class _InTurns:
-    """An embedder that takes this machine's time, and so waits for its turn."""
+    """Local embedder that waits for its turn on the core."""
 
     def __init__(self, embedder: TextEmbedder, share: Share) -> None:
         self._embedder, self._share = embedder, share
@@ -255,16 +254,12 @@ def _compared(rounds: Sequence[Sequence[Measured]], tuned: Tuned) -> list[Judged
 
 
 def embedder_of(opened: Opened, embedders: Embedders) -> tuple[str, TextEmbedder]:
-    """Return the corpus's embedder, which relevancy compares questions by, and its name.
-
-    Args:
-        opened: the corpus.
-        embedders: by name.
+    """Return the corpus's embedder, which measures relevancy, with its name.
 
     Raises:
-        Refused: it has none.
-        DataError: it is not there yet.
-        BackendError: its server does not answer.
+        Refused: the corpus has no embedder.
+        DataError: the embedder is still loading.
+        BackendError: its server does not respond.
     """
     name = opened.loaded.place.corpus.embedder
     if not name:

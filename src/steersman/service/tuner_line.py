@@ -1,9 +1,10 @@
-"""Who evaluates when: each tenant in its own line, and all of them in turns, a question at a time.
+"""Scheduling of evaluations: one queue per tenant, and a shared core between questions.
 
-An evaluation may ask thousands of questions. One after the other, that of one tenant would hold up
-everybody for a minute. So of each tenant one evaluation runs at a time, beside those of others, and
-whichever had the least of the core asks the next question: of n tenants each gets an n-th of its
-time, whoever came first and however long a question takes.
+An evaluation may have thousands of questions and would block everybody for a minute. Each tenant
+runs
+one evaluation at a time. The evaluation that used the core least runs the next question, so each of
+n
+tenants gets an equal share of time.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_OF_TENANT = 4
-"""Evaluations of one tenant, running or waiting."""
+"""Maximum number of running and waiting evaluations per tenant."""
 MOST = 32
-"""Evaluations of all."""
+"""Maximum number of running and waiting evaluations of all tenants."""
 _FIRST_S = 5.0
 _LONGEST_S = 60.0
 _KNOWN = 1_000  # tenants of whom it is kept how long theirs took
@@ -36,16 +37,16 @@ _LOOK_S = 0.1
 
 
 class Full(Refused):
-    """As many evaluations run and wait as may."""
+    """The queue of evaluations is full."""
 
 
 class Line:
-    """Evaluations of many tenants; used by one event loop.
+    """Queue of evaluations, used by one event loop.
 
     Args:
-        of_tenant: how many of one tenant may run or wait.
-        most: how many of all.
-        on_waited: told the seconds that each waited for its turn, or until it was given up.
+        of_tenant: maximum number of running and waiting evaluations per tenant.
+        most: maximum number for all tenants.
+        on_waited: callback with the seconds that an evaluation waited.
     """
 
     def __init__(
@@ -63,18 +64,15 @@ class Line:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="tuner")
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no further evaluation."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
     def place(self, tenant: UUID) -> Iterator[None]:
-        """Have a place in the line.
-
-        Args:
-            tenant: whose.
+        """Hold a place in the queue within the context.
 
         Raises:
-            Full: as many run and wait as may; it says when there should be room.
+            Full: the queue is full; the answer says when to retry.
         """
         own, every = self._inside.get(tenant, 0), sum(self._inside.values())
         if own >= self._of_tenant or every >= self._most:
@@ -95,17 +93,17 @@ class Line:
                 self._forget(tenant)
 
     async def run(self, tenant: UUID, work: Callable[[], T], stop: threading.Event) -> T:
-        """Return what a thread makes when it is this tenant's turn.
+        """Run work in a thread when it is this tenant's turn, and return its result.
 
-        Whoever waits may go away; the turn ends when the thread has ended.
+        The caller may leave; the turn ends when the thread ends.
 
         Args:
-            tenant: whose; it has a place.
-            work: done in a thread.
-            stop: set when nobody waits any more.
+            tenant: tenant id; it must hold a place.
+            work: function to run.
+            stop: event that is set when the caller has left.
 
         Raises:
-            Exception: whatever the work raises.
+            Exception: the exception of the work.
         """
         turn = self._turns.setdefault(tenant, asyncio.Lock())
         loop = asyncio.get_running_loop()
@@ -130,7 +128,7 @@ class Line:
             stop.set()
 
     def states(self) -> dict[tuple[str], int]:
-        """Return how many run, and how many wait for their turn."""
+        """Return the number of running and waiting evaluations."""
         running = sum(turn.locked() for turn in self._turns.values())
         return {("running",): running, ("waiting",): self._waiting}
 
@@ -150,13 +148,14 @@ class Line:
 
 
 class Slices:
-    """A core that evaluations share by time: who had the least of it comes next.
+    """Core shared by time: the evaluation that used it least runs next.
 
-    A turn may be a question of a millisecond or one of a second, so that turns are weighed by what
-    they took. Who was away, waiting for a model, saves nothing up: it begins where the others are.
+    Turns last from a millisecond to a second, so their durations are weighed. An evaluation that
+    waits
+    for a model gains no credit: it resumes at the level of the others.
 
     Args:
-        clock: seconds that never run backwards.
+        clock: monotonic clock in seconds.
 
     >>> slices, stop = Slices(), threading.Event()
     >>> with slices.share(stop).turn() as turn, turn.left():
@@ -173,21 +172,18 @@ class Slices:
         self._reached = 0.0
 
     def share(self, stop: threading.Event) -> Share:
-        """Return the share of an evaluation; threads may take turns of one.
+        """Return the share of an evaluation; its threads take turns.
 
         Args:
-            stop: whoever waits for a turn is sent away when it is set.
+            stop: event that ends all waits for a turn.
         """
         return Share(self, stop)
 
     def take(self, share: Share) -> float:
-        """Wait for the core, and return when the turn began.
-
-        Args:
-            share: whose turn it is.
+        """Wait for the core, and return the start time of the turn.
 
         Raises:
-            DataError: it was stopped meanwhile; the core is not had.
+            DataError: the evaluation was stopped; the core is not held.
         """
         with self._guard:
             share.reached = max(self._reached, share.reached)
@@ -207,14 +203,10 @@ class Slices:
         return self._clock()
 
     def pass_on(self, share: Share, began: float) -> float:
-        """End a turn, and return when the next of the same began: at once, if it had least.
-
-        Args:
-            share: whose turn it is.
-            began: when.
+        """End a turn, wait for the next one of the same share, and return its start time.
 
         Raises:
-            DataError: it was stopped meanwhile; the core is not had.
+            DataError: the evaluation was stopped; the core is not held.
         """
         with self._guard:
             now = self._clock()
@@ -232,12 +224,7 @@ class Slices:
             del self._waiting[share]
 
     def give(self, share: Share, began: float) -> None:
-        """Hand the core to whoever had the least of it.
-
-        Args:
-            share: whose turn ends.
-            began: when.
-        """
+        """Give the core to the share that used it least."""
         with self._guard:
             share.reached += self._clock() - began
             if not self._waiting:
@@ -252,11 +239,11 @@ class Slices:
 
 
 class Share:
-    """What one evaluation has of a core; `Slices.share` makes it.
+    """Share of a core for one evaluation; `Slices.share` creates it.
 
     Args:
-        slices: of the core.
-        stop: see there.
+        slices: shared core.
+        stop: event that ends all waits for a turn.
     """
 
     def __init__(self, slices: Slices, stop: threading.Event) -> None:
@@ -265,10 +252,10 @@ class Share:
 
     @contextmanager
     def turn(self) -> Iterator[Turn]:
-        """Wait for a turn, and have the core.
+        """Wait for the core and hold it within the context.
 
         Raises:
-            DataError: it was stopped meanwhile.
+            DataError: the evaluation was stopped.
         """
         turn = Turn(self._slices, self)
         turn.take()
@@ -279,11 +266,11 @@ class Share:
 
 
 class Turn:
-    """A turn of one thread, which it may give up and take again.
+    """Turn of one thread, which can release and retake the core.
 
     Args:
-        slices: of the core.
-        share: whose turn it is.
+        slices: shared core.
+        share: share of the turn.
     """
 
     def __init__(self, slices: Slices, share: Share) -> None:
@@ -294,15 +281,15 @@ class Turn:
         """Wait for the core.
 
         Raises:
-            DataError: it was stopped meanwhile; the core is not had.
+            DataError: the evaluation was stopped; the core is not held.
         """
         self._began = self._slices.take(self._share)
 
     def again(self) -> None:
-        """End a turn, if the core is had, and begin another, after whoever had less of it.
+        """End a held turn and wait for the next one.
 
         Raises:
-            DataError: it was stopped meanwhile; the core is not had.
+            DataError: the evaluation was stopped; the core is not held.
         """
         began, self._began = self._began, None
         if began is None:
@@ -311,14 +298,14 @@ class Turn:
             self._began = self._slices.pass_on(self._share, began)
 
     def give(self) -> None:
-        """Hand the core to whoever comes next; nothing, if it is not had."""
+        """Release the core if it is held."""
         if self._began is not None:
             began, self._began = self._began, None
             self._slices.give(self._share, began)
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Let others have the core while something else is waited for."""
+        """Release the core within the context, while waiting for something else."""
         self.give()
         try:
             yield

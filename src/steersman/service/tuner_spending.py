@@ -1,4 +1,4 @@
-"""What a tenant may have models answer and judge in a day, whoever of it asks how often."""
+"""Daily spending limits of tenants for model calls."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _GONE = (
 
 @dataclass
 class Purse:
-    """What one request may spend, and what it did.
+    """Spending limit and spending of one request.
 
     Attributes:
-        number: of what is held for it.
-        tenant: whose it is.
-        usd: dollars that it may spend; None where nothing has a price.
-        calls: of models that it may make.
-        less: whether the day leaves less than was asked for, of dollars and of calls.
-        refusal: what to say if that was not enough, by what was spent for it.
-        spent_usd: told by whoever spends.
-        spent_calls: likewise.
-        saved: what of it is written down.
+        number: id of the hold.
+        tenant: tenant id.
+        usd: spending limit in US dollars; None without prices.
+        calls: limit of model calls.
+        less: whether the day leaves less than requested, for dollars and for calls.
+        refusal: returns the refusal message for given spending.
+        spent_usd: spending in US dollars, set by the spender.
+        spent_calls: number of calls, set by the spender.
+        saved: part of the spending that is recorded.
     """
 
     number: int
@@ -75,7 +75,7 @@ class Purse:
 
     @property
     def ended(self) -> Refused | None:
-        """What to say where the day ended it; None: it was the request's own limit."""
+        """Refusal if the daily limit ended the spending; None: the request's own limit did."""
         usd, calls = self.less
         by_calls = self.spent_calls >= self.calls
         if not (calls if by_calls else usd):
@@ -84,19 +84,18 @@ class Purse:
 
 
 class Daily:
-    """The purses of tenants, filled at midnight UTC; for all processes that share a folder.
+    """Daily spending limits, reset at midnight UTC, for all processes with the same folder.
 
-    What a request might spend is held before it begins, and what it did not spend is free again
-    when it ends: two at once spend no more than one. It stays held as long as the request lasts; of
-    a process that was killed meanwhile it is free after `lease_s`, but for what was told to `save`.
-    What is spent counts for the day in which it is written down.
+    A request holds its limit before it starts and releases the unspent rest at its end, so parallel
+    requests
+    cannot exceed the limit together. After a killed process the hold expires after `lease_s`; saved
+    spending stays. Spending counts for the day in which it is recorded.
 
     Args:
-        file: where it is written down; made when something is.
-        usd: the most of a tenant in a day.
-        calls: the most calls of models of a tenant in a day.
-        lease_s: how long money stays held of which nothing more is heard; a request is heard of
-            every quarter of it.
+        file: SQLite file; created when needed.
+        usd: daily limit of a tenant in US dollars.
+        calls: daily limit of a tenant in model calls.
+        lease_s: lifetime of a hold in seconds; it is renewed every quarter of it.
         clock: seconds since 1970.
     """
 
@@ -116,19 +115,19 @@ class Daily:
 
     @contextmanager
     def purse(self, tenant: UUID, usd: float | None, calls: int) -> Iterator[Purse]:
-        """Hold what a request may spend at the most, and free what it did not.
+        """Hold the limit of a request within the context, and release the unspent rest.
 
         Args:
-            tenant: whose.
-            usd: dollars that it may spend; None: nothing has a price.
-            calls: that it may make.
+            tenant: tenant id.
+            usd: requested limit in US dollars; None without prices.
+            calls: requested limit of calls.
 
         Returns:
-            A context of that, or of what is left of the day: perhaps nothing, so that only what was
-            paid for before can be told.
+            Context of the purse. It may hold less than requested, even nothing; then only cached
+            answers are available.
 
         Raises:
-            Refused: it cannot be written down.
+            Refused: the spending record cannot be written.
         """
         purse, ended = self._taken(tenant, usd, calls), threading.Event()
         keeper = threading.Thread(
@@ -144,13 +143,10 @@ class Daily:
             self._write(purse, ended=True)
 
     def save(self, purse: Purse) -> None:
-        """Write down what was spent so far, and hold the rest for longer.
-
-        Args:
-            purse: whose `spent_usd` and `spent_calls` say it.
+        """Record the spending so far and renew the hold.
 
         Raises:
-            Refused: it cannot be written down.
+            Refused: the spending record cannot be written.
         """
         self._write(purse)
 
@@ -174,13 +170,13 @@ class Daily:
         purse.saved = spent  # not before: what was not committed is written the next time
 
     def _keep_in_mind(self, tenant: UUID, spent: tuple[float, int]) -> None:
-        """Add to what the tenant's next request writes down."""
+        """Add spending that the tenant's next request will record."""
         with self._lock:
             usd, calls = self._unwritten.get(tenant, (0.0, 0))
             self._unwritten[tenant] = usd + spent[0], calls + spent[1]
 
     def _keep(self, purse: Purse, ended: threading.Event) -> None:
-        """Hold what a request may still spend until it has ended, however long that takes."""
+        """Renew the hold of a request until it has ended."""
         while not ended.wait(self._lease_s / 4):
             # The log says why it failed; the next time is soon enough.
             with suppress(Refused), self._using() as connection:

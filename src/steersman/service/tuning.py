@@ -1,4 +1,4 @@
-"""What configurations are worth on a tenant's corpus, over HTTP: ``POST /tuner/evaluate``."""
+"""HTTP handler that evaluates retrieval configurations on a tenant's corpus."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ _ENDING_S = 10.0
 
 
 class Tuning:
-    """Handler of ``POST /tuner/evaluate``: evaluations run in threads, beside decisions.
+    """Handler of ``POST /tuner/evaluate``; evaluations run in threads beside decisions.
 
     Args:
         pool: connections of role app.
         cache: corpora in memory.
-        embedders: of corpora, by name.
-        breaker: around the store.
-        models: that answer and judge.
-        metrics: of the service.
+        embedders: embedders of corpora by name.
+        breaker: circuit breaker for the store.
+        models: answering and judging models.
+        metrics: metrics of the service.
     """
 
     def __init__(
@@ -79,22 +79,15 @@ class Tuning:
         return [("POST", Route("/tuner/evaluate", self.evaluate, "decide", "search", traced=True))]
 
     def close(self) -> None:
-        """Begin no further evaluation."""
+        """Start no further evaluation."""
         self._line.close()
 
     async def evaluate(self, request: Request) -> Answer:
-        """Answer ``POST /tuner/evaluate``.
-
-        Args:
-            request: whose key may decide.
-
-        Returns:
-            An `Evaluation`, as JSON.
+        """Answer ``POST /tuner/evaluate`` with an `Evaluation`.
 
         Raises:
-            Refused: there is no such corpus or snapshot, no question can be answered from it, it
-                is more than one request may ask, answers cannot be judged here, as many
-                evaluations wait as may, or it took too long.
+            Refused: unknown corpus or snapshot, no usable question, request too large, answers
+                cannot be judged here, queue full, or timeout.
         """
         read = await read_json(request, _BYTES)
         begun = time.perf_counter()
@@ -108,11 +101,7 @@ class Tuning:
         return json_answer(found.answer)
 
     async def sweep(self) -> int:
-        """Delete what is kept of corpora that are gone, or were before an erasure, or is old.
-
-        Returns:
-            How many files were deleted.
-        """
+        """Delete outdated answer caches, and return the number of deleted files."""
         gone = 0
         for tenant in await asyncio.to_thread(self._models.tenants):
 
@@ -172,9 +161,9 @@ class Tuning:
         return evaluation(asked, opened, self._slices, stop, judging)
 
     async def _file(self, tenant: UUID, place: Place, flagged: Sequence[Flagged]) -> int:
-        """Put what detectors found on the review list; return how many are new there.
+        """Add findings of detectors to the review list; return the number of new ones.
 
-        Nothing of a corpus that was dropped meanwhile, or that documents were erased from.
+        Findings of a corpus that was deleted or had an erasure meanwhile are dropped.
         """
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
             there = {one.id: one.erasures for one in await corpora_of(connection, tenant)}
@@ -191,11 +180,11 @@ class Tuning:
 
 
 class _Late(Refused):
-    """The deadline of an evaluation passed."""
+    """Timeout of an evaluation."""
 
 
 def _result(error: Exception) -> str:
-    """Return how an evaluation ended that raised something, as `TunerCounts.ended` has it."""
+    """Return the result label of a failed evaluation; see `TunerCounts.ended`."""
     if isinstance(error, Full):
         return "busy"
     if isinstance(error, _Late):

@@ -1,7 +1,7 @@
-"""Drawing while a rollout is under way: each arm draws for its units, control for all who cannot.
+"""Draws during a rollout: each arm draws for its units; control replaces a failing candidate.
 
-A candidate that raises, whatever it raises, costs its unit nothing: control draws instead, the row
-says so, and it is counted and told.
+An exception of the candidate never affects its unit: control draws instead, the row records it, and
+it is counted and logged.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _log = logging.getLogger(__name__)
 
 
 class Drew(NamedTuple):
-    """A draw, and whose it is.
+    """Draw with its arm.
 
     Attributes:
         drawn: the draw.
-        served: who drew.
-        label: of the row.
-        stored: whether the store shall have it.
-        arm: whose turn it was: control or candidate; empty: there is no rollout.
+        served: policy that drew.
+        label: rollout labels of the row.
+        stored: whether the row is stored.
+        arm: assigned arm: control or candidate; empty without a rollout.
     """
 
     drawn: Drawn
@@ -58,18 +58,18 @@ def take_turns(
     control: Callable[[Asked], Sequence[Drew | Exception]],
     on_arm: OnArm,
 ) -> list[Drew | Exception]:
-    """Return the draws of whoever's turn each decision is.
+    """Return the draws of the assigned arms.
 
     Args:
-        arms: the rollout as it is served now.
-        asked: requests with their contexts, completed.
-        identifiers: of the decisions.
-        rng: gives the candidate's uniforms.
+        arms: served rollout.
+        asked: requests with completed contexts.
+        identifiers: decision ids.
+        rng: random generator of the candidate.
         control: draws for control.
-        on_arm: told skill, point, arm, result and seconds of each draw, as `Metrics.arm` takes it.
+        on_arm: callback with skill, point, arm, result and seconds of each draw, as `Metrics.arm`.
 
     Returns:
-        In order; an exception where even control refused.
+        Draws in order; an exception where control refused too.
     """
     turns = [
         arms.turn(unit_of(request, identifier))
@@ -100,7 +100,7 @@ def _candidate_draws(
     rng: np.random.Generator,
     on_arm: OnArm,
 ) -> tuple[Draws, dict[int, Exception]]:
-    """Return the candidate's draws by place, and the errors where it had none."""
+    """Return the candidate's draws and errors by position."""
     drew: Draws = {}
     errors: dict[int, Exception] = {}
     own = [n for n, turn in enumerate(turns) if turn.served is not None]
@@ -120,7 +120,7 @@ def _candidate_draws(
 
 
 def _tell(arms: Arms[Served], error: Exception | None, on_arm: OnArm) -> None:
-    """Count a decision that control took over; the 1st, 2nd, 4th, 8th are logged."""
+    """Count a draw that control took over; log the 1st, 2nd, 4th, 8th and so on."""
     row = arms.row
     on_arm(row.skill, row.point, "candidate", "fallback" if error is None else "failed", 0.0)
     arms.failures += 1

@@ -1,4 +1,4 @@
-"""What is kept about one unit, over HTTP: handed out, or erased."""
+"""HTTP handlers that export or erase the data of a unit."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class ErasedRows(msgspec.Struct):
 
 
 class Units:
-    """Handlers of the routes about units; they see the hot tables, not the cold store.
+    """Handlers of the routes for units; they cover the hot tables, not the cold store.
 
     Args:
-        database: where the rows are.
-        breaker: around the store.
+        database: database of the rows.
+        breaker: circuit breaker for the store.
     """
 
     def __init__(self, database: Database, breaker: Breaker) -> None:
@@ -93,23 +93,17 @@ class Units:
         self._apart = Apart()
 
     def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; erasing is never shed."""
+        """Return the routes; an erasure is never shed."""
         return [
             ("POST", Route("/v1/units/export", self.exported, "admin", "read")),
             ("POST", Route("/v1/units/erase", self.erased, "admin")),
         ]
 
     async def exported(self, request: Request) -> Answer:
-        """Answer ``POST /v1/units/export``.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            One JSON object a line: a table's name and a row; nothing of an unknown unit.
+        """Answer ``POST /v1/units/export``: one JSON object per line, with table name and row.
 
         Raises:
-            Refused: it is more than 32 MiB.
+            Refused: the export exceeds 32 MiB.
         """
         asked = converted(await read_json(request, _BYTES), UnitRequest)
         tenant = request.key.tenant
@@ -118,16 +112,10 @@ class Units:
         return Answer(200, lines, _LINES)
 
     async def erased(self, request: Request) -> Answer:
-        """Answer ``POST /v1/units/erase``.
-
-        Args:
-            request: whose key has the scope admin.
-
-        Returns:
-            What was erased; doing it again changes nothing.
+        """Answer ``POST /v1/units/erase``; a repeated request changes nothing.
 
         Raises:
-            Refused: not exactly one of unit and decisions, or an id that no decision can have.
+            Refused: not exactly one of unit and decisions, or an invalid id.
         """
         asked = converted(await read_json(request, _BYTES), EraseRequest)
         try:

@@ -1,9 +1,10 @@
-"""The bases of snapshots, verified before anything is made of them.
+"""Verified base states of snapshots.
 
-A published base comes from the tenant's registry, through its signatures, and never from the
-store's row; one that was declared or rebuilt is the prior of its declaration, computed anew. What
-was verified once lies in a cache that all processes of a home share, so it serves while the
-registry cannot be reached, for as long as the consumer allows.
+A published base comes from the tenant's registry with its signatures, never from the store's row. A
+declared or rebuilt base is the prior, recomputed from its declaration. Verified bases stay in a
+cache
+shared by all processes of a home directory, so they serve during a registry outage as long as the
+consumer allows.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ _REST_S = 5.0
 
 
 class Sought(NamedTuple):
-    """A base that is wanted, as the store describes it.
+    """Wanted base, as the store describes it.
 
     Attributes:
-        tenant: the tenant's name, as the registry knows it.
-        row: the point, with the snapshot that is wanted.
-        found: the snapshot's row, without its state.
-        spec: the declaration that the snapshot was made under.
+        tenant: tenant name in the registry.
+        row: decision point with the wanted snapshot.
+        found: row of the snapshot without its state.
+        spec: declaration of the snapshot.
     """
 
     tenant: str
@@ -61,45 +62,36 @@ class Sought(NamedTuple):
 
 
 class Prepared:
-    """A base that may be served; makes a policy of it as often as it is asked.
+    """Verified base; it creates a new policy on each call.
 
     Args:
-        make: makes a policy of its own, in a thread.
+        make: creates a policy in a thread.
     """
 
     def __init__(self, make: Callable[[], ChoicePolicy]) -> None:
         self._make = make
 
     async def check(self, connection: Any, row: PointRow) -> None:
-        """Refuse nothing: it was verified before.
-
-        Args:
-            connection: not used.
-            row: the point.
-        """
+        """Do nothing, because the base is verified."""
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
-        """Return the policy.
-
-        Args:
-            connection: not used.
-            row: the point.
-        """
+        """Return the policy."""
         return await asyncio.to_thread(self._make)
 
 
 class Verified:
-    """Gives bases of any tenant's snapshots; a `steersman.learn.Bases`.
+    """Loader of verified bases for all tenants; a `steersman.learn.Bases`.
 
     Args:
-        home: holds the cache, the trusted roots, and the registry unless ``source`` names one.
-        source: a directory, ``s3://…`` or ``https://…`` with a repository per tenant; default:
-            ``STEERSMAN_REGISTRY``, or the home's own.
+        home: directory of the cache, the trusted roots, and the registry unless ``source`` is
+            given.
+        source: directory, ``s3://…`` or ``https://…`` with a repository per tenant; default:
+            ``STEERSMAN_REGISTRY``, or the home directory.
         clock: seconds since 1970.
 
     Attributes:
-        breaker: around asking the registry, which one place holds for all tenants: while it is
-            open, what the cache has serves at once.
+        breaker: circuit breaker for the registry of all tenants; while it is open, the cache serves
+            at once.
     """
 
     def __init__(
@@ -118,19 +110,19 @@ class Verified:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="registry")
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Stop its threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def check(self, connection: Any, row: PointRow) -> None:
-        """Refuse a published base that does not verify.
+        """Check that a published base verifies.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point, with the snapshot that is wanted.
+            connection: connection in a transaction of the tenant.
+            row: decision point with the wanted snapshot.
 
         Raises:
-            SnapshotError: it does not verify, or there is none.
-            StateError: there is no such snapshot.
+            SnapshotError: the base is missing or does not verify.
+            StateError: the snapshot is unknown.
         """
         sought = await self.find(connection, row)
         if sought.found.reason == "published":
@@ -140,26 +132,26 @@ class Verified:
         """Return the policy that a snapshot starts from.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point, with the snapshot that is wanted.
+            connection: connection in a transaction of the tenant.
+            row: decision point with the wanted snapshot.
 
         Raises:
-            SnapshotError: it does not verify, or there is none.
-            StateError: there is no such snapshot.
+            SnapshotError: the base is missing or does not verify.
+            StateError: the snapshot is unknown.
         """
         prepared = await self.fetch(await self.find(connection, row))
         return await prepared.base(connection, row)
 
     async def find(self, connection: Any, row: PointRow) -> Sought:
-        """Return what the store knows of a snapshot; the registry is not asked yet.
+        """Return the store's description of a snapshot, without a request to the registry.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point, with the snapshot that is wanted.
+            connection: connection in a transaction of the tenant.
+            row: decision point with the wanted snapshot.
 
         Raises:
-            StateError: there is no such snapshot.
-            MissingSnapshotError: it was retracted.
+            StateError: the snapshot is unknown.
+            MissingSnapshotError: the snapshot was retracted.
         """
         point = row.tenant, row.skill, row.point
         found = await find_snapshot(connection, point, row.snapshot)
@@ -170,13 +162,16 @@ class Verified:
         return Sought(await self._name(connection, row.tenant), row, found, spec)
 
     async def fetch(self, sought: Sought) -> Prepared:
-        """Return a base that verified; no connection is needed meanwhile.
+        """Return a verified base; it needs no database connection.
 
         Args:
-            sought: of `find`.
+            sought: result of `find`.
+
+        Returns:
+            Verified base.
 
         Raises:
-            SnapshotError: it does not verify, or there is none.
+            SnapshotError: the base is missing or does not verify.
         """
         if sought.found.reason != "published":
             return Prepared(lambda: initial_policy(sought.spec))
@@ -185,19 +180,22 @@ class Verified:
         return Prepared(lambda: _fitting(loaded, sought))
 
     async def last_good(self, connection: Any, row: PointRow) -> PointRow:
-        """Return a point with the newest snapshot that verifies and was made of what served.
+        """Return a decision point with the newest released snapshot that verifies.
 
-        A candidate is signed before anybody was served by it: one of another declaration that was
-        not promoted, one that was rolled back, and what lies beyond a pin or was frozen after what
-        was retracted are not among them.
+        A candidate is signed before it serves. So rejected and rolled-back candidates, versions
+        beyond a pin and
+        versions frozen after a retracted one are excluded.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point.
+            connection: connection in a transaction of the tenant.
+            row: decision point.
+
+        Returns:
+            Decision point with that snapshot.
 
         Raises:
-            SnapshotError: none verifies.
-            StateError: the store knows nothing of it.
+            SnapshotError: no snapshot verifies.
+            StateError: the store does not know the snapshot.
         """
         tenant = await self._name(connection, row.tenant)
         point = row.tenant, row.skill, row.point
@@ -250,7 +248,7 @@ class Verified:
 
 
 class _Consumers:
-    """Two consumers of one tenant's registry and one cache: one that hurries, one that waits."""
+    """Two consumers of one registry and cache: one with short and one with long timeouts."""
 
     def __init__(self, make: Callable[[str, float], Consumer], tenant: str) -> None:
         self._quick = make(tenant, _QUICK_S)
@@ -258,7 +256,7 @@ class _Consumers:
         self._lock = threading.Lock()
 
     def load(self, *wanted: str, among: Collection[str] | None) -> Loaded:
-        """Load a version; what is not known yet is looked for."""
+        """Load a version; refresh the registry if it is unknown."""
         with self._lock:
             try:
                 return self._quick.load(*wanted, among=among)
@@ -268,7 +266,7 @@ class _Consumers:
 
 
 async def _proven(connection: Any, row: PointRow) -> set[str]:
-    """Return the versions that are released, as the store says, and were not retracted."""
+    """Return the released versions that were not retracted, according to the store."""
     known = await read_known(connection, (row.tenant, row.skill, row.point))
     return {
         one.version
@@ -278,16 +276,16 @@ async def _proven(connection: Any, row: PointRow) -> set[str]:
 
 
 async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> PointRow:
-    """Return a point as a snapshot of it serves.
+    """Return a decision point with the declaration that a snapshot needs.
 
-    The declaration in force stays in force where the snapshot depends on it in no other way, so
-    that both arms of a rollout are credited alike; else it is the one that the snapshot was made
-    under.
+    The current declaration stays if the snapshot is compatible with it, so that both arms of a
+    rollout get
+    the same credit; else it is the declaration of the snapshot.
 
     Args:
-        connection: within a transaction of the tenant.
-        row: the point as it is declared.
-        found: the snapshot.
+        connection: connection in a transaction of the tenant.
+        row: decision point as declared now.
+        found: row of the snapshot.
     """
     spec = await spec_of(connection, found.spec_hash)
     same = learned_from(spec) == learned_from(row.spec)
@@ -311,7 +309,7 @@ def _description(loaded: Loaded) -> Description:
 
 
 def _fitting(loaded: Loaded, sought: Sought) -> ChoicePolicy:
-    """Return the policy, if what was signed is what the store calls by this name."""
+    """Return the policy if its signed description matches the store's."""
     said, row, found = _description(loaded), sought.row, sought.found
     signed = said.skill, said.point, said.version, said.spec_hash, said.feature_hash
     wanted = row.skill, row.point, row.snapshot, found.spec_hash.hex(), found.feature_hash.hex()
