@@ -48,12 +48,11 @@ class Ask:
         given: object = self.context
         if not isinstance(given, Mapping):
             kind = type(given).__name__
-            raise InputError(f"context is a mapping from field names to values, got {kind}")
+            raise InputError(f"context must be a mapping from field names to values, got {kind}")
         self._check_lists()
         if self.links is not None and isinstance(self.default, str):
             raise InputError(
-                f"links are given, so candidates are picked, and default is {self.default!r:.80}; "
-                "give the list of what to pick if no service answers"
+                f"links are given, so default must be a list of picks, got {self.default!r:.80}"
             )
         if self.default is None or self.eligible is None or not len(self.eligible):
             return
@@ -61,8 +60,8 @@ class Ask:
         known = {*self.eligible, *(name for names in (self.links or {}).values() for name in names)}
         if not known.issuperset(chosen) and not _has_parts_of(self.default, self.eligible):
             raise InputError(
-                f"default must be one of the eligible actions, got {self.default!r}; "
-                "add it to eligible, or leave default out"
+                f"default must be one of the eligible actions, got {self.default!r}; add it to "
+                "eligible, or leave default out"
             )
 
     def _check_lists(self) -> None:
@@ -71,19 +70,19 @@ class Ask:
         links: Any = {} if self.links is None else self.links
         for what, given in (("features", features), ("links", links)):
             if not isinstance(given, Mapping):
-                raise InputError(f"{what} are lists by name, a mapping; got {given!r:.80}")
+                raise InputError(f"{what} must be a mapping from names to lists, got {given!r:.80}")
         for given in (() if self.eligible is None else self.eligible, *links.values()):
             if not _is_list(given):
-                raise InputError(f"eligible and links hold lists of names, got {given!r:.80}")
+                raise InputError(f"eligible and links must hold lists of names, got {given!r:.80}")
         for name, given in features.items():
             if not _is_list(given):
-                message = f"features hold a list of numbers for each name, got {given!r:.80}"
+                message = f"features must hold a list of numbers for each name, got {given!r:.80}"
                 raise InputError(f"{message} for {name!r:.80}")
         default: Any = self.default
         picks = default if isinstance(default, Collection) else (default,)
         # It is used when no service answers: a mistake must not wait for that.
         if default is not None and not all(isinstance(pick, str) for pick in picks):
-            raise InputError(f"default is an action or a list of picks, got {default!r:.80}")
+            raise InputError(f"default must be an action or a list of picks, got {default!r:.80}")
 
 
 def _is_list(given: object) -> bool:
@@ -133,8 +132,8 @@ def encode(message: Any, **parts: Any) -> bytes:
         wire.read(body, max_bytes=_MOST_BODY_BYTES)
     except (TypeError, ValueError, RecursionError, wire.Refused) as error:
         raise InputError(
-            f"{', '.join(parts)} cannot be sent as JSON: {error}; give texts, numbers, bools, "
-            "None, lists and mappings (numpy values have .tolist())"
+            f"{', '.join(parts)} cannot be sent as JSON: {error}; use strings, numbers, bools, "
+            "None, lists and mappings (convert numpy values with .tolist())"
         ) from error
     return body
 
@@ -142,7 +141,7 @@ def encode(message: Any, **parts: Any) -> bytes:
 def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
     """Return the decision for the default action, and the record that makes it known later."""
     if ask.default is None:
-        raise InputError("there is no default to answer with")
+        raise InputError("no answer of the service and no default")
     identifier = wire.new_id()
     picked = None if isinstance(ask.default, str) else list(ask.default)
     action = ask.default if isinstance(ask.default, str) else wire.selection_name(ask.default)
@@ -209,7 +208,7 @@ def decision_id(decision: wire.Decision | UUID | str) -> UUID:
         return UUID(decision)
     except (ValueError, AttributeError, TypeError):
         raise InputError(
-            f"a decision is given as what decide() returned or as its id, a UUID; got {decision!r}"
+            f"invalid decision {decision!r}: expected the result of decide() or its id, a UUID"
         ) from None
 
 

@@ -63,7 +63,7 @@ class Base:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InputError("this client was closed; make a new one")
+            raise InputError("this client is closed; create a new one")
 
     def _begins_to_close(self) -> bool:
         """Return True once: two who close at once must not give one queue back twice."""

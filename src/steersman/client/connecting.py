@@ -154,7 +154,7 @@ def _first(
 ) -> socket.socket:
     """Return the socket that is connected first; those still under way stay in the selector."""
     left = deque(addresses)
-    refused = OSError("the name has no address")
+    refused = OSError("the host name has no address")
     next_at = now = time.monotonic()
     while left or selector.get_map():
         if left and (now >= next_at or not selector.get_map()):
@@ -175,7 +175,7 @@ def _first(
             refused, next_at = OSError(number, os.strerror(number)), now
         now = time.monotonic()
         if now >= until:
-            raise TimeoutError("no address of it answered in time")
+            raise TimeoutError("none of its addresses responded in time")
     raise refused
 
 

@@ -99,7 +99,7 @@ class Core:
     ) -> Steps[list[wire.Decision | ServiceError]]:
         """Ask for several decisions; each place holds a decision, or why there is none."""
         if not 1 <= len(asks) <= 1000:
-            raise InputError(f"a batch holds 1 to 1000 questions, got {len(asks)}; split it")
+            raise InputError(f"a batch must hold 1 to 1000 questions, got {len(asks)}; split it")
         messages = [request_of(ask, timeout_s) for ask in asks]
         parts = [(message.context, message.features) for message in messages]
         body = encode({"requests": messages}, requests=parts)
@@ -155,7 +155,7 @@ class Core:
     def exchange(self, request: Request, parse: Callable[[bytes], T], timeout_s: float) -> Steps[T]:
         """Send a request until an answer is good, refused for good, or the time is over."""
         until = self._clock() + timeout_s
-        last = Again("not tried, since earlier requests failed in a row")
+        last = Again("not tried, because earlier requests failed in a row")
         tried = 0
         while tried < self._tries and self.breaker.allow():
             # A server that hangs must not eat the time in which another one could answer.
@@ -174,9 +174,9 @@ class Core:
                 break
             yield Wait(pause)
         raise UnavailableError(
-            f"{request.method} {request.path}: no good answer in {timeout_s * 1000:.0f} ms and "
+            f"{request.method} {request.path}: no usable answer in {timeout_s * 1000:.0f} ms and "
             f"{tried} tries; {last.reason}; check that the service runs (`steersman up`) and that "
-            "its URL is right, http or https and port",
+            "its URL is right: http or https, host and port",
             last.problem,
         )
 

@@ -40,7 +40,7 @@ class _Until(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         left = self._until - time.monotonic()
         if left <= 0.0:
-            raise TimeoutError("the answer came too slowly")
+            raise TimeoutError("the answer arrived too slowly")
         self._sock.settimeout(left)
         return self._raw.readinto(buffer)
 

@@ -150,6 +150,6 @@ def _isolate(rows: Sequence[Row], answer: Answer) -> Outcome:
             Settlement(),
             MOST_ROWS,
             failed=True,
-            reason=f"status {answer.status} without a problem; check base_url and proxies",
+            reason=f"status {answer.status} without a problem document; check base_url and proxies",
         )
     return Outcome(Settlement(refused=((rows[0], wire.write(problem)),)), MOST_ROWS)

@@ -177,9 +177,9 @@ class DiskQueue:
             gone = _drop_oldest(connection) if self._drop == "oldest" else 0
             if not gone:
                 raise QueueFullError(
-                    f"the queue {self.path} holds {used} bytes and {needed} more are over its "
-                    f"{self._max_bytes}; let it drain (is the service reachable?), give a larger "
-                    "queue_bytes, or choose drop='oldest'"
+                    f"the queue {self.path} holds {used} bytes; {needed} more exceed its limit of "
+                    f"{self._max_bytes}; check that the service is reachable and "
+                    "drains the queue, increase queue_bytes, or set drop='oldest'"
                 )
             dropped += gone
         if dropped:
@@ -209,7 +209,9 @@ class DiskQueue:
 
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
-            raise QueueError(f"the queue {self.path} was closed with its client; make a new client")
+            raise QueueError(
+                f"the queue {self.path} is closed because its client is closed; create a new client"
+            )
         if self._open is None:
             self._open = open_file(self.path, _SCHEMA)
         return self._open

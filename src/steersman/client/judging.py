@@ -84,7 +84,7 @@ def judge(heard: Heard, parse: Callable[[bytes], T], now: float) -> Verdict[T]:
         try:
             return Done(parse(heard.body))
         except (ValueError, RecursionError) as error:
-            return Again(f"status 200 with a body that is no answer ({error})")
+            return Again(f"status 200 with an invalid body ({error})")
     problem = read_problem(heard)
     if heard.status in RETRIED:
         asked = retry_after_s(heard.retry_after, now)
@@ -116,8 +116,8 @@ def error_of(status: int, problem: Problem | None) -> ServiceError:
     kind = _ERRORS.get(status, ServiceError)
     if problem is None:
         return kind(
-            f"the service answered status {status} without saying why; check that base_url is "
-            "that of a Steersman service and no proxy stands before it"
+            f"the service answered status {status} without a reason; check that base_url is the "
+            "URL of a Steersman service and not of a proxy"
         )
     place = f" ({problem.field})" if problem.field else ""
     return kind(f"{problem.title}: {problem.detail}{place} [{status} {problem.code}]", problem)

@@ -84,7 +84,9 @@ class Outbox(forking.Forkable):
             while not self._queue.is_empty() and time.monotonic() < until:
                 time.sleep(0.01)
         except QueueError as error:
-            _log.warning("the queue was not drained; its rows stay for the next start: %s", error)
+            _log.warning(
+                "the queue was not drained; its rows are sent at the next start: %s", error
+            )
 
     def close(self) -> None:
         """Stop sending; what is left stays on disk for the next start."""

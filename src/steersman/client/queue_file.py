@@ -70,7 +70,7 @@ def queue_error(path: Path, error: Exception) -> QueueError:
         return QueueFullError(f"the disk of the queue {path} is full ({error}); free some space")
     return QueueError(
         f"the queue {path} cannot be used: {error}; check that its folder is writable by this "
-        "user and the disk is sound, or name another queue_dir"
+        "user and that the disk works, or set another queue_dir"
     )
 
 

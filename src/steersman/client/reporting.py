@@ -55,11 +55,11 @@ def event_of(
         InputError: something in it the service would refuse.
     """
     if (decision is None) == (episode is None):
-        raise InputError("an event is about a decision or about an episode: give exactly one")
+        raise InputError("an event needs exactly one of decision and episode; give exactly one")
     seconds = _seconds(now if at is None else at)
     if at is not None and not _EARLIEST_S <= seconds <= _LATEST_S:
         raise InputError(
-            f"at is {seconds}; allowed are seconds since 1970, from 2000 on, and not milliseconds"
+            f"invalid at {seconds}: expected seconds since 1970 (not milliseconds), from 2000 on"
         )
     event = wire.Event(
         event_id=str(wire.new_id()) if event_id is None else event_id,
@@ -75,12 +75,12 @@ def event_of(
     try:
         msgspec.json.decode(encoded, type=wire.Event)
     except msgspec.ValidationError as error:
-        message = f"this event would be refused: {wire.in_plain_words(error)}"
+        message = f"the service would refuse this event: {wire.in_plain_words(error)}"
         raise InputError(message) from error
     if len(encoded) > MOST_BODY_BYTES and len(wire.write(event.body)) > MOST_BODY_BYTES:
         raise InputError(
-            f"body has {len(wire.write(event.body))} bytes as JSON, allowed are {MOST_BODY_BYTES}; "
-            "keep large things elsewhere and send a reference"
+            f"body has {len(wire.write(event.body))} bytes as JSON; at most {MOST_BODY_BYTES} are "
+            "allowed; store large data elsewhere and send a reference"
         )
     return Item("event", event.event_id, encoded)
 
@@ -89,4 +89,6 @@ def _seconds(at: float | datetime) -> float:
     try:
         return at if isinstance(at, int | float) else at.timestamp()
     except (AttributeError, OverflowError, ValueError, OSError) as error:
-        raise InputError(f"at is {at!r:.80}; give seconds since 1970 or a datetime") from error
+        raise InputError(
+            f"invalid at {at!r:.80}: expected seconds since 1970 or a datetime"
+        ) from error

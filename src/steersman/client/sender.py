@@ -109,7 +109,9 @@ class Sender:
             thread.start()
         except RuntimeError as error:
             # What was told is on disk by now, and must not look as if it was not.
-            _log.warning("nothing is sent now, the next event or start tries again: %s", error)
+            _log.warning(
+                "events cannot be sent now; the next event or start tries again: %s", error
+            )
             return None
         return thread
 
@@ -142,7 +144,7 @@ class Sender:
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
             # Whatever it was, the events are in the queue: a thread that died would leave them.
             if not self._stopped.is_set():
-                self._after_failure(f"sending failed in a way nobody thought of: {error!r}", 0.0)
+                self._after_failure(f"unexpected error while sending: {error!r}", 0.0)
             return
         self._most_rows = outcome.rows_next
         if outcome.failed:
@@ -182,7 +184,7 @@ class Sender:
 def _tell_refused(outcome: Outcome) -> None:
     for row, problem in outcome.settlement.refused:
         _log.warning(
-            "%s %s was refused and is set aside: %s",
+            "the service refused %s %s; the client keeps it apart: %s",
             row.item.kind,
             row.item.id,
             problem.decode(errors="replace"),

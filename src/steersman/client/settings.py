@@ -85,8 +85,8 @@ def checked_timeout_s(timeout_ms: float) -> float:
 def _checked_url(text: str) -> str:
     if not text:
         raise InputError(
-            "no address of the service: give base_url, or set STEERSMAN_URL "
-            "(for example http://127.0.0.1:8080)"
+            "no URL of the service: give base_url, or set STEERSMAN_URL (for example "
+            "http://127.0.0.1:8080)"
         )
     try:
         parts = urlsplit(text)
@@ -94,9 +94,9 @@ def _checked_url(text: str) -> str:
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
         (parts.hostname or "").encode("idna")  # a label that is empty, or over 63 characters
     except ValueError:
-        raise InputError("base_url is no URL; give one such as https://host:8443") from None
+        raise InputError("base_url is not a URL; give one such as https://host:8443") from None
     if has_secret:
-        raise InputError("base_url must not carry a user or password; the key goes into api_key")
+        raise InputError("base_url must not contain a user or password; give the key as api_key")
     # What is odd would be told by each transport in words of its own, or with each request.
     if not sound or _ODD.search(text):
         raise InputError(
@@ -109,13 +109,14 @@ def _checked_url(text: str) -> str:
 def _checked_key(text: str) -> str:
     if not text:
         raise InputError(
-            "no API key: give api_key (--api-key), or set STEERSMAN_API_KEY; "
-            "`steersman key create NAME --tenant TENANT` makes one"
+            "no API key: give api_key (--api-key), or set STEERSMAN_API_KEY; `steersman key "
+            "create NAME --tenant TENANT` creates one"
         )
     if not _KEY.fullmatch(text):
         raise InputError(
-            f"api_key must be 1 to 512 printable ASCII characters without spaces; the one given "
-            f"has {len(text)} characters, others among them (a line break at its end?)"
+            "api_key must be 1 to 512 printable ASCII characters without spaces; the given one "
+            f"has {len(text)} characters, some of them not allowed (check for a line break at its "
+            "end)"
         )
     return text
 
@@ -125,7 +126,9 @@ def _queue_dir(environment: Mapping[str, str]) -> Path:
         try:
             return Path(home).expanduser() / "client"
         except RuntimeError as error:  # no such user, or one without a home
-            raise InputError(f"STEERSMAN_HOME is {home!r:.200}: {error}; name a folder") from None
+            raise InputError(
+                f"invalid STEERSMAN_HOME {home!r:.200}: {error}; set it to a folder"
+            ) from None
     try:
         state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     except RuntimeError:  # as in a container, for a user of no name

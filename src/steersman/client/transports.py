@@ -181,4 +181,4 @@ def _read_answer(response: urllib3.BaseHTTPResponse) -> Heard:
 
 
 def _too_long() -> Failure:
-    return Failure(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+    return Failure(f"the answer exceeds {MAX_ANSWER_BYTES} bytes")

@@ -299,11 +299,11 @@ class _Deed:
         verdict = await latest_verdict(self._connection, self._row.tenant, self._row.id)
         shown = verdict is not None and verdict.step == self._row.step
         if not force and not (shown and verdict is not None and verdict.verdict == "promote"):
-            said = "nothing yet"
+            said = "none yet"
             if shown and verdict is not None:
                 said = f"{verdict.verdict} ({'; '.join(verdict.reasons)[:300]})"
-            message = f"there is no evidence to promote: the last verdict of this step is {said}; "
-            raise RolloutError(message + "wait for it, or force it with a reason")
+            message = f"not enough evidence to promote: the last verdict of this step is {said}; "
+            raise RolloutError(message + "wait for the next verdict, or force it with a reason")
         who = {
             "actor": self._actor,
             "reason": f"forced: {self._reason}" if force else self._reason,
@@ -341,10 +341,10 @@ async def _known(connection: Any, tenant: UUID, identifier: UUID) -> RolloutRow:
 
 
 def _unknown(identifier: UUID) -> RolloutError:
-    message = f"there is no rollout {identifier}; `steersman rollout status` lists those there are"
+    message = f"rollout {identifier} not found; `steersman rollout status` lists all"
     return RolloutError(message)
 
 
 def _moved_on(row: RolloutRow, wanted: int) -> RolloutError:
-    message = f"the rollout is on step {row.step} ({row.stage}) by now, and step {wanted} was meant"
-    return RolloutError(message + "; look again, and say what should be done now")
+    message = f"the rollout is on step {row.step} ({row.stage}), not on step {wanted}"
+    return RolloutError(message + "; read its state again, then act on the current step")

@@ -62,7 +62,9 @@ def position(salt: str, unit: str) -> float:
         (0.845453, 0.017824)
     """
     if "\0" in salt:
-        message = f"salt is {salt!r:.60}; allowed is text without a zero byte; take the rollout's"
+        message = (
+            f"invalid salt {salt!r:.60}: expected text without a zero byte; use the rollout's salt"
+        )
         raise InputError(message)
     digest = sha256(f"{salt}\0{unit}".encode("utf-8", "surrogatepass")).digest()
     # 53 bits, as many as a float64 holds below 1: all 64 could round up to 1 itself.
@@ -91,10 +93,10 @@ def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Pl
         Placed(arm='candidate', analysed=False)
     """
     if stage not in _STAGES:
-        message = f"stage is {stage!r}; allowed are {', '.join(_STAGES)}; take the plan's"
+        message = f"invalid stage {stage!r}: allowed are {', '.join(_STAGES)}; use the plan's stage"
         raise InputError(message)
     if not 0.0 <= h < 1.0:
-        message = f"h is {h!r}; allowed is 0 <= h < 1; compute it with position()"
+        message = f"invalid h {h!r}: expected 0 <= h < 1; compute it with position()"
         raise InputError(message)
     if stage == "shadow":
         return Placed("control", analysed=True)
@@ -106,6 +108,8 @@ def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Pl
 
 def _half(share: float, name: str) -> float:
     if not 0.0 <= share <= 0.5:
-        message = f"{name} is {share!r}; allowed is 0 to 0.5, since both arms have the same size"
+        message = (
+            f"invalid {name} {share!r}: expected 0 to 0.5, because both arms have the same size"
+        )
         raise InputError(message)
     return share

@@ -132,7 +132,9 @@ def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
         5.0
     """
     if not 0.0 <= bad <= total < float("inf"):
-        message = f"{bad!r} errors of {total!r} decisions; allowed is 0 <= bad <= total"
+        message = (
+            f"invalid counts: {bad!r} errors of {total!r} decisions; expected 0 <= bad <= total"
+        )
         raise InputError(message)
     return bad / total / (1.0 - budget.objective) if total else 0.0
 

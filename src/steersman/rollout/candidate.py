@@ -169,8 +169,8 @@ class Candidate:
             rows = None if rows is None else rows[known]
         found = self.policy.distribution(seen, eligible=eligible, features=rows)
         if len(found) != len(names) or not np.isclose(found.sum(), 1.0, atol=1e-6):
-            message = f"the distribution of {len(found)} actions sums to {found.sum()!r}; wanted "
-            raise InputError(message + f"are {len(names)} probabilities that sum to 1")
+            message = f"the distribution of {len(found)} actions sums to {found.sum()!r}; expected "
+            raise InputError(message + f"{len(names)} probabilities that sum to 1")
         return found, x
 
 
@@ -196,7 +196,7 @@ async def candidate_of(
     found = await find_snapshot(connection, (point.tenant, point.skill, point.point), version)
     if not found.is_available:
         why = "was retracted" if found.retracted_at is not None else "was never published"
-        message = f"{point.skill}/{point.point} {version} {why}; name one that "
+        message = f"{point.skill}/{point.point} {version} {why}; use a version that "
         message += "`steersman snapshot list` shows as published, or publish one"
         raise RolloutError(message)
     spec = await spec_of(connection, found.spec_hash)

@@ -62,41 +62,44 @@ def _alive(
         yield Finding("hold", doubt)
     passed = now - evidence.step_started_at
     if passed < 0.0:
-        yield Finding("hold", f"this step began {-passed:.0f} s in the future: check the clocks")
+        yield Finding("hold", f"this step starts {-passed:.0f} s in the future; check the clocks")
     elif passed < stage.min_s:
-        yield Finding("wait", f"{passed:.0f} of {stage.min_s:.0f} s at {stage.name}")
+        yield Finding("wait", f"{passed:.0f} of at least {stage.min_s:.0f} s at {stage.name}")
     last = evidence.last_decision_at
     silent = now - (evidence.step_started_at if last is None else last)
     if silent > plan.stale_s:
-        what = f"no decision for {silent:.0f} s, more than {plan.stale_s:.0f}: is there traffic?"
+        what = f"no decision for {silent:.0f} s, limit {plan.stale_s:.0f} s; check the traffic"
         yield Finding("hold", what)
     elif last is None:
-        yield Finding("wait", "no decision yet")
+        yield Finding("wait", "no decisions yet")
     if not evidence.sources:
-        yield Finding("hold", "no source of metrics was asked")
+        yield Finding("hold", "no metrics source was queried")
     for source in evidence.sources:
         if not source.alive:
-            why = source.reason or "it does not say why"
-            yield Finding("hold", f"metrics source {source.name} is dead: {why}")
+            why = source.reason or "no reason given"
+            yield Finding("hold", f"metrics source {source.name} has failed: {why}")
         elif source.behind:
-            yield Finding("hold", f"metrics source {source.name} is behind: {source.behind}")
+            yield Finding("hold", f"metrics source {source.name} lags: {source.behind}")
 
 
 def _shadowed(plan: RolloutPlan, step: int, evidence: Evidence) -> Iterator[Finding]:
     """Check what was seen before anybody is served."""
     stage = plan.stages[step]
     if step == len(plan.stages) - 1:
-        yield Finding("hold", "the plan ends in shadow: nobody was served, so nothing is promoted")
+        yield Finding(
+            "hold",
+            "the plan ends in shadow: the candidate served no units, so it cannot be promoted",
+        )
     wanted, shadow = max(1, stage.min_units), evidence.shadow
     if shadow is None or shadow.decisions < wanted:
         decisions = 0 if shadow is None else shadow.decisions
-        yield Finding("wait", f"{decisions} of {wanted} decisions in shadow")
+        yield Finding("wait", f"{decisions} of at least {wanted} decisions in shadow")
     elif shadow.failures > (1.0 - plan.budget.objective) * shadow.decisions:
         what = f"the candidate failed in {shadow.failures} of {shadow.decisions} shadowed decisions"
-        yield Finding("hold", f"{what}, more than {1 - plan.budget.objective:.2%}", "shadow")
+        yield Finding("hold", f"{what}; limit {1 - plan.budget.objective:.2%}", "shadow")
     elif shadow.slow > _MOST_SLOW * shadow.decisions:
         what = f"the candidate was slow in {shadow.slow} of {shadow.decisions} shadowed decisions"
-        yield Finding("hold", f"{what}, more than {_MOST_SLOW:.0%}", "shadow")
+        yield Finding("hold", f"{what}; limit {_MOST_SLOW:.0%}", "shadow")
     yield from what_the_log_says(plan, evidence.off_policy)
 
 
@@ -108,27 +111,27 @@ def what_the_log_says(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iter
         seen: the evidence; None: the log was not asked yet.
     """
     if seen is None:
-        yield Finding("wait", "the log has not been asked about the candidate yet")
+        yield Finding("wait", "off-policy evaluation is still running")
         return
     for reason in seen.reasons:
         yield Finding("hold", f"off-policy: {reason}")
     if seen.reasons:
         return
     if seen.value is None or seen.low is None or seen.high is None or seen.control is None:
-        yield Finding("hold", "off-policy: the log gives no value for the candidate")
+        yield Finding("hold", "off-policy: no estimate for the candidate")
         return
     if seen.effective_sample_size < plan.min_effective_sample_size:
         what = f"off-policy: effective sample size {seen.effective_sample_size:.0f}"
-        yield Finding("hold", f"{what}, below {plan.min_effective_sample_size:.0f}")
+        yield Finding("hold", f"{what}; at least {plan.min_effective_sample_size:.0f} needed")
     if seen.max_weight_share > plan.max_weight_share:
-        what = f"off-policy: one weight has {seen.max_weight_share:.1%} of the sum"
-        yield Finding("hold", f"{what}, above {plan.max_weight_share:.1%}")
+        what = f"off-policy: largest importance weight is {seen.max_weight_share:.1%} of the sum"
+        yield Finding("hold", f"{what}; limit {plan.max_weight_share:.1%}")
     if plan.min_value is not None and seen.low < plan.min_value:
-        what = f"off-policy: the candidate's value may be as low as {seen.low:.4f}"
-        yield Finding("hold", f"{what}, below {plan.min_value:g}")
+        what = f"off-policy: lower bound of the candidate's mean reward {seen.low:.4f}"
+        yield Finding("hold", f"{what}; at least {plan.min_value:g} needed")
     if seen.high < seen.control:
-        what = f"off-policy: the candidate's value is at most {seen.high:.4f}"
-        yield Finding("hold", f"{what}, and the log earned {seen.control:.4f}")
+        what = f"off-policy: upper bound of the candidate's mean reward {seen.high:.4f}"
+        yield Finding("hold", f"{what}, below the logged mean reward {seen.control:.4f}")
 
 
 def _served(
@@ -142,13 +145,13 @@ def _served(
     stage = plan.stages[step]
     for arm, units in zip(("candidate", "control"), evidence.step_closed, strict=True):
         if units < stage.min_units:
-            what = f"{units} of {stage.min_units} units of {arm} closed at {stage.name}"
+            what = f"{units} of at least {stage.min_units} closed units of {arm} at {stage.name}"
             yield Finding("wait", what)
     yield from _known(plan, evidence, compared)
     reward = compared[0].canary_low
     if stage.name == "canary" and reward is not None and reward <= -plan.canary_margin:
-        what = f"the canary's {compared[0].name} may be worse by {-reward:.4f}"
-        yield Finding("wait", f"{what}; less than {plan.canary_margin:g} must be shown")
+        what = f"canary: cannot yet rule out that {compared[0].name} is worse by {-reward:.4f}"
+        yield Finding("wait", f"{what}; margin {plan.canary_margin:g}; needs more data")
     if plan.needs_objective(step):
         yield from _objective(plan, compared)
 
@@ -158,16 +161,18 @@ def _comparable(plan: RolloutPlan, evidence: Evidence) -> Iterator[Finding]:
     split = sequential_sample_ratio_test(evidence.arrived, level=1.0 - plan.sample_ratio_alpha)
     if split.mismatch:
         candidate, control = evidence.arrived
-        what = f"{candidate} units on the candidate and {control} on control are no even split"
-        yield Finding("stop", f"{what} (p {split.p_value:.1g}): units get lost", "sample_ratio")
+        what = f"uneven split: {candidate} units on the candidate, {control} on control"
+        yield Finding("stop", f"{what} (p {split.p_value:.1g}); units are lost", "sample_ratio")
     for name, metric in evidence.metrics.items():
         if missing_differs(plan, metric, evidence.closed):
             shares = [
                 f"{1 - moments.n / closed:.1%}"
                 for moments, closed in zip(metric, evidence.closed, strict=True)
             ]
-            what = f"{name} is missing in {shares[0]} of the candidate's units and {shares[1]} of"
-            yield Finding("stop", f"{what} control's: they cannot be compared", "missing_values")
+            what = f"{name} is missing for {shares[0]} of the candidate's units and {shares[1]} of"
+            yield Finding(
+                "stop", f"{what} control's; the arms cannot be compared", "missing_values"
+            )
 
 
 def _unharmed(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Finding]:
@@ -176,7 +181,7 @@ def _unharmed(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Fin
         if seen.harm_high is None or seen.harm_high >= -guardrail.tolerate:
             continue
         what = f"{seen.name} is worse by at least {-seen.harm_high:.4f}: {seen.candidate:.4f} "
-        what += f"against {seen.control:.4f}, {seen.units} units of each arm or more"
+        what += f"against {seen.control:.4f}, with at least {seen.units} units per arm"
         yield Finding(guardrail.worse, what, "guardrail")
 
 
@@ -185,11 +190,11 @@ def _within_budget(plan: RolloutPlan, source: SourceEvidence) -> Iterator[Findin
     control = {burn.window for burn in burning(plan.budget, source.control)}
     for burn in burning(plan.budget, source.candidate):
         what = f"the candidate burns the error budget {burn.long_rate:.1f} times too fast over "
-        what += f"{burn.window.long_s:.0f} s ({burn.bad:.0f} errors, says {source.name})"
+        what += f"{burn.window.long_s:.0f} s ({burn.bad:.0f} errors according to {source.name})"
         # What both arms suffer is not the candidate's doing; but nothing goes on meanwhile.
         both = burn.window in control
         if both or burn.window.worse == "hold":
-            yield Finding("hold", what + (", and so does control" if both else ""))
+            yield Finding("hold", what + ("; control does too" if both else ""))
         else:
             yield Finding("roll_back", what, "error_budget")
 
@@ -202,10 +207,12 @@ def _known(
         if seen.units >= plan.first_look_units:
             continue
         if min(evidence.closed) >= 2 * plan.first_look_units and seen.units == 0:
-            yield Finding("hold", f"{seen.name} has no values: does anybody report it?")
+            yield Finding(
+                "hold", f"{seen.name} has no values; check that the application reports it"
+            )
         else:
-            what = f"{seen.name} has values of {seen.units} units of an arm"
-            yield Finding("wait", f"{what}; {plan.first_look_units} are needed")
+            what = f"{seen.name} has values for {seen.units} units of one arm"
+            yield Finding("wait", f"{what}; at least {plan.first_look_units} needed")
 
 
 def _objective(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Finding]:
@@ -218,16 +225,16 @@ def _objective(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Fi
     reward = compared[0]
     if reward.gain_low is not None and reward.gain_low <= -loss:
         wanted = f"less than {loss:g} worse" if loss else "better"
-        what = f"{reward.name} is not shown to be {wanted} yet: at least {reward.gain_low:+.4f}"
-        yield Finding("wait", f"{what} after {reward.units} units of each arm")
+        what = f"cannot yet show that {reward.name} is {wanted}: lower bound {reward.gain_low:+.4f}"
+        yield Finding("wait", f"{what} after {reward.units} units per arm; needs more data")
     for seen in compared[1:]:
         if (
             seen.worse == "roll_back"
             and seen.gain_low is not None
             and seen.gain_low <= -seen.margin
         ):
-            what = f"{seen.name} may be worse by {-seen.gain_low:.4f}; less than its margin "
-            yield Finding("wait", f"{what}{seen.margin:g} must be shown")
+            what = f"cannot yet rule out that {seen.name} is worse by {-seen.gain_low:.4f}; "
+            yield Finding("wait", f"{what}margin {seen.margin:g}; needs more data")
 
 
 def what_was_shown(plan: RolloutPlan, step: int, compared: tuple[Compared, ...]) -> str:
@@ -240,9 +247,9 @@ def what_was_shown(plan: RolloutPlan, step: int, compared: tuple[Compared, ...])
     """
     stage = plan.stages[step]
     if stage.name == "shadow":
-        return "the log and the shadow hold nothing against the candidate"
+        return "shadow checks passed"
     reward = compared[0]
-    said = f"after {reward.units} units of each arm no guardrail is broken at {stage.name}"
+    said = f"no guardrail is broken at {stage.name} after {reward.units} units per arm"
     if plan.needs_objective(step):
         said += f", and {reward.name} is better by at least {reward.gain_low:+.4f}"
     return said

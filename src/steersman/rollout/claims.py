@@ -102,11 +102,11 @@ class Claims:
                     self._connection, task[0], task[1], self._holder, idle_s=idle_s
                 )
         except asyncpg.LockNotAvailableError:
-            _log.info("rollout %s is being changed by somebody else", task[1])
+            _log.info("rollout %s is being changed by another process", task[1])
         if row is None:
             await self.give_up(task)
         elif not locked:
-            _log.warning("taking rollout %s over from a controller that is silent", task[1])
+            _log.warning("taking over rollout %s from an unresponsive controller", task[1])
         return row
 
 

@@ -45,7 +45,7 @@ _BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _BROKEN_S = 10.0
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)  # whichever clock is wrong, what is under way is looked at
 _TENANTS_S = 5.0  # a new tenant takes longer to count anything
-_MIXED = "it counts for all tenants together, and there are several; run without it"
+_MIXED = "its counts cover all tenants together, and this store has several; run without it"
 _BAD_DATA = {"22", "23", "42"}  # data exceptions, violated constraints, what may not be done
 _TRY_AGAIN = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
@@ -120,7 +120,9 @@ async def run_controller(
         except* _AWAY as group:
             failures = 0 if controller.did_work else failures + 1
             delay = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
-            _log.warning("the store is away, trying again in %g s: %r", delay, group.exceptions)
+            _log.warning(
+                "the store does not respond, trying again in %g s: %r", delay, group.exceptions
+            )
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await stop.wait()
@@ -214,13 +216,13 @@ class _Controller:
             _log.info("%s", error)
             await self._let_go(claims, task)
         except _TRY_AGAIN as error:
-            _log.info("rollout %s is being changed by somebody else: %r", row.id, error)
+            _log.info("rollout %s is being changed by another process: %r", row.id, error)
             self._looking.pop(task, None)
         except Exception as error:
             self._looking.pop(task, None)  # it may be ahead of what was committed
             if isinstance(error, _AWAY) and not _is_broken(error):
                 raise
-            _log.exception("rollout %s is not looked at for %g s", row.id, _BROKEN_S)
+            _log.exception("rollout %s will not be checked for %g s", row.id, _BROKEN_S)
             await self._let_go(claims, task, pause_s=_BROKEN_S)
         else:
             self.did_work = True

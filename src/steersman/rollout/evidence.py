@@ -93,11 +93,13 @@ def off_policy(
 
     rewarded = [one for one in logged if one.reward is not None and one.p > 0]
     if candidate.spec.explore == "none":
-        reason = "the point declares explore: none, so its log cannot tell about other policies"
+        reason = (
+            "the decision point declares explore: none, so its log cannot evaluate other policies"
+        )
         return OffPolicyEvidence(reasons=(reason,))
     if len(rewarded) < 2:
-        reason = f"{len(rewarded)} logged decisions have a reward; needed are "
-        reason += f"{gates.min_effective_sample_size:g} or more"
+        reason = f"{len(rewarded)} logged decisions have a reward; at least "
+        reason += f"{gates.min_effective_sample_size:g} needed"
         return OffPolicyEvidence(reasons=(reason,))
     try:
         data = logged_data(candidate, rewarded)
@@ -311,15 +313,17 @@ def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[s
     if found.effective_sample_size < gates.min_effective_sample_size:
         reasons.append(
             # Rounded down, and shares up: a figure must not look as if it reached its bound.
-            f"the effective sample size is {floor(found.effective_sample_size)}; wanted are "
-            f"{gates.min_effective_sample_size:g}"
+            f"effective sample size {floor(found.effective_sample_size)}; at least "
+            f"{gates.min_effective_sample_size:g} needed"
         )
     if found.max_weight_share > gates.max_weight_share:
         reasons.append(
-            f"one weight has {ceil(1000 * found.max_weight_share) / 10:.1f}% of the sum; allowed "
-            f"are {100 * gates.max_weight_share:g}%"
+            f"largest importance weight is {ceil(1000 * found.max_weight_share) / 10:.1f}% of the "
+            f"sum; limit {100 * gates.max_weight_share:g}%"
         )
     if gates.min_value is not None and (found.low is None or found.low < gates.min_value):
         shown = "unknown" if found.low is None else f"{floor(1000 * found.low) / 1000:.3f}"
-        reasons.append(f"the lower bound of its reward is {shown}; wanted is {gates.min_value:g}")
+        reasons.append(
+            f"lower bound of the mean reward {shown}; at least {gates.min_value:g} needed"
+        )
     return reasons

@@ -153,17 +153,19 @@ def _check(
 ) -> None:
     for name, value in (("sd", sd), ("units_per_day", units_per_day)):
         if not (math.isfinite(value) and value > 0.0):
-            message = f"{name} is {value!r}; allowed is a finite number above 0; measure it"
+            message = f"invalid {name} {value!r}: expected a finite number above 0; measure it"
             raise InputError(message)
     for name, value in {"sd": sd, **spreads}.items():
         if not 0.0 <= value <= 0.5:
-            message = f"standard deviation {name} is {value!r}; allowed is 0 to 0.5, as numbers "
-            raise InputError(message + "lie in 0 to 1")
+            message = f"invalid standard deviation {name} {value!r}: expected 0 to 0.5, because "
+            raise InputError(message + "rewards lie in 0 to 1")
     if not 0.0 < power < 1.0:
-        message = f"power is {power!r}; allowed is 0 < power < 1; take e.g. 0.8"
+        message = f"invalid power {power!r}: expected 0 < power < 1, for example 0.8"
         raise InputError(message)
     if not math.isfinite(effect):
-        message = f"effect is {effect!r}; allowed is a finite difference of rewards, e.g. 0.03"
+        message = (
+            f"invalid effect {effect!r}: expected a finite difference of rewards, for example 0.03"
+        )
         raise InputError(message)
 
 
@@ -198,8 +200,8 @@ def _needed(claims: Sequence[_Claim], power: float, alpha: float, n_star: int) -
 
     if not enough(_MOST_UNITS):
         smallest = min(claims, key=lambda claim: claim.distance)
-        message = f"a difference of {smallest.distance!r} at a standard deviation of "
-        message += f"{smallest.sd!r} is not shown by {_MOST_UNITS:,} units; allowed are effects "
+        message = f"a difference of {smallest.distance!r} with standard deviation "
+        message += f"{smallest.sd!r} needs more than {_MOST_UNITS:,} units; give an effect "
         raise InputError(message + "above 0 (or above minus the margin) and margins above 0")
     low, high = 1, _MOST_UNITS
     while low < high:
@@ -250,8 +252,8 @@ def _stages(
 def _days(stage: PlannedStage, wanted: float, rate: float) -> float:
     if rate > 0.0:
         return wanted / rate
-    message = f"{stage.name} waits for {wanted:.0f} units of each arm and sees none; allowed is a "
-    raise InputError(message + "holdback, or no least number of units there")
+    message = f"{stage.name} waits for {wanted:.0f} units per arm but gets none; declare a "
+    raise InputError(message + "holdback, or no minimum number of units for this stage")
 
 
 def _piece(plan: RolloutPlan, stage: PlannedStage) -> float:

@@ -104,7 +104,9 @@ def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judge
         InputError: there is no such step.
     """
     if not 0 <= step < len(plan.stages):
-        message = f"step is {step!r}; allowed is 0 to {len(plan.stages) - 1}; take the rollout's"
+        message = (
+            f"invalid step {step!r}: expected 0 to {len(plan.stages) - 1}; use the rollout's step"
+        )
         raise InputError(message)
     compared = compare(plan, evidence.metrics)
     findings = list(failures(plan, step, evidence, compared, now))
@@ -133,7 +135,7 @@ def rejudge(inputs: Mapping[str, Any]) -> Judgement:
         evidence = msgspec.convert(_tupled(inputs["evidence"]), Evidence)
         step, now = int(inputs["step"]), float(inputs["now"])
     except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        message = f"these are no inputs of a verdict: {error}; take what was stored with it"
+        message = f"invalid inputs of a verdict: {error}; use the inputs stored with it"
         raise InputError(message) from error
     return judge(plan, step, evidence, now)
 

@@ -147,10 +147,12 @@ class Looking:
         if self._behind:
             doubts.append("the log is still being read")
         if self._misplaced:
-            what = f"{self._misplaced} decisions were served by another arm than the plan says"
-            doubts.append(f"{what}: are all services of this version?")
+            what = f"{self._misplaced} decisions were served by another arm than planned"
+            doubts.append(f"{what}; check that all services run this version")
         if point.snapshot != row.control:
-            doubts.append(f"{point.snapshot} serves by now, and the control is {row.control}")
+            doubts.append(
+                f"{point.snapshot} is the live policy now, but the control is {row.control}"
+            )
         return [doubt for doubt in doubts if doubt]
 
     def _known_elapsed(self, row: RolloutRow, now: float) -> float:

@@ -97,8 +97,8 @@ promoted; allowed now: rollback, freeze
     after = _after(status, action, frozen)
     if after is None:
         legal = ", ".join(legal_actions(status, frozen=frozen)) or "nothing; start another rollout"
-        said = f"a rollout that is {status}" if status else "a rollout that was not started"
-        message = f"{action} is not allowed of {said}; allowed now: {legal}"
+        said = f"a rollout with status {status}" if status else "a rollout that was not started"
+        message = f"{action} is not allowed for {said}; allowed now: {legal}"
         raise ActionNotAllowedError(message)
     if action == "promote" and last:
         return "promoted"

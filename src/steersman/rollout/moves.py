@@ -165,9 +165,9 @@ async def take_back(connection: Any, row: RolloutRow, serving: str) -> None:
     others = await active_rollouts(connection, row.tenant)
     busy = [other for other in others if (other.skill, other.point) == (row.skill, row.point)]
     if busy or serving != row.candidate:
-        now = f"rollout {busy[0].id} is under way" if busy else f"{serving} serves by now"
-        message = f"{row.candidate} of {row.skill}/{row.point} cannot be taken back, since {now}; "
-        raise RolloutError(message + "roll that one back first")
+        now = f"rollout {busy[0].id} is active" if busy else f"{serving} is the live policy now"
+        message = f"{row.candidate} of {row.skill}/{row.point} cannot be rolled back: {now}; "
+        raise RolloutError(message + "roll back that one first")
     await take_back_snapshot(connection, (row.tenant, row.skill, row.point), row.control)
 
 

@@ -194,7 +194,7 @@ class RolloutPlan:
         try:
             return msgspec.convert(dict(values), cls)
         except msgspec.ValidationError as error:
-            message = f"this is no plan of a rollout: {error}; take what to_json() returned"
+            message = f"invalid rollout plan: {error}; use the output of to_json()"
             raise InputError(message) from error
 
 

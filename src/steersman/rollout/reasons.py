@@ -34,9 +34,9 @@ def checked_reason(reason: str, *, name: str = "reason") -> str:
     shown = reason.strip()
     if not 1 <= len(shown) <= _LONGEST:
         message = f"the {name} has {len(shown)} characters; allowed are 1 to {_LONGEST}"
-        raise InputError(message + "; say why, for whoever reads the audit")
+        raise InputError(message + "; give a reason for the audit log")
     bad = next((it for it in shown if category(it) in _NEVER or it in _TURNING), None)
     if bad is not None:
         message = f"the {name} has the character {bad!a}; allowed is one line of plain text"
-        raise InputError(message + "; take it out")
+        raise InputError(message + "; remove it")
     return shown

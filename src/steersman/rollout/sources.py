@@ -168,11 +168,11 @@ class PrometheusSource:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
-            message = f"the address of Prometheus is {url!r}; allowed is http://… or https://…"
-            raise InputError(message + "; give such as http://127.0.0.1:9090")
+            message = f"invalid Prometheus URL {url!r}: expected http://… or https://…"
+            raise InputError(message + ", for example http://127.0.0.1:9090")
         for name, value in (("timeout_s", timeout_s), ("stale_s", stale_s)):
             if not (isfinite(value) and value > 0):
-                raise InputError(f"{name} is {value!r}; allowed are seconds above 0")
+                raise InputError(f"invalid {name} {value!r}: expected seconds above 0")
         self._query_url = url.rstrip("/") + "/api/v1/query"
         self._timeout_s = timeout_s
         self._stale_s = stale_s
@@ -213,10 +213,10 @@ class PrometheusSource:
         """Return why its samples are not to be believed; empty if they are."""
         newest = await self._ask(f"time() - max(timestamp({_series(row)}))")
         if not newest:
-            return f"it has no samples of {METRIC} for {row.skill}/{row.point}"
+            return f"no samples of {METRIC} for {row.skill}/{row.point}"
         age_s = newest[""]
         if age_s > self._stale_s:
-            return f"its newest sample is {age_s:.0f} s old; allowed are {self._stale_s:g} s"
+            return f"its newest sample is {age_s:.0f} s old; limit {self._stale_s:g} s"
         return ""
 
     async def _count(self, row: RolloutRow, length: float, now: datetime) -> tuple[Counts, Counts]:
@@ -249,9 +249,9 @@ class PrometheusSource:
             finally:
                 answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise StoreError(f"it does not answer: {error!r:.200}") from error
+            raise StoreError(f"no response: {error!r:.200}") from error
         if answer.status != 200 or len(body) > _MOST_BYTES:
-            message = f"it answered {answer.status} with {len(body)} bytes; wanted is 200"
+            message = f"it answered status {answer.status} with {len(body)} bytes; expected 200"
             raise StoreError(message + "; check its address and its log")
         return body
 
@@ -276,8 +276,8 @@ def _values(body: bytes) -> dict[str, float]:
             for one in answer["data"]["result"]
         }
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise StoreError(f"it answered what is no result: {body[:100]!r}") from error
+        raise StoreError(f"the answer is not a query result: {body[:100]!r}") from error
     wrong = next((value for value in found.values() if not (isfinite(value) and value >= 0)), None)
     if wrong is not None:  # left out it would pass for no errors
-        raise StoreError(f"it answered {wrong!r}, which is no count")
+        raise StoreError(f"the answer has the value {wrong!r}, which is not a count")
     return found

@@ -135,9 +135,9 @@ def check_fits(declared: DecisionPoint, candidate: DecisionPoint) -> None:
     wanted, found = _to_compare(declared), _to_compare(candidate)
     for name in wanted:
         if wanted[name] != found[name]:
-            message = f"the candidate's {name} are {found[name]!r:.200}, and declared are "
-            message += f"{wanted[name]!r:.200}; they must be the same to be compared"
-            raise RolloutError(message + "; publish a version under what is declared now")
+            message = f"the candidate's {name} differ from the declared ones: "
+            message += f"{found[name]!r:.200} against {wanted[name]!r:.200}; they must be equal"
+            raise RolloutError(message + "; publish a version with the current declaration")
 
 
 def _to_compare(spec: DecisionPoint) -> dict[str, Any]:
@@ -180,9 +180,9 @@ async def _verified(
     # As in a shadow: what the log shows to be worse is not enough either.
     reasons = evidence.reasons or [one.reason for one in what_the_log_says(plan, evidence)]
     if reasons:
-        message = f"the log is not enough to let {wanted.candidate} serve anybody at once: "
+        message = f"not enough evidence to serve {wanted.candidate} without a shadow stage: "
         message += "; ".join(reasons)
-        raise RolloutError(message + "; begin with a shadow, or force it with a reason")
+        raise RolloutError(message + "; start with a shadow stage, or force it with a reason")
     return _Checked(plan, evidence)
 
 
@@ -192,7 +192,7 @@ async def _check_history(connection: Any, key: Point, wanted: Wanted) -> None:
         if row.candidate == wanted.candidate and row.status == "rolled_back" and not wanted.again:
             raise RolloutError(
                 f"{skill}/{point} {wanted.candidate} was rolled back ({row.reason:.200}) and is "
-                "frozen; publish a new version, or say why it should be tried again (--again)"
+                "frozen; publish a new version, or give a reason to retry it (--again)"
             )
 
 

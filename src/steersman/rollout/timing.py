@@ -82,5 +82,5 @@ class SteadyClock:
         if abs(jump) <= self._tolerance_s or tick - self._since >= self._steady_s:
             self._offset = offset  # slow drift is followed; a jump, once it has lasted
             return Moment(wall, passed_s, "")
-        doubt = f"the clock jumped by {jump:+.1f} s; it is believed again once it was steady for "
+        doubt = f"the clock jumped by {jump:+.1f} s; it is trusted again after it is steady for "
         return Moment(min(wall, tick + self._offset), passed_s, f"{doubt}{self._steady_s:g} s")

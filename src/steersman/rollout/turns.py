@@ -97,7 +97,7 @@ async def take_turn(connection: Any, turn: Turn) -> TurnDone:
             # To promote, the point has to be held, and before the rollout, as everybody does.
             done = await _try(connection, turn, holding=True)
         except (StateError, SnapshotError) as error:
-            turn.looking.trouble = f"the candidate cannot take over: {error!s:.300}"
+            turn.looking.trouble = f"the candidate cannot become the live policy: {error!s:.300}"
             done = await _try(connection, turn, holding=False)
     return done or TurnDone(turn.row)
 

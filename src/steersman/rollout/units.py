@@ -158,7 +158,8 @@ class Units:
             InputError: an arm that is none, a time that is not finite, or a unit on both arms.
         """
         if decision.arm not in self._sides or not math.isfinite(decision.at):
-            message = f"arm is {decision.arm!r}, at {decision.at!r}; allowed are {_ARMS} and a time"
+            message = f"invalid arm {decision.arm!r} or time {decision.at!r}: expected one of "
+            message += f"{_ARMS} and a finite time"
             raise InputError(message)
         if decision.unit in self._closed:
             return
@@ -170,7 +171,7 @@ class Units:
             self._sides[decision.arm].arrived += 1
             heappush(self._next, (decision.at, decision.unit))
         if unit.arm != decision.arm:
-            message = f"unit {decision.unit!r:.60} is on both arms; a salt belongs to one rollout"
+            message = f"unit {decision.unit!r:.60} is on both arms; use one salt per rollout"
             raise InputError(message)
         if decision.at < unit.first_at:
             unit.first_at = decision.at

@@ -123,7 +123,7 @@ async def read_log(
         InputError: the number is out of range, or fewer than two decisions have a final reward.
     """
     if not _FEWEST <= newest <= _MOST_ROWS:
-        raise InputError(f"newest is {newest!r}; allowed is {_FEWEST} to {_MOST_ROWS:,}")
+        raise InputError(f"invalid newest {newest!r}: expected {_FEWEST} to {_MOST_ROWS:,}")
     found = await logged_choices(
         connection,
         (point.tenant, point.skill, point.point),
@@ -134,16 +134,16 @@ async def read_log(
     )
     if len(found) < _FEWEST:
         message = f"{len(found)} decisions of {point.skill}/{point.point} have a propensity "
-        message += (
-            "and a final reward; 2 or more are needed. Rewards are made by the learner, once "
-        )
-        message += "their window has closed: `steersman learn run`"
+        message += "and a final reward; at least 2 needed. The learner computes a reward after "
+        message += "its window has closed: `steersman learn run`"
         if rows == "own":
-            message += "; logs that were imported count with --rows all"
+            message += "; use --rows all to include imported logs"
         raise InputError(message)
     against = ""
     if point.spec.explore == "none" and rows != "imported":
-        against = "the point declares explore: none, so its log cannot tell about other policies; "
+        against = (
+            "the decision point declares explore: none, so its log cannot evaluate other policies; "
+        )
         against += "declare a floor"
     return Log(found, sum(float(one.reward or 0) for one in found) / len(found), against)
 
@@ -193,7 +193,7 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
     from steersman.ope import evaluate  # noqa: PLC0415 (who serves must not wait for it)
 
     if not 0 < level < 1:
-        raise InputError(f"level is {level!r}; allowed is between 0 and 1")
+        raise InputError(f"invalid level {level!r}: expected a number between 0 and 1")
     said = []
     for name, candidate in policies.items():
         if log.against:
@@ -203,7 +203,9 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
             data = logged_data(candidate, log.rows)
             report = evaluate(data, estimators=ESTIMATORS, level=level, adaptive=True)
         except SteersmanError as error:
-            said.append(Valued(name, None, f"it cannot decide what was logged: {error!s:.300}"))
+            said.append(
+                Valued(name, None, f"the policy cannot decide the logged decisions: {error!s:.300}")
+            )
             continue
         said.append(Valued(name, report))
     return said
