@@ -159,7 +159,7 @@ def test_what_the_log_never_let_lead_is_refused(command, logged, tmp_path):
     wider.write_text(SELECT.replace("leading: 3", "leading: 5"))
     told = command.json("evidence", "weigh", *POINT, "--spec", wider, "--tenant", logged, status=1)
     assert told["unsupported"] > 0.1
-    assert "let more candidates lead" in " ".join(told["reasons"])
+    assert "raise leading" in " ".join(told["reasons"])
     assert (told["wpdis"], told["refused"]) == (None, True)
 
 

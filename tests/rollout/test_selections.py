@@ -151,13 +151,13 @@ async def test_what_the_log_never_let_lead_is_no_evidence_for_who_would(database
     assert len(logged) == 400
     told = off_policy(candidate, logged, gates=wider.gates)
     assert told.value is None
-    assert "let more candidates lead" in " ".join(told.reasons)
+    assert "raise leading" in " ".join(told.reasons)
     own = Candidate.of(initial_policy(w.row.spec), w.row.spec)
     assert not off_policy(own, logged, gates=wider.gates).reasons
     states = [Judged(one.spec, one.policy, "0.1.0", 0) for one in (candidate, own)]
     report = await w.read(lambda it: compare(it, _key(w), *states, share=1.0))
     assert (report.decisions, report.difference) == (400, None)
-    assert "let more candidates lead" in " ".join(report.reasons)
+    assert "raise leading" in " ".join(report.reasons)
 
 
 async def test_selections_of_other_actions_are_left_out(database, tenant):

@@ -1,44 +1,44 @@
-"""Every error Steersman raises on purpose, as one tree.
+"""Tree of all errors that Steersman raises.
 
 ::
 
     SteersmanError
-    ├── InputError (ValueError)        an argument is wrong: a context, a number, a shape
+    ├── InputError (ValueError)        an argument has a wrong value, type or shape
     │   └── ActionError                an unknown or ineligible action
-    ├── SpecError (ValueError)         a declared decision point is wrong: file, line, field
-    ├── StateError (ValueError)        a policy state of another algorithm, shape or version
-    │   └── MergeError                 a delta that was merged before, or does not fit
-    ├── DataError (RuntimeError)       a data set is missing or unreadable, and where to get it
+    ├── SpecError (ValueError)         a declaration is invalid: file, line, field
+    ├── StateError (ValueError)        a policy state has another algorithm, shape or version
+    │   └── MergeError                 a delta was already merged, or does not fit
+    ├── DataError (RuntimeError)       a data set is missing or unreadable
     ├── StoreError (RuntimeError)      the database does not start, answer, or fit this version
-    │   ├── RefusedByStoreError        the store answers, but not this call
+    │   ├── RefusedByStoreError        the store refuses this call
     │   └── FencedError                another learner took over; this one must stop
-    ├── CorpusError (RuntimeError)     a corpus cannot be used or changed as asked
-    │   └── MissingCorpusError         no such corpus, corpus snapshot or document
+    ├── CorpusError (RuntimeError)     a corpus cannot be used or changed
+    │   └── MissingCorpusError         corpus, corpus snapshot or document not found
     ├── RegistryError (RuntimeError)   the registry of snapshots cannot be read or written
-    │   ├── RaceError                  another publisher wrote first; read again, then repeat
+    │   ├── RaceError                  another publisher wrote first; read again and retry
     │   ├── SigningError               a signing key is missing, locked or not trusted
-    │   └── SnapshotError              this snapshot cannot be published or loaded
-    │       ├── MissingSnapshotError   there is no such version, or no longer
-    │       ├── VerificationError      a signature, hash, size, number or name does not fit
-    │       ├── StaleError             it was verified, but too long ago
-    │       └── GuardError             the publish guard refused it; `reasons` says why
+    │   └── SnapshotError              a snapshot cannot be published or loaded
+    │       ├── MissingSnapshotError   snapshot version not found, retracted or archived
+    │       ├── VerificationError      a signature, hash, size, version or name does not match
+    │       ├── StaleError             the last verification is too old
+    │       └── GuardError             the publish guard refused the snapshot; see `reasons`
     ├── BackendError (RuntimeError)    a language model gave no usable answer
-    │   ├── BackendUnavailableError    none in time, no connection, busy or broken: try later
-    │   ├── BackendAnswerError         it refused the request, or what it sent is no completion
-    │   └── BudgetError                it was not asked: what may be spent on it has ended
-    ├── ClusterError (RuntimeError)    a Ray cluster does not answer, or gave its work up
+    │   ├── BackendUnavailableError    timeout, no connection, or a busy or failing server
+    │   ├── BackendAnswerError         the server refused the request or sent no completion
+    │   └── BudgetError                the budget for model calls is used up
+    ├── ClusterError (RuntimeError)    a Ray cluster does not answer, or failed
     ├── RolloutError (RuntimeError)    a rollout cannot be started or moved
-    │   └── ActionNotAllowedError      not legal in this status; the message names what is
-    └── ServiceError (RuntimeError)    the service refused a request; `problem` says why
+    │   └── ActionNotAllowedError      the action is not allowed in this status
+    └── ServiceError (RuntimeError)    the service refused a request; see `problem`
         ├── UnauthorizedError          the API key is missing, unknown or lacks the scope
-        ├── NotFoundError              no such thing, or not yours
+        ├── NotFoundError              not found, or owned by another tenant
         ├── ConflictError              an idempotency key was used with another body
-        ├── UnavailableError           no answer in time, after all tries
+        ├── UnavailableError           no answer in time after all retries
         └── QueueError                 the client's queue on disk cannot be used
-            └── QueueFullError         it has no room left
+            └── QueueFullError         the queue is full
 
-A message says what was wrong, the value seen, the range allowed, and what to do next. Errors about
-arguments are also ``ValueError``, so callers need not import this module to catch them.
+A message says what is wrong, the value, what is allowed, and what to do next. Errors about
+arguments are also ``ValueError``, so callers can catch them without this module.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ __all__ = [
 
 
 class SteersmanError(Exception):
-    """Base of every error raised on purpose by Steersman."""
+    """Base class of all Steersman errors."""
 
 
 class InputError(SteersmanError, ValueError):
-    """An argument has a wrong value, type or shape; nothing was changed."""
+    """An argument has a wrong value, type or shape. Nothing was changed."""
 
 
 class ActionError(InputError):
@@ -101,75 +101,75 @@ class ActionError(InputError):
 
 
 class SpecError(SteersmanError, ValueError):
-    """A declared decision point is wrong; the message names file, line, field and allowed range."""
+    """A declaration is invalid. The message names file, line, field and allowed values."""
 
 
 class StateError(SteersmanError, ValueError):
-    """A state belongs to another algorithm, version, shape or set of actions."""
+    """A state has another algorithm, version, shape or set of actions."""
 
 
 class MergeError(StateError):
-    """A delta was merged before, or was made by an incompatible policy."""
+    """A delta was already merged, or comes from an incompatible policy."""
 
 
 class DataError(SteersmanError, RuntimeError):
-    """A data set is missing or unreadable; the message says where the original lives."""
+    """A data set is missing or unreadable. The message says where to get it."""
 
 
 class StoreError(SteersmanError, RuntimeError):
-    """The database does not start, answer or fit; the message says what to check."""
+    """The database does not start, answer or fit this version."""
 
 
 class RefusedByStoreError(StoreError):
-    """A store answers, but not this call: what is there is of another kind, or it has no room."""
+    """The store refuses a call: existing data has another kind, or the store is full."""
 
 
 class FencedError(StoreError):
-    """Another learner holds this decision point now; what this one was writing was not written."""
+    """Another learner took over this decision point. The write of this learner was refused."""
 
 
 class CorpusError(SteersmanError, RuntimeError):
-    """A corpus cannot be used or changed as asked; the message says what stands in the way."""
+    """A corpus cannot be used or changed. The message says why."""
 
 
 class MissingCorpusError(CorpusError):
-    """The tenant has no such corpus, corpus snapshot or document; another's is as absent."""
+    """The tenant has no such corpus, corpus snapshot or document. Another tenant may have one."""
 
 
 class RegistryError(SteersmanError, RuntimeError):
-    """The registry of snapshots cannot be read or written; the message says what to check."""
+    """The registry of snapshots cannot be read or written."""
 
 
 class RaceError(RegistryError):
-    """Another publisher wrote first: nothing of this one was published; read again and repeat."""
+    """Another publisher wrote first. Nothing was published; read again and retry."""
 
 
 class SigningError(RegistryError):
-    """A signing key is missing, cannot be opened, or is not one that the metadata trusts."""
+    """A signing key is missing, cannot be opened, or is not trusted by the metadata."""
 
 
 class SnapshotError(RegistryError):
-    """This snapshot cannot be published, described or loaded; others may be fine."""
+    """A snapshot cannot be published, described or loaded."""
 
 
 class MissingSnapshotError(SnapshotError):
-    """No such version was published for this decision point, or it was retracted or archived."""
+    """The version of this decision point was not published, or was retracted or archived."""
 
 
 class VerificationError(SnapshotError):
-    """A signature, hash, size, version, number or name does not fit; nothing of it was used."""
+    """A signature, hash, size, version or name does not match. The data was not used."""
 
 
 class StaleError(SnapshotError):
-    """What was verified, was verified longer ago than allowed; nothing of it is used any more."""
+    """The last verification is older than allowed. The data is not used any more."""
 
 
 class GuardError(SnapshotError):
-    """The publish guard refused a snapshot; nothing was published.
+    """The publish guard refused a snapshot. Nothing was published.
 
     Args:
-        message: what was wrong, and what to do next.
-        reasons: every rule that refused it, one sentence each.
+        message: what is wrong, and what to do next.
+        reasons: one sentence per rule that refused the snapshot.
     """
 
     def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
@@ -178,16 +178,16 @@ class GuardError(SnapshotError):
 
 
 class BackendError(SteersmanError, RuntimeError):
-    """A language model gave no usable answer; the message says which, and what to check."""
+    """A language model gave no usable answer. The message names the model."""
 
 
 class BackendUnavailableError(BackendError):
-    """No answer in time, no connection, or a server that is busy or broken.
+    """Timeout, no connection, or a busy or failing server.
 
     Args:
-        message: what was wrong, and what to do next.
-        retry_after_s: when to try again, where it is known.
-        asked: whether anything was sent; a server that failed just now is left alone for a while.
+        message: what is wrong, and what to do next.
+        retry_after_s: seconds to wait before a retry. None: unknown.
+        asked: whether a request was sent. After a failure the client pauses for some time.
     """
 
     def __init__(
@@ -199,12 +199,12 @@ class BackendUnavailableError(BackendError):
 
 
 class BackendAnswerError(BackendError):
-    """The server refused the request, or what it sent is no completion.
+    """The server refused the request, or did not send a completion.
 
     Args:
-        message: what was wrong, and what to do next.
-        of_prompt: whether it is this prompt, such as one too long, and not a key, an address or a
-            model: another prompt may well be answered.
+        message: what is wrong, and what to do next.
+        of_prompt: whether the prompt is the cause, for example a prompt that is too long. Another
+            prompt may then succeed.
     """
 
     def __init__(self, message: str, *, of_prompt: bool = False) -> None:
@@ -213,27 +213,27 @@ class BackendAnswerError(BackendError):
 
 
 class BudgetError(BackendError):
-    """The model was not asked: the calls or the money that may be spent on it have ended."""
+    """The budget for calls or money is used up. The model was not called."""
 
 
 class ClusterError(SteersmanError, RuntimeError):
-    """A Ray cluster does not answer, does not fit, or gave up what it was to do."""
+    """A Ray cluster does not answer, does not fit, or failed."""
 
 
 class RolloutError(SteersmanError, RuntimeError):
-    """A rollout cannot be started or moved; the message says what stands in the way."""
+    """A rollout cannot be started or moved. The message says why."""
 
 
 class ActionNotAllowedError(RolloutError):
-    """An action is not legal in the rollout's status; the message names those that are."""
+    """An action is not allowed in the status of the rollout. The message names allowed actions."""
 
 
 class ServiceError(SteersmanError, RuntimeError):
     """The service refused a request, or the client could not reach it.
 
     Args:
-        message: what was wrong, and what to do next.
-        problem: what the service answered; None if it did not answer, or answered no problem.
+        message: what is wrong, and what to do next.
+        problem: problem details from the service. None: no answer, or an answer without them.
     """
 
     def __init__(self, message: str, problem: Problem | None = None) -> None:
@@ -246,7 +246,7 @@ class UnauthorizedError(ServiceError):
 
 
 class NotFoundError(ServiceError):
-    """There is no such thing, or it belongs to somebody else: the answer is the same."""
+    """The object was not found, or belongs to another tenant."""
 
 
 class ConflictError(ServiceError):
@@ -254,12 +254,12 @@ class ConflictError(ServiceError):
 
 
 class UnavailableError(ServiceError):
-    """No answer in time after all tries, or none were made because the service seems to be gone."""
+    """No answer in time after all retries, or no request because the service seems to be down."""
 
 
 class QueueError(ServiceError):
-    """The client's queue on disk cannot be opened, read or written; nothing was queued."""
+    """The client's queue on disk cannot be opened, read or written. Nothing was queued."""
 
 
 class QueueFullError(QueueError):
-    """The client's queue on disk has no room; nothing was queued."""
+    """The client's queue on disk is full. Nothing was queued."""

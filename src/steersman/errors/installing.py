@@ -1,4 +1,4 @@
-"""How an extra is installed where this package came from: what messages say is to be typed."""
+"""Install command of an extra, for error messages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["how_to_install"]
 
 
 def how_to_install(*extras: str) -> str:
-    """Return the command that installs extras, and where it is given if that matters.
+    """Return the command that installs extras, and the directory to run it in.
 
-    A package that came from a checkout is on no index that pip would ask: it is installed from
-    there again. The checkout's path is not named, since answers of a service may hold the text.
+    A package from a checkout is installed from the checkout again, because no index has it. The
+    text omits the path of the checkout, because service answers may contain the text.
 
     Args:
-        extras: their names, such as ``rag``; at least one.
+        extras: names of extras, such as ``rag``; at least one.
 
     Returns:
-        Text that follows a colon.
+        Text to put after a colon.
 
     Source: PEP 610 (``direct_url.json``), PEP 660 (editable installs).
 

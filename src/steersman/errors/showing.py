@@ -1,4 +1,4 @@
-"""Values as messages show them."""
+"""Short text of values in error messages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ _MOST = 80
 
 
 def brief(value: object) -> str:
-    """Return a value as a message shows it: at most 80 characters, and never an error of its own.
-
-    Args:
-        value: anything.
+    """Return the repr of any value, cut to 80 characters. Never raises an error.
 
     >>> brief([0.5, None])
     '[0.5, None]'
@@ -24,8 +21,8 @@ def brief(value: object) -> str:
         text = repr(value)
     except RecursionError:
         text = f"{type(value).__name__} nested too deeply"
-    except Exception as error:  # noqa: BLE001 - whatever a class of somebody's says of itself
-        long = isinstance(error, ValueError) and "digits" in str(error)  # of more than 4,300
+    except Exception as error:  # noqa: BLE001 - a user's repr may raise anything
+        long = isinstance(error, ValueError) and "digits" in str(error)  # more than 4,300
         text = (
             f"{type(value).__name__} {'with too many digits' if long else 'that cannot be shown'}"
         )

@@ -1,7 +1,7 @@
-"""What travels: requests, answers, events, problems and ids, shared by service and client.
+"""Messages of the HTTP API: requests, answers, events, problems and ids.
 
-Messages are msgspec structs; `read` decodes untrusted JSON strictly, `write` encodes. Ids are
-UUIDv7 (`new_id`), so that rows sort by time and no database has to hand them out.
+Service and client share them. Messages are msgspec structs. `read` decodes untrusted JSON strictly,
+`write` encodes. Ids are UUIDv7 (`new_id`): they sort by time and need no database sequence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""UUIDv7: 48 bits of milliseconds, then random bits, made by whoever makes the thing (RFC 9562).
+"""UUIDv7 identifiers: 48 bits of milliseconds, then random bits (RFC 9562).
 
-They sort by time of making, so an index over them grows at its end, and a table can be partitioned
-by them: the id alone tells the partition.
+They sort by creation time, so an index grows at its end, and the id determines the partition.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import time
 from uuid import UUID
 
 _FIXED = 7 << 76 | 0b10 << 62  # version and variant, among the 80 bits after the time
-_RANDOM = (1 << 80) - 1 - (0b1111 << 76) - (0b11 << 62)  # the other 74 of them
+_RANDOM = (1 << 80) - 1 - (0b1111 << 76) - (0b11 << 62)  # the other 74 bits
 _BYTES = 10
-_AT_ONCE = 256  # ids whose randomness is asked for in one system call
+_AT_ONCE = 256  # ids per system call for random bytes
 _randomness: list[bytes] = []  # pop and extend are atomic, so threads may share it
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_randomness.clear)  # two processes must not share any
@@ -23,10 +22,10 @@ def new_id(at: float | None = None) -> UUID:
     """Return a new UUIDv7.
 
     Args:
-        at: seconds since 1970; default: now.
+        at: seconds since 1970. Default: now.
 
     Returns:
-        An id whose first 48 bits are the milliseconds of ``at`` and 74 of the others random.
+        An id with the milliseconds of ``at`` in its first 48 bits, and 74 random bits.
 
     >>> new_id(1_700_000_000.0).version
     7
@@ -51,13 +50,13 @@ def _random_bytes() -> bytes:
 
 
 def id_time(identifier: UUID) -> float:
-    """Return when a UUIDv7 was made, in seconds since 1970.
+    """Return the creation time of a UUIDv7, in seconds since 1970.
 
     Args:
-        identifier: made by `new_id`; the time of any other UUID has no meaning.
+        identifier: id from `new_id`. Other UUIDs have no time.
 
     Returns:
-        Seconds, to the millisecond.
+        Seconds with millisecond resolution.
 
     >>> id_time(new_id(1_700_000_000.25))
     1700000000.25

@@ -1,7 +1,7 @@
-"""Requests and answers of the HTTP interface, as msgspec structs.
+"""Requests and answers of the HTTP API, as msgspec structs.
 
-The service checks what these types cannot say (is the skill known, does the context fit its
-declaration); the client builds and reads the same types.
+Service and client use the same types. The service also checks what types cannot express, such as
+whether the skill exists and the context fits its declaration.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import msgspec
 from msgspec import Meta
 
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
-"""A skill, a decision point, an outcome."""
+"""Name of a skill, a decision point or an outcome."""
 ActionName = Annotated[str, Meta(min_length=1, max_length=1000)]
-"""An action; a mixed one is the JSON of its parts."""
+"""Action name. For a mixed action: the JSON of its parts."""
 _PRINTABLE = r"^[\x21-\x7e]+$(?!\n)"
 Key = Annotated[str, Meta(min_length=1, max_length=128, pattern=_PRINTABLE)]
-"""An id or an idempotency key chosen by the application: printable ASCII without spaces. (Python's
-`$` would let a line feed follow.)"""
+"""Id or idempotency key of the application: printable ASCII without spaces. (Python's `$` would
+allow a trailing line feed.)"""
 Done = Annotated[str, Meta(min_length=1, max_length=210_000)]
-"""What was done: an action, or the JSON list of a selection's picks: a hundred of a thousand
-characters each, twice as long where all are quoted."""
+"""Action taken: an action name, or the JSON list of a selection's picks. The limit allows 100 picks
+of 1,000 characters, with all characters escaped."""
 Actions = Annotated[list[ActionName], Meta(max_length=10_000)]
 Features = dict[ActionName, Annotated[list[float], Meta(max_length=16_384)]]
 Links = dict[ActionName, Annotated[list[ActionName], Meta(max_length=10_000)]]
 Outcomes = Annotated[dict[Name, float | bool], Meta(max_length=64)]
 OLDEST_S = 946_684_800.0
-"""2000-01-01, seconds since 1970: an older time is one in another unit, or a clock not set."""
+"""2000-01-01 in seconds since 1970. An older time has a wrong unit or comes from an unset clock."""
 Time = Annotated[float, Meta(extra_json_schema={"minimum": OLDEST_S})]
-"""Seconds since 1970; the service refuses those too old, or a day ahead, in its own words."""
+"""Seconds since 1970. The service refuses times before 2000 or more than a day ahead."""
 EventType = Literal["interaction.create", "interaction.output", "feedback.submit", "task_result"]
 
 EVENT_TYPES: tuple[EventType, ...] = (
@@ -45,13 +45,13 @@ MAX_BATCH = 1000
 
 
 def in_plain_words(error: msgspec.ValidationError) -> str:
-    """Return what is wrong with a message, without Python's names and the pattern of ids.
+    """Return a validation error without Python type names and regular expressions.
 
     Args:
-        error: of reading one of the types here.
+        error: msgspec error for one of these types.
 
     Returns:
-        One line, with the place at its end.
+        One line that ends with the place of the error.
 
     >>> try:
     ...     msgspec.convert({"event_id": "my id"}, Event)
@@ -65,25 +65,25 @@ def in_plain_words(error: msgspec.ValidationError) -> str:
 
 
 class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Ask for one decision.
+    """Request for one decision.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point within it.
-        context: what is known, by declared field name.
-        eligible: the actions allowed for this request; absent: all that are declared; none: the
-            declared fallback answers. Open candidate sets need one or more. Where actions are
-            mixed, the JSON of some parts allows all configurations that have these values. Where
-            actions are a sequence: the candidates that are there from the start, which is needed.
-        features: one list of numbers per eligible action, where the point declares features; of a
-            sequence also for every candidate that others lead to.
-        links: of a sequence: by candidate, the candidates that picking it brings in.
-        episode_id: what this decision belongs to with others (a conversation, a task).
-        parent_id: the decision this one follows from.
-        unit: what must stay on one arm of a rollout: user, session, episode.
-        deadline_ms: how long the answer may take until it is given whether or not it is logged;
-            absent: as declared.
-        idempotency_key: the same key and body get the same answer, however often they are sent.
+        skill: name of the skill.
+        decision: name of the decision point within the skill.
+        context: context values by declared field name.
+        eligible: eligible actions of this request. Absent: all declared actions. Empty: the
+            declared fallback answers. Required for open candidates and for sequences (the initial
+            candidates). For mixed actions, the JSON of some parts selects all configurations with
+            these values.
+        features: one list of numbers per eligible action, if the decision point declares features.
+            For a sequence, also for every linked candidate.
+        links: for a sequence: the candidates that become available when a candidate is picked.
+        episode_id: id of the episode, such as a conversation or a task.
+        parent_id: id of the decision that led to this one.
+        unit: unit that stays on one arm of a rollout: a user, session or episode.
+        deadline_ms: time limit in milliseconds, after which the answer is sent even if it is not
+            logged yet. Absent: the declared deadline.
+        idempotency_key: repeated requests with the same key and body get the same answer.
     """
 
     skill: Name
@@ -100,10 +100,10 @@ class DecideRequest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class BatchRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for several decisions at once; each may fail on its own.
+    """Request for several decisions. Each may fail separately.
 
     Attributes:
-        requests: 1 to 1,000 requests, checked one by one.
+        requests: 1 to 1,000 requests, validated separately.
     """
 
     requests: Annotated[list[Any], Meta(min_length=1, max_length=MAX_BATCH)]
@@ -113,9 +113,10 @@ class Step(msgspec.Struct, frozen=True):
     """One step of a selection.
 
     Attributes:
-        eligible: what could be drawn: the leading candidates, best first, and ``stop`` if it may.
-        action: what was drawn.
-        p: with which exact probability.
+        eligible: actions that could be drawn: the leading candidates, best first, and ``stop`` if
+            allowed.
+        action: action drawn.
+        p: exact probability of the action.
     """
 
     eligible: list[str]
@@ -124,28 +125,28 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to one `DecideRequest`.
+    """Answer to one `DecideRequest`.
 
     Attributes:
-        decision_id: names this decision for ever; give it with every event about it.
-        action: what to do; a mixed one is the JSON of its parts, a selection the JSON list of what
-            was picked.
-        propensity: the exact probability with which it was drawn; of a selection, the product of
-            its steps'.
-        distribution: probability by action, of those eligible. Stored as float32, except for
-            that of the action drawn, which is `propensity`. Where actions are mixed: of every
-            value of every part, as ``part=value``. Empty where they are a sequence: see `steps`.
-        snapshot: the policy state it was drawn from: this snapshot ...
-        update_seq: ... and this many updates after it.
-        stage: ``live`` unless a rollout is going on.
+        decision_id: permanent id of the decision. Send it with every event about the decision.
+        action: action to take. For a mixed action: the JSON of its parts. For a selection: the JSON
+            list of the picks.
+        propensity: exact probability of the action. For a selection: the product over its steps.
+        distribution: probability of each eligible action, stored as float32; the drawn action has
+            exactly `propensity`. For mixed actions: the probability of every value of every part,
+            as ``part=value``. Empty for a sequence, see `steps`.
+        snapshot: version of the snapshot from which the policy started.
+        update_seq: number of policy updates after this snapshot.
+        stage: stage of the rollout; ``live`` without a rollout.
         arm: ``control`` or ``candidate``.
-        logged: true: stored for good; ``unknown``: the deadline passed first, and it probably will
-            be; false: it could not be stored, send `record` with your events.
-        degraded: the declared fallback answered; never learned from, never evidence.
-        record: signed; whoever holds it can have this decision stored later.
-        parts: of a mixed action, by name.
-        picked: of a selection: candidates in the order of picking.
-        steps: of a selection: what was drawn, among what; empty where the fallback answered.
+        logged: true: stored. ``unknown``: the deadline passed first, and the decision will probably
+            be stored. false: not stored; send `record` with your events.
+        degraded: true if the fallback answered. The policy does not learn from such decisions, and
+            evaluation ignores them.
+        record: signed copy of the decision, which can be stored later.
+        parts: values by part name, for a mixed action.
+        picked: candidates in the order of the picks, for a selection.
+        steps: steps of a selection. Empty if the fallback answered.
     """
 
     decision_id: UUID
@@ -165,13 +166,13 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def selection_name(picked: Iterable[str]) -> str:
-    """Return the name of a selection as an action: the JSON list of what was picked.
+    """Return the action name of a selection: the JSON list of its picks.
 
     Args:
-        picked: names of candidates, in the order of picking.
+        picked: names of candidates, in the order of the picks.
 
     Returns:
-        Without spaces.
+        JSON text without spaces.
 
     >>> selection_name(["p7", "p2"])
     '["p7","p2"]'
@@ -180,20 +181,21 @@ def selection_name(picked: Iterable[str]) -> str:
 
 
 class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Something that happened after a decision. Of decision_id and episode_id, exactly one.
+    """Event after a decision. Exactly one of decision_id and episode_id is required.
 
     Attributes:
-        event_id: chosen by the application; the same id and body are stored once.
-        decision_id: the decision it is about.
-        episode_id: or the episode.
-        type: one of the four; the paths named for a type know it already.
-        schema_version: of this format.
-        at: when it happened, seconds since 1970, from 2000 to a day from now; absent: when it was
-            received.
-        outcomes: named finite numbers, of which rewards are made.
-        action_taken: what the application did, if not the action it was told; that decision is
-            then neither learned from nor evidence.
-        body: anything else worth keeping, up to 64 KiB.
+        event_id: id from the application. Repeated events with the same id and body are stored
+            once.
+        decision_id: id of the decision.
+        episode_id: id of the episode.
+        type: type of the event. Optional on paths for one type.
+        schema_version: version of this format.
+        at: time of the event in seconds since 1970, from 2000 to one day ahead. Absent: the time
+            of arrival.
+        outcomes: finite numbers by outcome name, from which rewards are computed.
+        action_taken: action that the application took instead of the returned action. The policy
+            then does not learn from the decision, and evaluation ignores it.
+        body: any other data, up to 64 KiB.
     """
 
     event_id: Key
@@ -208,13 +210,12 @@ class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
 
 
 class EventBatch(msgspec.Struct, forbid_unknown_fields=True):
-    """Several events and records at once; each may fail on its own.
+    """Several events and records. Each may fail separately.
 
     Attributes:
-        events: 0 to 1,000 events, each with its type, checked one by one.
-        records: signed decisions that could not be stored when they were answered, and decisions
-            that a client answered with its own default. They are stored before the events, which
-            may be about them.
+        events: 0 to 1,000 events, each with its type, validated separately.
+        records: signed decisions that were not stored at decision time, and decisions that a client
+            answered with its default. They are stored before the events.
     """
 
     events: Annotated[list[Any], Meta(max_length=MAX_BATCH)] = []
@@ -222,14 +223,14 @@ class EventBatch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A decision that a client answered itself, with its ``default``, while no server could.
+    """Decision that a client answered with its ``default`` because no server was available.
 
     Attributes:
-        decision_id: a UUIDv7 made by the client.
-        skill: the application capability.
-        decision: the decision point within it.
-        action: the default that was used.
-        context: what was known.
+        decision_id: UUIDv7 created by the client.
+        skill: name of the skill.
+        decision: name of the decision point within the skill.
+        action: default action that was used.
+        context: context values by field name.
         episode_id: as in `DecideRequest`.
         parent_id: as in `DecideRequest`.
         unit: as in `DecideRequest`.
@@ -246,12 +247,12 @@ class LocalDecision(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class EventResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What became of one event or record.
+    """Result for one event or record.
 
     Attributes:
-        id: the event's id, or the decision's of a record.
-        status: ``stored``; ``replayed``: it was there already; ``refused``: see `problem`.
-        problem: as in an error answer.
+        id: id of the event, or of the decision of a record.
+        status: ``stored``, ``replayed`` (already stored) or ``refused`` (see `problem`).
+        problem: problem details of a refused event or record.
     """
 
     id: str

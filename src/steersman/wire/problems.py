@@ -1,7 +1,7 @@
-"""Problem details (RFC 9457): what an error answer says, and the codes it can carry.
+"""Problem details of error answers (RFC 9457), and their codes.
 
-A code is stable: programs may branch on it. The title belongs to the code; the detail tells the
-value seen, what is allowed and what to do next.
+Codes are stable, so programs may branch on them. Each code has a fixed title. The detail says what
+is wrong, the value, what is allowed and what to do next.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ CODES: dict[str, tuple[int, str]] = {
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of an error answer, media type ``application/problem+json``.
+    """Body of an error answer, media type ``application/problem+json``.
 
     Attributes:
-        code: one of `CODES`.
-        status: the HTTP status.
-        title: what the code means.
-        detail: what was wrong here, the value seen, the range allowed, what to do next.
-        type: a URI reference that names the code.
-        field: the place in the body, such as ``events[3].outcomes.success``.
-        retry_after_s: seconds after which the same request may succeed.
+        code: stable error code, one of `CODES`.
+        status: HTTP status.
+        title: meaning of the code.
+        detail: what is wrong, the value, what is allowed, and what to do next.
+        type: URI reference of the code.
+        field: place in the request body, for example ``events[3].outcomes.success``.
+        retry_after_s: seconds to wait before a retry.
     """
 
     code: str
@@ -58,12 +58,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Args:
             code: one of `CODES`.
-            detail: what was wrong, and what to do next.
-            field: the place in the body.
-            retry_after_s: seconds after which to try again; None: trying again will not help.
+            detail: what is wrong, and what to do next.
+            field: place in the request body.
+            retry_after_s: seconds to wait before a retry. None: a retry does not help.
 
         Returns:
-            The problem, with status, title and type of its code.
+            The problem with the status, title and type of its code.
 
         >>> Problem.of("not_found", "no decision 1; check the id").status
         404
@@ -73,11 +73,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(code, status, title, detail, kind, field, retry_after_s)
 
 
-class Refused(Exception):  # noqa: N818 (it is an answer, and not always an error of ours)
-    """A request is answered with a problem instead of a result.
+class Refused(Exception):  # noqa: N818 (an answer, not always a server error)
+    """Answer a request with a problem instead of a result.
 
     Args:
-        problem: what is answered.
+        problem: body of the answer.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -92,12 +92,12 @@ class Refused(Exception):  # noqa: N818 (it is an answer, and not always an erro
 
         Args:
             code: one of `CODES`.
-            detail: what was wrong, and what to do next.
-            field: the place in the body.
-            retry_after_s: seconds after which to try again.
+            detail: what is wrong, and what to do next.
+            field: place in the request body.
+            retry_after_s: seconds to wait before a retry.
 
         Returns:
-            The refusal, to be raised.
+            An exception to raise.
 
         >>> Refused.of("invalid", "no context; send one").problem.status
         422

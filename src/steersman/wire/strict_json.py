@@ -1,9 +1,8 @@
-"""JSON as it must be when it comes from outside: valid UTF-8, finite, shallow, no key twice.
+"""Strict JSON decoder for untrusted input: valid UTF-8, limited depth, no duplicate keys.
 
-msgspec keeps the last of two equal keys, so two programs can read one body differently; here such
-a body is refused. The check costs little: when a body has as many colons as the decoded value has
-keys, no key can be hidden; where texts hold colons too, the value is encoded again, and a key that
-was dropped would be missing there.
+msgspec keeps the last of two equal keys, so two programs could read one body differently. This
+decoder refuses such a body at little cost: if the body has as many colons as the value has keys,
+there is no duplicate. If texts have colons too, the value is encoded again and colons are compared.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 32
 MAX_CONTAINERS = (
-    200_000  # objects and lists of one body: a few bytes each to send, hundreds to hold
+    200_000  # objects and lists per body: each takes a few bytes to send, but hundreds in memory
 )
-_WITHIN = frozenset({dict, list, int})  # what has to be looked at
-_MANY = 16  # values, from which on looking at all together costs less than one by one
+_WITHIN = frozenset({dict, list, int})  # types that need a check
+_MANY = 16  # from this number of values, a check of all at once is faster
 _LEAST, _TOO_MUCH = -(2**63), 2**64
 _VALUES = dict.values
 _decode = msgspec.json.Decoder().decode
@@ -33,19 +32,18 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def read(body: bytes | bytearray, *, max_bytes: int = 1 << 20) -> Any:
-    """Return what a body of JSON says.
+    """Return the decoded value of a JSON body.
 
     Args:
-        body: as it came.
-        max_bytes: most bytes that are looked at.
+        body: received bytes.
+        max_bytes: largest accepted size in bytes.
 
     Returns:
-        dicts, lists, str, finite numbers, bool and None, at most 32 levels deep.
+        dict, list, str, finite numbers, bool and None, at most 32 levels deep.
 
     Raises:
         Refused: too large, too many objects and lists, not UTF-8, not JSON, a number out of range,
-            nested too deeply, a key twice in one object, or U+0000 in a text, which no database
-            column can hold.
+            nested too deep, a duplicate key, or U+0000 in a text, which the database cannot store.
 
     >>> read(b'{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -81,7 +79,7 @@ def write(value: Any) -> bytes:
     """Return ``value`` as JSON.
 
     Args:
-        value: a message, or anything msgspec can encode.
+        value: a message, or any value that msgspec can encode.
 
     Returns:
         Compact UTF-8.
@@ -93,10 +91,10 @@ def write(value: Any) -> bytes:
 
 
 def canonical_hash(value: Any) -> bytes:
-    """Return a hash that does not depend on the order of keys or on white space.
+    """Return a hash that ignores the order of keys and white space.
 
     Args:
-        value: what `read` returned.
+        value: result of `read`.
 
     Returns:
         16 bytes.
@@ -108,7 +106,7 @@ def canonical_hash(value: Any) -> bytes:
 
 
 def _keys(value: Any, depth: int) -> int:
-    """Return the number of keys in ``value``; refuse what is too deep or too long to be kept."""
+    """Return the number of keys in ``value``; refuse deep nesting and integers over 64 bits."""
     kind = type(value)
     if kind is dict:
         return len(value) + _keys_inside(value.values(), depth)
@@ -120,12 +118,12 @@ def _keys(value: Any, depth: int) -> int:
 
 
 def _keys_inside(values: Collection[Any], depth: int) -> int:
-    """Return the number of keys in what an object or a list holds, or many of them side by side."""
+    """Return the number of keys inside the values of one level."""
     if depth > MAX_DEPTH:
         raise _too_deep()
     if len(values) < _MANY:
         return sum([_keys(value, depth + 1) for value in values if type(value) in _WITHIN])
-    # All of a level at once, such as the events of a batch: one by one took up to twice as long.
+    # All values of a level at once, for example the events of a batch: up to twice as fast.
     kinds = set(map(type, values))
     if int in kinds:
         numbers = [value for value in values if type(value) is int]
@@ -140,9 +138,9 @@ def _keys_inside(values: Collection[Any], depth: int) -> int:
 
 
 def _hides_a_key(body: bytes | bytearray, value: Any, colons: int) -> bool:
-    """Return whether ``body``, with its texts' colons, names more keys than ``value`` has."""
+    """Return whether ``body`` has more keys than ``value``."""
     if b"\\u003" in body:
-        # What is left of the backslashes begins an escape: pairs are backslashes themselves.
+        # A pair of backslashes is a literal backslash; the others start an escape.
         escapes = body.replace(b"\\\\", b"")
         colons += escapes.count(b"\\u003a") + escapes.count(b"\\u003A")
     return _encode(value).count(b":") != colons
