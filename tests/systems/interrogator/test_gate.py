@@ -127,7 +127,7 @@ def test_what_was_not_measured_is_no_pass_and_no_failure():
     verdict = held_against(gate_of(steps_to_share="lower", similarity="higher"), trial(6), "warm")
     one, other = verdict.checked
     assert (one.state, other.state) == ("not_measured", "passed")
-    assert one.says == "fewer than two targets were searched"
+    assert one.says == "the exhaustive search ran on fewer than two targets"
     assert not verdict.passed
 
 

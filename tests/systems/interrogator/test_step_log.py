@@ -153,7 +153,7 @@ def test_a_log_survives_its_bytes(log):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"template": np.int16(99)}, "names questions outside 0..4"),
+        ({"template": np.int16(99)}, "questions outside 0..4"),
         ({"after": np.nan}, "finite float64"),
         ({"propensity": 0.0}, "propensities outside"),
         ({"target": np.int32(-1)}, "targets below 0"),

@@ -18,7 +18,7 @@ from steersman.systems.interrogator.targets import WARM_SHARE, without_repeats
         ([np.inf, 1.0], "inf at place 0"),
         ([[1.0, 0.0]], r"shape \(1, 2\).*one embedding at a time"),
         ([], "shape"),
-        ("text", "no vector"),
+        ("text", "not a vector"),
         (None, "shape|nan"),
     ],
 )

@@ -202,11 +202,11 @@ def test_the_page_tells_what_was_not_measured_from_what_failed(plan, tmp_path):
     ("changed", "says"),
     [
         ({"arms": ("heuristic", "oracle")}, "arms are heuristic, oracle"),
-        ({"arms": ("warm",)}, "heuristic among them"),
+        ({"arms": ("warm",)}, "heuristic is required"),
         ({"targets": ()}, "0 targets"),
         ({"seeds": ()}, "0 seeds"),
-        ({"searched": 9}, "9 targets to be searched; allowed are 0 to 8"),
-        ({"searched": -1}, "-1 targets to be searched"),
+        ({"searched": 9}, "9 targets to search; allowed: 0 to 8"),
+        ({"searched": -1}, "-1 targets to search"),
     ],
 )
 def test_a_plan_that_compares_nothing_is_refused(plan, changed, says):
