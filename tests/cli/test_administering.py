@@ -1,4 +1,4 @@
-"""Commands that talk to the store: tenants, keys, learning, backups."""
+"""Administrative commands: tenants, keys, learning, backups."""
 
 import json
 from dataclasses import replace

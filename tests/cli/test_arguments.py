@@ -1,4 +1,4 @@
-"""What may be typed, and what is refused before anything is done."""
+"""Arguments and options of commands: accepted values and usage errors."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -93,7 +93,7 @@ def test_json_that_is_too_deep_is_bad_usage():
     ("text", "why"),
     [
         (f'{{"n": {"9" * 5000}}}', "out of range"),
-        ('{"n": 1, "n": 2}', "a key stands twice"),
+        ('{"n": 1, "n": 2}', "duplicate key"),
         ('{"n": NaN}', "malformed"),
         ('{"n": "\\ud800"}', "is not valid JSON"),
         ('{"n": "\udcff"}', "surrogates not allowed"),

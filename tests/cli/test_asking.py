@@ -1,4 +1,4 @@
-"""Commands that talk to a running service, and those that look at it."""
+"""Commands that call a running service: decide, events, status, doctor."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The audit from the command line: shown, and verified with a status that says what was found."""
+"""``steersman audit``: list, verify and accept, with their exit status."""
 
 import shutil
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""What the doctor finds out about the interpreter and the server's disk."""
+"""``steersman doctor``: checks of the interpreter and of the server's durability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of commands is what the commands say, and they say enough."""
+"""The command reference equals the commands' help, and each command has a help text."""
 
 import click
 import pytest

@@ -1,4 +1,4 @@
-"""``steersman data record``: what cannot be written is refused before the minutes of work."""
+"""``steersman data record``: unwritable outputs are refused before the work."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""How commands end: refused by the system, at a terminal that shows little, and told to."""
+"""Exit of commands: system errors, limited terminals, signals."""
 
 import os
 import signal

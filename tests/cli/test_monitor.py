@@ -1,4 +1,4 @@
-"""`steersman monitor`: what it reads from the store is what is in it, and it fits the terminal."""
+"""``steersman monitor``: figures equal the stored rows, and frames fit the terminal."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""``steersman ope``: what other policies would have earned, by the log."""
+"""``steersman ope``: off-policy estimates, refusals and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded server of a home: who starts it, who else uses it, and who stops it."""
+"""The embedded server of a home: start, shared use and stop."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`learn rebuild` tells what its condition cannot see, and goes on only where that is said."""
+"""``learn rebuild``: decisions dropped by retention are reported; --keep-unseen keeps them."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""``steersman review``: answers are scanned, listed, shown masked, and resolved by a person."""
+"""``steersman review``: scan, list, show masked excerpts, resolve."""
 
 from __future__ import annotations
 

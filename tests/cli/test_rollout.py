@@ -1,4 +1,4 @@
-"""`steersman rollout`, as a person types it: start, plan, move, explain, history; exit status."""
+"""``steersman rollout``: start, plan, act, explain, history, and exit status."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_a_rollout_from_start_to_rollback(command, candidate):
     acts = [row["action"] for row in command.json("audit", "list", *of)]
     assert ("rollout.resume" in acts, "point.unpin" in acts) == (True, False)
     assert command.json("rollout", "history", short, *of) == []
-    assert "no verdict yet" in command("rollout", "history", short, *of)
+    assert "no verdicts yet" in command("rollout", "history", short, *of)
     assert command.json("rollout", "status", *of) == []
     assert len(command.json("rollout", "status", "--all", *of)) == 1
 

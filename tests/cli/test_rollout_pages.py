@@ -1,4 +1,4 @@
-"""The pages about rollouts name commands and options that there are, and kinds that are opened."""
+"""Pages about rollouts: their commands, options and incident kinds exist."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What commands print."""
+"""Printed output of commands: fields, tables, JSON, files."""
 
 import json
 from datetime import UTC, datetime
