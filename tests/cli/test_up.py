@@ -154,7 +154,7 @@ def test_everything_runs_learns_stops_and_goes_on(home):
         event |= {"event_id": "e-2", "decision_id": second["decision_id"]}
         assert _post(told, "/v1/task_result", event, key).status == 200
         _wait_for_seq(told, key, 2)
-        assert "learner was ended by SIGKILL" in up.said()
+        assert "learner was killed by SIGKILL" in up.said()
         assert key not in up.said()
         assert up.stop() < 15
         assert not _alive(told)

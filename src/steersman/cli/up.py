@@ -160,7 +160,7 @@ def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
     click.echo(f"compaction  {kept}")
     click.echo(f"logs        {home / 'logs'}")
     click.echo(f"\nTry it:\n\n{_curl(url, prepared.key or '$STEERSMAN_API_KEY')}\n")
-    click.echo("Press Ctrl-C to stop.")
+    click.echo("Ctrl-C stops all processes.")
 
 
 def _pids(supervisor: Supervisor) -> dict[str, int]:
