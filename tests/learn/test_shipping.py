@@ -260,7 +260,7 @@ async def test_a_registry_that_went_back_is_told_and_lines_are_watched_all_the_s
     shutil.copytree(tmp_path / "old", tmp_path / "registry" / tenant.name)
     async with shipping(database, {tenant.name: registry}) as seen:
         pass
-    assert all("the registry went back" in text for text in seen[0].failed)
+    assert all("registry rollback detected" in text for text in seen[0].failed)
     assert "search/depth" in seen[0].drifted
 
 

@@ -144,7 +144,7 @@ def test_contexts_that_are_too_long_are_undefined_and_never_cut(chat):
     case = Case("Who?", ANSWER, ("word " * 1000,) * 3)
     found = Faithfulness(judge_at(chat, max_characters=10_000))(case)
     assert (found.value, found.reason, found.calls) == (None, "too_long", 1)
-    assert "10,000 are allowed" in found.detail
+    assert "the maximum is 10,000" in found.detail
     assert Faithfulness(judge_at(chat, max_characters=20_000))(case).value == 1.0
 
 

@@ -47,7 +47,7 @@ def test_other_contexts_ask_anew_only_what_depends_on_them(chat, file):
 
 
 def test_malformed_answers_were_paid_too_and_stay(chat, file):
-    chat.answer = "no JSON"
+    chat.answer = "not JSON"
     first = Faithfulness(judge_at(chat, cache=JudgeCache(file)))(CASE)
     again = Faithfulness(judge_at(chat, cache=JudgeCache(file)))(CASE)
     assert (first.calls, again.calls, again.cached) == (3, 0, 3)
@@ -114,19 +114,19 @@ def test_a_full_cache_stores_nothing_more_and_says_so_once(file, caplog):
         assert [cache.put(key, "x" * 5000) for key in keys] == ["x" * 5000] * 40
     assert 0 < len(cache) < 40
     assert cache.unstored == 40 - len(cache)
-    assert len([r for r in caplog.records if "not stored" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "cannot store" in r.getMessage()]) == 1
     assert file.stat().st_size <= 65_536
 
 
 def test_a_cap_that_holds_nothing_is_refused(file):
-    with pytest.raises(InputError, match="65,536 or more"):
+    with pytest.raises(InputError, match="the minimum is 65,536"):
         JudgeCache(file, max_bytes=1000)
 
 
 def test_another_file_is_left_alone(file):
     file.parent.mkdir()
     file.write_text("my thesis" * 1000)
-    with pytest.raises(DataError, match="no cache of judgements"):
+    with pytest.raises(DataError, match="not a judge cache"):
         JudgeCache(file)
     assert file.read_text().startswith("my thesis")
 

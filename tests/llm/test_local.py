@@ -74,7 +74,7 @@ def test_time_is_kept_and_the_next_prompt_has_a_new_process(backend):
 def test_a_killed_process_is_told_and_replaced(backend):
     backend.complete(QUESTION, max_tokens=1)
     os.kill(backend._process._process.pid, signal.SIGKILL)
-    with pytest.raises(BackendUnavailableError, match="its process ended"):
+    with pytest.raises(BackendUnavailableError, match="the model process exited"):
         backend.complete(QUESTION, max_tokens=1)
     assert "Paris" in backend.complete(QUESTION, max_tokens=8)
 
@@ -142,7 +142,7 @@ def test_the_reading_model_answers_in_a_line():
     [
         ({"prompt": ""}, "0 characters"),
         ({"prompt": "x" * 200_001}, "200001 characters"),
-        ({"prompt": "\ud800"}, "half a character"),
+        ({"prompt": "\ud800"}, "lone surrogate"),
         ({"prompt": "x", "max_tokens": 0}, "max_tokens is 0"),
         ({"prompt": "x", "timeout_s": float("nan")}, "timeout_s is nan"),
     ],
@@ -156,7 +156,7 @@ def test_a_missing_or_foreign_file_is_told(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         LocalBackend(tmp_path / "none.gguf")
     (tmp_path / "notes.gguf").write_text("# Notes")
-    with pytest.raises(DataError, match="is no GGUF file"):
+    with pytest.raises(DataError, match="is not a GGUF file"):
         LocalBackend(tmp_path / "notes.gguf")
     with pytest.raises(InputError, match="context_tokens is 1"):
         LocalBackend(tmp_path / "none.gguf", context_tokens=1)
@@ -166,7 +166,7 @@ def test_a_missing_or_foreign_file_is_told(tmp_path):
 def test_damaged_weights_are_told(tmp_path):
     pytest.importorskip("xllamacpp")
     (tmp_path / "half.gguf").write_bytes(b"GGUF\x03\0\0\0" + bytes(100))
-    with pytest.raises(DataError, match=r"llama.cpp does not run .*half\.gguf"):
+    with pytest.raises(DataError, match=r"llama.cpp cannot run .*half\.gguf"):
         LocalBackend(tmp_path / "half.gguf")
 
 

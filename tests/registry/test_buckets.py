@@ -185,7 +185,7 @@ def test_errors_show_no_secret_of_a_url(url):
 
 @pytest.mark.parametrize("url", ["s3://", "s3:///acme"])
 def test_a_url_without_a_bucket_is_told(url):
-    with pytest.raises(InputError, match=r"names no bucket; allowed is s3://bucket/prefix"):
+    with pytest.raises(InputError, match=r"does not name a bucket; expected s3://bucket/prefix"):
         open_place(url)
 
 

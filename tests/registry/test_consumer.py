@@ -117,20 +117,20 @@ def test_offline_what_verified_is_served_and_nothing_new_is_loaded(world):
     world.folder.rename(world.home / "away")
     refreshed = consumer.refresh()
     assert not refreshed.online
-    assert "there is no metadata/timestamp.json" in refreshed.reasons[0]
+    assert "metadata/timestamp.json not found" in refreshed.reasons[0]
     for one in (consumer, world.consumer()):  # a process that starts offline too
         world.clock.now += DAY
         loaded = one.load("assistant", "route")
         assert (version_of(loaded), loaded.source) == ("0.1.0", "cache")
         assert loaded.verified_at == at(NOW)
-        assert any("nothing new is loaded offline" in reason for reason in loaded.reasons)
+        assert any("cannot be fetched offline" in reason for reason in loaded.reasons)
         assert one.versions("assistant", "route") == ["0.1.1", "0.1.0"]
-        with pytest.raises(MissingSnapshotError, match="nothing new is loaded offline"):
+        with pytest.raises(MissingSnapshotError, match="cannot be fetched offline"):
             one.load("assistant", "route", "0.1.1")
     world.clock.now = NOW + 7 * DAY + 1
     for one in (consumer, world.consumer()):
         one.refresh()
-        with pytest.raises(StaleError, match=r"verified last 7\.0 days ago, allowed are 7"):
+        with pytest.raises(StaleError, match=r"last verified 7\.0 days ago, the maximum is 7"):
             one.load("assistant", "route")
     (world.home / "away").rename(world.folder)
     world.publisher().refresh_timestamp()
@@ -140,7 +140,7 @@ def test_offline_what_verified_is_served_and_nothing_new_is_loaded(world):
 
 def test_nothing_is_loaded_before_something_verified(world):
     consumer = world.consumer(world.home / "nowhere")
-    with pytest.raises(VerificationError, match="nothing of the registry has verified yet"):
+    with pytest.raises(VerificationError, match="no registry metadata has verified yet"):
         consumer.load("assistant", "route")
 
 
@@ -216,7 +216,7 @@ def test_without_anything_that_verifies_there_is_a_warm_start_or_the_prior(world
         loaded = consumer.load_or("assistant", "route", warm_start=path, prior=dict)
         assert (loaded.source, loaded.description, loaded.verified_at) == ("warm_start", None, None)
         assert np.array_equal(loaded.state["moment"], state_of(5)["moment"])
-        assert "nothing of the registry has verified" in loaded.reasons[0]
+        assert "no registry metadata has verified" in loaded.reasons[0]
     for bad in (b"nonsense", warm.read_bytes()[:-9]):
         warm.write_bytes(bad)
         loaded = consumer.load_or("assistant", "route", warm_start=warm, prior=lambda: state_of(0))
@@ -337,19 +337,19 @@ def test_the_manifest_has_a_line_for_each_version(world):
         {"sha256", "url", "etag", "size", "samples", "git_commit"} <= it.keys() for it in lines
     )
     world.file("0.9.0", "description.json").unlink()
-    with pytest.raises(VerificationError, match="is gone"):
+    with pytest.raises(VerificationError, match="not found"):
         manifest(world.place)
 
 
 def test_arguments_are_checked(world, tmp_path):
-    with pytest.raises(VerificationError, match="the trusted root is refused"):
+    with pytest.raises(VerificationError, match="trusted root refused"):
         world.consumer(root=b"{}")
     for name in ("keep", "max_age_days", "timeout_s"):
         with pytest.raises(InputError, match=f"{name} is 0"):
             world.consumer(**{name: 0})
     with pytest.raises(InputError, match="allowed"):
         world.consumer("ftp://example.org/registry")
-    with pytest.raises(InputError, match="no base of a registry"):
+    with pytest.raises(InputError, match="not a registry URL"):
         world.consumer("https://user:secret@example.org/registry")
     (tmp_path / "file").write_text("")
     with pytest.raises(RegistryError, match="the cache"):
@@ -364,7 +364,7 @@ def test_a_cache_that_is_tidied_away_is_made_again(world):
     assert consumer.load("assistant", "route").source == "registry"
     shutil.rmtree(world.home / "cache")
     world.folder.rename(world.home / "elsewhere")
-    with pytest.raises(MissingSnapshotError, match="nothing new is loaded offline") as refused:
+    with pytest.raises(MissingSnapshotError, match="cannot be fetched offline") as refused:
         consumer.load("assistant", "route", "0.2.0")
     assert str(world.home) not in str(refused.value)
     assert str(world.home) not in "; ".join(consumer.refresh().reasons)

@@ -125,7 +125,7 @@ def test_any_entry_of_any_type_is_taken_or_refused(value, name):
 
 
 def test_an_entry_that_no_description_has_is_a_mistake():
-    with pytest.raises(InputError, match="no entry of a description"):
+    with pytest.raises(InputError, match="unknown entry of a description"):
         _description(colour="red")
 
 

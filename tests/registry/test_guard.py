@@ -133,7 +133,7 @@ def test_measures_travel_as_json():
         assert Measures.from_json(json.loads(json.dumps(found.to_json()))) == found
     assert Measures.from_json({"size": 3, "of tomorrow": 1}) == Measures(3)
     for wrong in ({}, {"size": "many"}, [], {"size": 1, "samples": None}):
-        with pytest.raises(InputError, match="no measures"):
+        with pytest.raises(InputError, match="invalid measures"):
             Measures.from_json(wrong)
 
 

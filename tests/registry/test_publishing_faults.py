@@ -199,7 +199,7 @@ def test_a_full_disk_publishes_nothing_and_goes_on_with_room_again(tmp_path):
         world.publish("0.1.0")
         filler = home / "filler"
         fill(filler)
-        with pytest.raises(RegistryError, match="No space left on device; see to it, then repeat"):
+        with pytest.raises(RegistryError, match="No space left on device; fix this, then retry"):
             world.publish("0.1.1")
         assert [path.name for path in (world.folder / ".writing").iterdir()] == ["lock"]
         consumer = world.consumer(cache="../outside")

@@ -89,7 +89,7 @@ def test_a_wrong_passphrase_changes_nothing(world):
 
 
 def test_an_unknown_role_is_refused(world):
-    with pytest.raises(InputError, match="no role 'admin'; allowed are root, targets"):
+    with pytest.raises(InputError, match="unknown role 'admin'; allowed: root, targets"):
         world.publisher().rotate("admin", PASSPHRASE)
 
 
@@ -127,7 +127,7 @@ def test_several_root_keys_must_sign_together(tmp_path):
 
 def test_a_threshold_above_the_number_of_keys_is_refused(tmp_path):
     publisher = Publisher(DirectoryPlace(tmp_path / "other"), Keys(tmp_path / "k"))
-    with pytest.raises(InputError, match="threshold is 3; allowed are 1 to 2"):
+    with pytest.raises(InputError, match="threshold is 3; allowed: 1 to 2"):
         publisher.create("acme", PASSPHRASE, roots=2, threshold=3)
 
 
@@ -198,7 +198,7 @@ def test_a_rotation_of_root_that_was_killed_takes_either_passphrase(world):
 def test_a_rotation_of_root_that_was_killed_early_takes_the_passphrase_from_before(world):
     """What waits has the new one already, and was never named."""
     save_key(world.keys.root_folder / "root.next.pem", Ed25519PrivateKey.generate(), NEW)
-    with pytest.raises(SigningError, match="it takes the passphrase from before"):
+    with pytest.raises(SigningError, match="use the passphrase from before"):
         world.publisher().rotate("targets", NEW)
     world.publisher().rotate("targets", PASSPHRASE)
     assert not (world.keys.root_folder / "root.next.pem").exists()
@@ -214,7 +214,7 @@ def test_a_root_key_that_was_not_yet_put_in_place_is_not_lost(world):
     second = world.keys.root_folder / "root-2.pem"
     second.rename(second.with_name("root-2.next.pem"))
     second.write_bytes(before[second])
-    with pytest.raises(SigningError, match="it takes the passphrase from before"):
+    with pytest.raises(SigningError, match="use the passphrase from before"):
         world.publisher().rotate("targets", PASSPHRASE)
     world.publisher().rotate("targets", NEW)
     assert len(world.keys.root_signers(NEW)) == 2
@@ -227,13 +227,13 @@ def test_copies_of_one_root_key_count_once(world):
     for name in ("root.pem", "root-backup.pem"):
         shutil.copy(world.keys.folder / "root.pem", stick / name)
     keys = Keys(world.keys.folder, root_folder=stick)
-    with pytest.raises(SigningError, match=r"1 of the root keys .* counted once; it takes 2"):
+    with pytest.raises(SigningError, match=r"1 distinct keys .* belong to root 1; 2 are needed"):
         Publisher(world.place, keys, clock=world.clock).rotate("timestamp", PASSPHRASE)
     twice = Keys(world.home / "others")
     twice.create(PASSPHRASE)
     shutil.copy(twice.folder / "root.pem", twice.folder / "root-2.pem")
     other = Publisher(DirectoryPlace(world.home / "other"), twice, clock=world.clock)
-    with pytest.raises(InputError, match="allowed are 1 to 1"):
+    with pytest.raises(InputError, match="allowed: 1 to 1"):
         other.create("acme", PASSPHRASE, roots=2, threshold=2)
 
 
@@ -245,7 +245,7 @@ def test_of_two_rotations_at_once_one_is_told_to_repeat(world):
                 world.publisher().renew_root(PASSPHRASE)
             return getattr(self.place, name)
 
-    with pytest.raises(RaceError, match="another rotation was faster; repeat"):
+    with pytest.raises(RaceError, match="another rotation was faster; retry"):
         world.publisher(Late(world.place, 1)).renew_root(PASSPHRASE)
 
 
@@ -262,5 +262,5 @@ def test_what_a_revoked_key_signed_later_is_not_signed_anew(world):
     thief = Publisher(world.place, Keys(stolen), clock=world.clock)
     thief.publish(*snapshot_of("6.6.6"))
     shutil.copy(after / "metadata/2.root.json", world.metadata / "2.root.json")
-    with pytest.raises(VerificationError, match="the registry's metadata is refused"):
+    with pytest.raises(VerificationError, match="registry metadata refused"):
         world.publish("0.1.1")

@@ -53,7 +53,7 @@ def test_a_candidate_that_was_loaded_decides_no_major(world):
 
 def test_without_a_released_one_it_is_told_what_there_is(world):
     world.publish("0.1.0", standing="candidate")
-    with pytest.raises(MissingSnapshotError, match=r"released, of 1 that are .* newest 0\.1\.0"):
+    with pytest.raises(MissingSnapshotError, match=r"none of the 1 published .* newest is 0\.1\.0"):
         world.consumer().load(*ROUTE)
     assert world.consumer().load_or(*ROUTE, prior=dict).source == "prior"
 
@@ -61,7 +61,7 @@ def test_without_a_released_one_it_is_told_what_there_is(world):
 def test_what_is_published_without_a_word_is_a_candidate(world):
     world.publisher().publish(*snapshot_of("0.1.0"))
     assert world.publisher().standings(*ROUTE) == {"0.1.0": "candidate"}
-    with pytest.raises(InputError, match="allowed are candidate, released, rolled_back"):
+    with pytest.raises(InputError, match="allowed: candidate, released, rolled_back"):
         world.publish("0.1.1", standing="live")
 
 
@@ -118,7 +118,7 @@ def test_a_forged_mark_is_refused(world):
     path.write_bytes(text.replace(b'"candidate"', b'"released"'))
     fresh = world.consumer(cache="fresh")
     assert not fresh.refresh().online
-    with pytest.raises(VerificationError, match="nothing of the registry has verified"):
+    with pytest.raises(VerificationError, match="no registry metadata has verified"):
         fresh.load(*ROUTE)
     assert version_of(knowing.load(*ROUTE)) == "0.1.0"
     assert knowing.standings(*ROUTE)["0.2.0"] == "candidate"

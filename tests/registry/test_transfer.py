@@ -126,7 +126,7 @@ def test_when_the_time_is_over_nothing_more_is_asked(world, web):
     fetcher = HttpFetcher(web)
     with fetcher.within(0.001):
         time.sleep(0.01)
-        with pytest.raises(SlowRetrievalError, match="took too long"):
+        with pytest.raises(SlowRetrievalError, match="timeout while"):
             fetcher.download_bytes("metadata/timestamp.json", 16384)
     with fetcher.within(30):
         assert fetcher.download_bytes("metadata/timestamp.json", 16384)
@@ -248,7 +248,7 @@ def test_a_place_is_read_with_the_same_limits(tmp_path):
     assert b"".join(fetcher.fetch("a")) == bytes(100)
     with pytest.raises(DownloadLengthMismatchError):
         fetcher.download_bytes("a", 99)
-    with pytest.raises(DownloadHTTPError, match="there is no b"):
+    with pytest.raises(DownloadHTTPError, match="b not found"):
         fetcher.download_bytes("b", 99)
 
 

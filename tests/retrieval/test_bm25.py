@@ -69,7 +69,7 @@ def test_bm25_refuses_an_empty_collection():
     ],
 )
 def test_numbers_out_of_range_are_refused(options):
-    with pytest.raises(InputError, match="allowed are k1"):
+    with pytest.raises(InputError, match="allowed: k1"):
         Bm25(DOCUMENTS, **options)
 
 

@@ -112,10 +112,10 @@ def test_one_text_is_no_list_of_letters(file):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([[np.nan, 0, 0]], "length nan"),
-        ([[np.inf, 0, 0]], "length inf"),
-        ([[0, 0, 0]], r"length 0\.0"),
-        ([[1, 1, 0]], r"length 1\.41"),
+        ([[np.nan, 0, 0]], "norm nan"),
+        ([[np.inf, 0, 0]], "norm inf"),
+        ([[0, 0, 0]], r"norm 0\.0"),
+        ([[1, 1, 0]], r"norm 1\.41"),
         ([[1, 0]], r"shape \(1, 2\)"),
         ([[1, 0, 0], [1, 0, 0]], r"shape \(2, 3\)"),
         ([1, 0, 0], r"shape \(3,\)"),
@@ -154,7 +154,7 @@ def test_a_damaged_row_is_never_used(file, change):
             assert embedder.encode(["a"]).tobytes() == first.tobytes()
             assert embedder.computed == 1
         else:
-            with pytest.raises(DataError, match=r"delete it with embeddings\.sqlite-wal"):
+            with pytest.raises(DataError, match=r"delete it together with embeddings\.sqlite-wal"):
                 embedder.encode(["a"])
 
 
@@ -179,7 +179,7 @@ def test_a_damaged_file_is_refused_and_left_alone(file, damage):
     file.write_bytes(content)
     # Opening may tell, or reading.
     with (
-        pytest.raises(DataError, match="no cache of embeddings or is damaged"),
+        pytest.raises(DataError, match="damaged, or is not an embedding cache"),
         CachedEmbedder(HashedWords(), file) as embedder,
     ):
         embedder.encode([f"text {n}" for n in range(500)])
@@ -195,7 +195,7 @@ def _scrambled(content):
 
 
 def test_a_folder_that_may_not_be_written_is_told(tmp_path):
-    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "file").write_text("folder not found")
     with pytest.raises(DataError, match="cannot be written"):
         CachedEmbedder(HashedWords(), tmp_path / "file" / "embeddings.sqlite")
     with pytest.raises(DataError, match="cannot be written"):
@@ -214,12 +214,12 @@ def test_a_full_cache_goes_on_without_storing_and_says_so_once(file, caplog):
         again = embedder.encode(texts)
         assert again.tobytes() == rows.tobytes()
     assert len(caplog.records) == 1
-    assert "not stored" in caplog.text
+    assert "cannot store" in caplog.text
     assert file.stat().st_size <= 65_536
 
 
 def test_a_cache_too_small_for_anything_is_refused(file):
-    with pytest.raises(InputError, match="65,536 or more"):
+    with pytest.raises(InputError, match="the minimum is 65,536"):
         CachedEmbedder(HashedWords(), file, max_bytes=65_535)
 
 

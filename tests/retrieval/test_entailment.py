@@ -53,7 +53,7 @@ def test_the_reranker_puts_first_what_is_not_neutral(three):
 @pytest.mark.parametrize(
     ("labels", "signs", "says"),
     [
-        (("contradiction", "entailment", "neutral"), (-1, 1, -1), "does not know contradictions"),
+        (("contradiction", "entailment", "neutral"), (-1, 1, -1), "does not detect contradictions"),
         (("entailment", "contradiction"), (-1, 1, -1), "has 3 outputs and 2 labels"),
         (("yes", "no"), (1, -1), "one must be 'contradiction'"),
         (None, (1, -1), r"has the labels \(\)"),

@@ -131,7 +131,7 @@ def test_arrays_that_do_not_fit_are_refused(starts, ends, kinds):
 
 
 def test_a_pair_of_no_passage_is_refused():
-    with pytest.raises(InputError, match="starts at 3; there are 3 passages"):
+    with pytest.raises(InputError, match="starts at 3, but there are only 3 passages"):
         Links.of_pairs(3, [(3, 0, TITLE)])
 
 

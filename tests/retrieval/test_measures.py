@@ -59,9 +59,9 @@ def test_what_cannot_be_found_counts_as_missed():
     ("ranked", "gains", "k", "says"),
     [
         (["a"], {"a": 1}, 0, "k is 0"),
-        (["a", "a"], {"a": 1}, 5, "ranked twice"),
-        (["a"], {}, 5, "nothing is relevant"),
-        (["a"], {"a": 0}, 5, "nothing is relevant"),
+        (["a", "a"], {"a": 1}, 5, "duplicate id"),
+        (["a"], {}, 5, "no document is relevant"),
+        (["a"], {"a": 0}, 5, "no document is relevant"),
     ],
 )
 def test_what_means_nothing_is_refused(measure, ranked, gains, k, says):

@@ -74,7 +74,7 @@ def test_a_folder_without_a_model_says_what_to_do(tmp_path, file, content):
         (tmp_path / file).unlink()
     else:
         (tmp_path / file).write_bytes(content)
-    with pytest.raises(DataError, match=r"no model that can be used: .*optimum-cli export onnx"):
+    with pytest.raises(DataError, match=r"no usable model in .*: .*optimum-cli export onnx"):
         PairWeights.of_folder(tmp_path)
 
 
@@ -82,7 +82,7 @@ def test_a_folder_without_a_model_says_what_to_do(tmp_path, file, content):
 def test_a_damaged_model_is_named(tmp_path, file):
     write(tmp_path, WORDS)
     (tmp_path / file).write_bytes(b"nothing of the kind")
-    with pytest.raises(DataError, match=r"is no model that can be run: .*export it again"):
+    with pytest.raises(DataError, match=r"is not a usable ONNX model: .*export it again"):
         model(tmp_path)
 
 
@@ -106,11 +106,13 @@ def test_a_cross_encoder_orders_what_was_found(tmp_path):
 
 
 def test_a_model_of_several_outputs_is_no_cross_encoder(tmp_path):
-    with pytest.raises(DataError, match="has 2 outputs; a cross-encoder that ranks has one"):
+    with pytest.raises(DataError, match="has 2 outputs; a cross-encoder must have one"):
         CrossEncoder(write(tmp_path, WORDS, signs=(1, -1)))
 
 
 def test_without_weights_it_says_where_they_belong(tmp_path, monkeypatch):
     monkeypatch.setenv("STEERSMAN_HOME", str(tmp_path))
-    with pytest.raises(DataError, match=r"models/cross-encoder holds no model.*optimum-cli"):
+    with pytest.raises(
+        DataError, match=r"no usable model in .*models/cross-encoder: .*optimum-cli"
+    ):
         CrossEncoder()

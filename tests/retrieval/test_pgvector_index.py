@@ -75,7 +75,7 @@ def test_more_than_there_are_gives_all(built):
 def test_bad_vectors_and_numbers_are_told(built):
     _, _, indexed = built
     index = indexed.loaded.vectors
-    with pytest.raises(InputError, match="48 numbers"):
+    with pytest.raises(InputError, match="dimension 48"):
         index.search(np.ones(3, np.float32), 5)
     with pytest.raises(InputError, match="k is 0"):
         index.search(np.ones(48, np.float32), 0)
@@ -188,7 +188,7 @@ def test_nobody_waits_long_for_a_turn(built):
         hashes=list(right._places),
         timeout_s=0.05,
     )
-    with index._turn, pytest.raises(StoreError, match="took more than"):
+    with index._turn, pytest.raises(StoreError, match="timeout after"):
         index.search(np.eye(48, dtype=np.float32)[0], 1)
 
 

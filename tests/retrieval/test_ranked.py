@@ -30,5 +30,5 @@ def test_the_order_does_not_depend_on_how_candidates_came(scores, random):
 
 
 def test_no_place_is_refused():
-    with pytest.raises(InputError, match="k is 0; allowed is 1 or more"):
+    with pytest.raises(InputError, match="k is 0; the minimum is 1"):
         best(np.zeros(3, np.float32), 0)

@@ -234,7 +234,7 @@ def test_an_embedder_that_gives_nonsense_is_an_error_not_a_fallback():
             return 2 * super().encode(texts)
 
     vectors = ExactIndex(EMBEDDER.encode(TEXTS))
-    with pytest.raises(InputError, match="length 2"):
+    with pytest.raises(InputError, match="norm 2"):
         Searcher(PASSAGES, embedder=Twice(), vectors=vectors).search("copper")
 
 
@@ -245,7 +245,7 @@ def test_a_reranker_that_gives_nonsense_is_an_error(scores):
             return np.array(scores)
 
     searcher = Searcher(PASSAGES, rerankers={"bad": Nonsense()})
-    with pytest.raises(InputError, match="the reranker bad gave"):
+    with pytest.raises(InputError, match="the reranker bad returned"):
         searcher.search("copper", SearchSettings("bm25", rerank="bad"))
 
 
@@ -281,17 +281,20 @@ def test_several_threads_search_alike(searcher):
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"vectors": ExactIndex(np.eye(5, dtype=np.float32))}, "no embedder for queries"),
+        (
+            {"vectors": ExactIndex(np.eye(5, dtype=np.float32))},
+            "vectors need an embedder for queries",
+        ),
         (
             {"embedder": EMBEDDER, "vectors": ExactIndex(np.eye(5, dtype=np.float32))},
-            "hashed-words gives 32 numbers, but the passages' vectors have 5",
+            "hashed-words has dimension 32, but the passage vectors have 5",
         ),
         (
             {"embedder": EMBEDDER, "vectors": ExactIndex(np.eye(32, dtype=np.float32))},
-            "32 vectors and 5 passages",
+            "32 vectors for 5 passages",
         ),
-        ({"links": Links.of_pairs(4, [])}, "links of 4 passages, but 5"),
-        ({"rerankers": {"off": LongestFirst()}}, "a reranker is called 'off'"),
+        ({"links": Links.of_pairs(4, [])}, "links cover 4 passages, but there are 5"),
+        ({"rerankers": {"off": LongestFirst()}}, "a reranker is named 'off'"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused_at_once(parts, says):
@@ -301,7 +304,7 @@ def test_parts_that_do_not_fit_are_refused_at_once(parts, says):
 
 @pytest.mark.parametrize("query", ["", " \n", "x" * 20_001])
 def test_a_query_out_of_range_is_refused(searcher, query):
-    with pytest.raises(InputError, match="allowed are 1 to 20,000"):
+    with pytest.raises(InputError, match="allowed: 1 to 20,000"):
         searcher.search(query)
 
 
@@ -320,14 +323,14 @@ def test_settings_that_the_searcher_cannot_do_are_refused(settings, says):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"variant": "sparse"}, "allowed are bm25, dense and hybrid"),
-        ({"k": 0}, "k is 0; allowed are 1 to 100"),
+        ({"variant": "sparse"}, "allowed: bm25, dense, hybrid"),
+        ({"k": 0}, "k is 0; allowed: 1 to 100"),
         ({"k": 101}, "k is 101"),
         ({"k": True}, "k is True"),
         ({"k": 2.5}, "k is 2.5"),
         ({"k": 5.0}, "k is 5.0"),
-        ({"fusion": "max"}, "allowed are convex and rrf"),
-        ({"fusion_weight": 1.5}, "fusion_weight is 1.5; allowed is 0 to 1"),
+        ({"fusion": "max"}, "allowed: convex, rrf"),
+        ({"fusion_weight": 1.5}, "fusion_weight is 1.5; allowed: 0 to 1"),
         ({"fusion_weight": float("nan")}, "fusion_weight is nan"),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_wait_that_is_no_number_of_seconds_is_the_usual_one(server, after):
 
 def test_half_of_a_surrogate_pair_is_told_and_not_sent(server):
     embedder = ServedEmbedder(server.url, size=8)
-    with pytest.raises(InputError, match=r"text 0, .* holds half of a surrogate pair"):
+    with pytest.raises(InputError, match=r"text 0, .* holds a lone surrogate"):
         embedder.encode(["\ud83d"])
     assert server.asked == []
 
@@ -176,7 +176,7 @@ def vectors(*rows):
 @pytest.mark.parametrize(
     "answer",
     [
-        b"no JSON",
+        b"not JSON",
         b"{}",
         vectors(),
         vectors([1.0] * 7),  # another size
@@ -203,15 +203,15 @@ def test_a_server_that_is_gone_is_told():
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("http://127.0.0.1:9/v1", "names no model"),
+        ("http://127.0.0.1:9/v1", "has no model"),
         ("http://me:secret@127.0.0.1/v1#m", "holds a password"),
         ("ftp://me:secret@127.0.0.1/v1#m", "holds a password"),
-        ("http://me:secret/x@127.0.0.1/v1#m", "is none of a server"),
-        ("http://[secret/v1#m", "is none of a server"),
+        ("http://me:secret/x@127.0.0.1/v1#m", "invalid embedder URL; expected"),
+        ("http://[secret/v1#m", "invalid embedder URL; expected"),
         ("http://127.0.0.1:9/v1?api-version=2#m", "has a query"),
         ("http://127.0.0.1:9/v1?key=secret", "has a query"),
-        ("ftp://127.0.0.1/v1#m", "no URL of a server"),
-        ("http://#m", "no URL of a server"),
+        ("ftp://127.0.0.1/v1#m", "invalid embedder URL"),
+        ("http://#m", "invalid embedder URL"),
     ],
 )
 def test_a_bad_address_is_told(url, why):

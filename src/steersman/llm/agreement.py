@@ -52,7 +52,7 @@ class Verdicts:
         for name in ("human", "orig", "swapped"):
             value = getattr(self, name)
             if value not in {0, 1, 2} and (value is not None or name == "human"):
-                raise InputError(f"{name} is {value!r}; allowed are 0, 1 and 2")
+                raise InputError(f"{name} is {value!r}; allowed: 0, 1, 2")
 
     @property
     def judged(self) -> int | None:
@@ -119,7 +119,7 @@ def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
     for variances over clusters, and chapter 6 for that of a ratio, which `first_shown` is.
     """
     if not verdicts:
-        raise InputError("there is no pair to compare judge and people on; give at least one")
+        raise InputError("no pairs to compare judge and people on; pass at least one")
     both = [one for one in verdicts if one.orig is not None and one.swapped is not None]
     judged = [one for one in both if one.judged is not None]
     agreed = np.array([float(one.judged == one.human) for one in judged])

@@ -27,15 +27,15 @@ def check_asked(prompt: str, max_tokens: int, timeout_s: float) -> None:
 
     >>> check_asked("Why?", 0, 1.0)
     Traceback (most recent call last):
-    steersman.errors.InputError: max_tokens is 0; allowed are 1 to 100000
+    steersman.errors.InputError: max_tokens is 0; allowed: 1 to 100000
     """
     if not 1 <= len(prompt) <= MAX_PROMPT_CHARACTERS:
-        allowed = f"allowed are 1 to {MAX_PROMPT_CHARACTERS}; shorten it"
+        allowed = f"allowed: 1 to {MAX_PROMPT_CHARACTERS}; shorten it"
         raise InputError(f"the prompt has {len(prompt)} characters; {allowed}")
     if not 1 <= max_tokens <= 100_000:
-        raise InputError(f"max_tokens is {max_tokens!r}; allowed are 1 to 100000")
+        raise InputError(f"max_tokens is {max_tokens!r}; allowed: 1 to 100000")
     if not 0.001 <= timeout_s <= 3600:
-        raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
+        raise InputError(f"timeout_s is {timeout_s!r}; allowed: 0.001 to 3600 seconds")
 
 
 def encoded(request: Mapping[str, Any]) -> bytes:
@@ -53,5 +53,5 @@ def encoded(request: Mapping[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(request)
     except UnicodeEncodeError:
-        message = "the prompt holds half a character (a lone surrogate); send whole ones"
+        message = "the prompt holds a lone surrogate; send valid Unicode"
         raise InputError(message) from None

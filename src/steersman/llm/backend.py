@@ -21,9 +21,9 @@ class Backend(Protocol):
         """Return what the model says to a prompt.
 
         Args:
-            prompt: the whole of it.
-            max_tokens: the most it may say, 1 or more.
-            timeout_s: the most it may take altogether, above 0.
+            prompt: complete prompt.
+            max_tokens: maximum answer tokens, ≥ 1.
+            timeout_s: total timeout in seconds, > 0.
 
         Returns:
             The text as it came; it may be empty.
@@ -31,7 +31,7 @@ class Backend(Protocol):
         Raises:
             BackendError: no usable answer in that time; a `BackendAnswerError` tells whether it is
                 this prompt that is not taken.
-            InputError: an argument out of range; nothing was asked.
+            InputError: an argument is out of range; no request was sent.
         """
 
 
@@ -58,14 +58,14 @@ class MeteredBackend(Backend, Protocol):
         """Return what `complete` does, with the tokens that were counted.
 
         Args:
-            prompt: the whole of it.
-            max_tokens: the most it may say, 1 or more.
-            timeout_s: the most it may take altogether, above 0.
+            prompt: complete prompt.
+            max_tokens: maximum answer tokens, ≥ 1.
+            timeout_s: total timeout in seconds, > 0.
 
         Returns:
             The text and the counts; one that was not told, or is none, is None.
 
         Raises:
             BackendError: no usable answer in that time.
-            InputError: an argument out of range; nothing was asked.
+            InputError: an argument is out of range; no request was sent.
         """

@@ -34,7 +34,7 @@ class Breaker:
     nothing when they end; a time that they name is kept.
 
     Args:
-        clock: seconds that never run backwards.
+        clock: monotonic clock in seconds.
 
     >>> breaker = Breaker(lambda: 0.0)
     >>> breaker.failed(breaker.turn(), retry_after_s=9.0)

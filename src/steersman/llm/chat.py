@@ -52,7 +52,7 @@ class ChatBackend:
         api_key: sent as bearer token; None: none is sent. Never logged or shown; if the server
             repeats it in an error, it is blotted out.
         ca_file: certificates to trust, in PEM; None: those that the system trusts.
-        clock: seconds that never run backwards.
+        clock: monotonic clock in seconds.
 
     Raises:
         InputError: an argument out of range.
@@ -72,12 +72,12 @@ class ChatBackend:
     ) -> None:
         self._server = _server(base_url, None if ca_file is None else str(ca_file))
         if not _MODEL.fullmatch(model):
-            advice = "give the name that the server lists under /models"
-            raise InputError(f"model is {model!r:.80}; allowed are 1 to 200 characters; {advice}")
+            advice = "use a name that the server lists under /models"
+            raise InputError(f"model is {model!r:.80}; allowed: 1 to 200 characters; {advice}")
         if api_key is not None and not _KEY.fullmatch(api_key):
             raise InputError(
                 "api_key must be 1 to 4096 printable ASCII characters without spaces; the one "
-                f"given has {len(api_key)}, others among them (a line break at its end?)"
+                f"given has {len(api_key)}, some not allowed (check for a trailing line break)"
             )
         self._url = base_url.rstrip("/")
         self._model = model
@@ -97,9 +97,9 @@ class ChatBackend:
         """Return what the model says to a prompt, by its most likely words.
 
         Args:
-            prompt: the whole of it, at most 200,000 characters.
-            max_tokens: the most it may say, 1 to 100,000.
-            timeout_s: the most it may take altogether, 0.001 to 3600 seconds.
+            prompt: complete prompt, 1 to 200,000 characters.
+            max_tokens: maximum answer tokens, 1 to 100,000; default 64.
+            timeout_s: total timeout in seconds, 0.001 to 3600.
 
         Returns:
             The text of the first choice, as it came.
@@ -108,7 +108,7 @@ class ChatBackend:
             BackendUnavailableError: no answer in time, no connection, or the server is busy or
                 broken; ``retry_after_s`` says when to try again, where it is known.
             BackendAnswerError: the server refused the request, or what it sent is no completion.
-            InputError: an argument out of range; nothing was asked.
+            InputError: an argument is out of range; no request was sent.
         """
         return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
 
@@ -134,7 +134,7 @@ class ChatBackend:
         body = self._body(prompt, max_tokens)
         turn = self._breaker.turn()
         if turn.wait_s:
-            message = f"{self!r}: not asked, since it failed just now; it is tried again in "
+            message = f"{self!r}: request not sent: the circuit breaker is open; retry in "
             message += f"{turn.wait_s:.0f} s"
             raise BackendUnavailableError(message, retry_after_s=turn.wait_s, asked=False)
         begun = self._clock()
@@ -214,16 +214,16 @@ def _server(url: str, ca_file: str | None) -> Server:
         (host or "").encode("idna")
         port = parts.port or (443 if scheme == "https" else 80)
     except ValueError:
-        raise InputError("base_url is no URL; give one such as http://127.0.0.1:8080/v1") from None
+        raise InputError(
+            "base_url is not a URL; expected one such as http://127.0.0.1:8080/v1"
+        ) from None
     if "@" in parts.netloc:
-        raise InputError("base_url must not carry a user or password; the key goes into api_key")
+        raise InputError("base_url must not contain a user or password; pass the key as api_key")
     if scheme not in {"http", "https"} or not host or parts.query or parts.fragment:
         wanted = "http(s)://host[:port][/prefix] without query or fragment"
         raise InputError(f"base_url must be {wanted}, got {url!r:.200}")
     if not _PATH.fullmatch(url.partition("://")[2].partition("/")[2]):
-        raise InputError(
-            f"base_url has a path that cannot be sent, {parts.path!r:.200}; {_way(parts.path)}"
-        )
+        raise InputError(f"base_url has an invalid path {parts.path!r:.200}; {_way(parts.path)}")
     return Server(scheme, host, port, parts.path.rstrip("/"), ca_file)
 
 
@@ -231,7 +231,7 @@ def _way(path: str) -> str:
     try:
         return f"write it as {quote(path.strip(), safe='/%'):.200}"
     except UnicodeEncodeError:
-        return "write letters outside of ASCII with percent signs"
+        return "percent-encode characters outside ASCII"
 
 
 def _refusal(reply: Reply, said: str) -> BackendError:
@@ -241,7 +241,7 @@ def _refusal(reply: Reply, said: str) -> BackendError:
     if reply.status in _LATER:
         again_s = _seconds(reply.retry_after)
         when = "later" if again_s is None else f"in {again_s:g} s"
-        return BackendUnavailableError(f"{message}; try again {when}", retry_after_s=again_s)
+        return BackendUnavailableError(f"{message}; retry {when}", retry_after_s=again_s)
     advice = {
         401: "check the API key",
         403: "check what the API key allows",
@@ -256,10 +256,10 @@ def _unread(body: bytes, why: Refused) -> BackendAnswerError:
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        message = f"the answer is no JSON ({len(body)} bytes): {why}"
-        return BackendAnswerError(f"{message}; is this a server of chat completions?")
+        message = f"the answer is not JSON ({len(body)} bytes): {why}"
+        return BackendAnswerError(f"{message}; check that the server speaks chat completions")
     told = str(why).partition(";")[0]
-    message = f"the answer is JSON that is not taken: {told}; ask in other words, or another model"
+    message = f"the answer is JSON outside the limits: {told}; change the prompt or the model"
     return BackendAnswerError(message, of_prompt=True)
 
 
@@ -290,11 +290,13 @@ def _content(value: Any) -> str:
             place = place[step]
         except (KeyError, IndexError, TypeError):
             message = "the answer is JSON, but has no choices[0].message.content"
-            raise BackendAnswerError(f"{message}; is this a server of chat completions?") from None
+            raise BackendAnswerError(
+                f"{message}; check that the server speaks chat completions"
+            ) from None
     if not isinstance(place, str):
         kind = type(place).__name__
         # A filter or the call of a tool answers so, each time that it is asked this.
-        message = f"choices[0].message.content is {kind}, and should be a text"
+        message = f"choices[0].message.content is {kind}; it must be a string"
         raise BackendAnswerError(message, of_prompt=True)
     return place
 

@@ -58,7 +58,7 @@ class Server:
             trusted = ssl.create_default_context(cafile=self.ca_file)
         except OSError as error:
             message = f"no secure connection: ca_file {self.ca_file} cannot be used: {error}"
-            raise BackendUnavailableError(f"{message}; give certificates in PEM") from error
+            raise BackendUnavailableError(f"{message}; pass certificates in PEM format") from error
         return HTTPSConnection(self.host, self.port, timeout=timeout_s, ssl_context=trusted)
 
 
@@ -110,7 +110,7 @@ def post(
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
-        message = f"no whole answer in {timeout_s:g} s{talk.waits_for()}"
+        message = f"no complete answer within {timeout_s:g} s{talk.waits_for()}"
         talk.cut()
         raise BackendUnavailableError(message)
     if talk.error is not None:
@@ -135,11 +135,11 @@ class _Talk:
     def waits_for(self) -> str:
         """Return how far it came, and what may be the reason, as the end of a message."""
         if self._socket is not None:
-            return "; is the server busy, or timeout_s too short?"
+            return "; the server may be busy, or timeout_s too short"
         if self._server.scheme == "https" and getattr(self._connection, "sock", None) is not None:
-            advice = "does the server speak TLS? If it does not, base_url begins with http://"
-            return f": it connected, and the TLS handshake was not answered; {advice}"
-        return ": no connection yet; check the address, and that nothing on the way drops it"
+            advice = "if the server does not speak TLS, use a base_url with http://"
+            return f": connected, but no answer to the TLS handshake; {advice}"
+        return ": not connected yet; check the address and the firewall rules"
 
     def run(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         try:
@@ -147,7 +147,7 @@ class _Talk:
             with closing(connection):
                 self.reply = self._exchange(connection, path, body, headers)
         except (HTTPError, HTTPException, OSError) as error:
-            message = f"{_kind(error)}: {error}; check the address, and that the server runs"
+            message = f"{_kind(error)}: {error}; check the address, and that the server is running"
             self.error = BackendUnavailableError(message)
         except Exception as error:  # noqa: BLE001 - raised again where it was asked for
             self.error = error
@@ -167,7 +167,7 @@ class _Talk:
         # The connection forgets it while the answer is read, if it is the last.
         self._socket = connection.sock
         if self._is_cut:
-            raise TimeoutError("the connection came too late")
+            raise TimeoutError("the connection was opened after the timeout")
         connection.request("POST", path, body, headers, preload_content=False)
         response = connection.getresponse()
         try:
@@ -175,8 +175,8 @@ class _Talk:
         finally:
             response.close()
         if len(content) > self._max_bytes:
-            message = f"the answer has more than {self._max_bytes} bytes, which is the most read"
-            raise BackendAnswerError(f"{message}; is this a server of chat completions?")
+            message = f"the answer has more than {self._max_bytes} bytes, the maximum"
+            raise BackendAnswerError(f"{message}; check that the server speaks chat completions")
         if response.length_remaining:
             raise HTTPException(f"the answer ends {response.length_remaining} bytes too early")
         return Reply(response.status, response.headers.get("Retry-After", ""), content)

@@ -95,7 +95,7 @@ class Faithfulness:
             The score with every statement and its verdict; undefined where no verdict was reached.
 
         Raises:
-            DataError: the judge's cache is damaged.
+            DataError: the judge cache is damaged.
         """
         tally = Tally()
         try:
@@ -134,7 +134,7 @@ def _read_statements(said: str) -> list[str]:
     if not all(found):
         raise MalformedAnswer("a statement is empty")
     if len(found) > MAX_STATEMENTS:
-        raise MalformedAnswer(f"{len(found)} statements, allowed are {MAX_STATEMENTS}")
+        raise MalformedAnswer(f"{len(found)} statements, the maximum is {MAX_STATEMENTS}")
     return found
 
 
@@ -142,5 +142,5 @@ def _read_verdicts(said: str, count: int) -> list[_Verdict]:
     found = sorted(shaped(said, _Verdicts).verdicts, key=lambda verdict: verdict.number)
     numbers = [verdict.number for verdict in found]
     if numbers != list(range(1, count + 1)):
-        raise MalformedAnswer(f"verdicts on {numbers[:20]} where 1 to {count} were asked for")
+        raise MalformedAnswer(f"verdicts for {numbers[:20]}, expected 1 to {count}")
     return found

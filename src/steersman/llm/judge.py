@@ -43,10 +43,10 @@ class Retry:
 
     def __post_init__(self) -> None:
         if not 1 <= self.tries <= 20:
-            raise InputError(f"tries is {self.tries!r}; allowed are 1 to 20")
+            raise InputError(f"tries is {self.tries!r}; allowed: 1 to 20")
         if not 0.0 < self.first_s <= self.longest_s <= 3600.0:
             pauses = f"first_s {self.first_s!r}, longest_s {self.longest_s!r}"
-            raise InputError(f"{pauses}; allowed is 0 < first_s ≤ longest_s ≤ 3600")
+            raise InputError(f"{pauses}; allowed: 0 < first_s ≤ longest_s ≤ 3600")
 
     def pause_s(self, tries: int) -> float:
         """Return how long to wait after so many tries, where the server names no time.
@@ -90,9 +90,9 @@ class Judge:
         max_characters: int = 60_000,
     ) -> None:
         if not 0.001 <= timeout_s <= 3600:
-            raise InputError(f"timeout_s is {timeout_s!r}; allowed are 0.001 to 3600 seconds")
+            raise InputError(f"timeout_s is {timeout_s!r}; allowed: 0.001 to 3600 seconds")
         if not 1000 <= max_characters <= 200_000:
-            raise InputError(f"max_characters is {max_characters!r}; allowed are 1000 to 200000")
+            raise InputError(f"max_characters is {max_characters!r}; allowed: 1000 to 200000")
         self.budget = budget or Budget()
         self.max_characters = max_characters
         self._backend = backend
@@ -111,8 +111,8 @@ class Judge:
         """Return what the model says, from the cache where it was asked before.
 
         Args:
-            prompt: the whole of it.
-            max_tokens: the most it may say.
+            prompt: complete prompt.
+            max_tokens: maximum answer tokens.
             version: of what reads the answer.
             tally: counts the calls.
 

@@ -54,7 +54,7 @@ class JudgeCache:
 
     def __init__(self, file: Path, *, max_bytes: int = 1_000_000_000) -> None:
         if max_bytes < 16 * _PAGE:
-            raise InputError(f"max_bytes is {max_bytes!r}; allowed is {16 * _PAGE:,} or more")
+            raise InputError(f"max_bytes is {max_bytes!r}; the minimum is {16 * _PAGE:,}")
         self.file = file
         self.unstored = 0
         self._max_pages = max_bytes // _PAGE
@@ -70,8 +70,10 @@ class JudgeCache:
                 connection.execute(_SCHEMA)
             self._close_to_others()
         except (OSError, sqlite3.Error) as error:
-            message = f"the cache of judgements {file} cannot be used: {error}"
-            raise DataError(f"{message}; give this user the folder, or name another") from error
+            message = f"the judge cache {file} cannot be used: {error}"
+            raise DataError(
+                f"{message}; give this user write access to the folder, or use another"
+            ) from error
 
     def get(self, key: bytes) -> str | None:
         """Return an answer, or None if there is none.
@@ -86,7 +88,7 @@ class JudgeCache:
         if row is None:
             return None
         if zlib.crc32(key + row[0]) != row[1]:
-            raise self._damaged("an answer has another checksum")
+            raise self._damaged("the checksum of an answer does not match")
         return bytes(row[0]).decode("utf-8", "surrogatepass")
 
     def put(self, key: bytes, text: str) -> str:
@@ -122,8 +124,8 @@ class JudgeCache:
             with self._using() as connection:
                 row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
         except sqlite3.Error as error:
-            message = f"the cache of judgements {self.file} cannot be read: {error}"
-            raise DataError(f"{message}; judge without it, or name another") from error
+            message = f"the judge cache {self.file} cannot be read: {error}"
+            raise DataError(f"{message}; judge without a cache, or use another file") from error
         return row
 
     @contextmanager
@@ -156,9 +158,9 @@ class JudgeCache:
     def _damaged(self, why: str) -> DataError:
         # Not removed here: a wrong path in a setting must not cost somebody another file.
         return DataError(
-            f"{self.file} is no cache of judgements or is damaged: {why}; while nothing uses it, "
-            f"delete it with {self.file.name}-wal and {self.file.name}-shm beside it: what it held "
-            "is asked, and paid, again"
+            f"{self.file} is damaged, or is not a judge cache: {why}; while no process uses it, "
+            f"delete it together with {self.file.name}-wal and {self.file.name}-shm; its answers "
+            "must be requested and paid again"
         )
 
     def _tell(self, error: sqlite3.Error) -> None:
@@ -166,9 +168,9 @@ class JudgeCache:
             self.unstored += 1
             first = self.unstored == 1
         if not _named(error, _FOR_NOW):
-            raise DataError(f"the cache {self.file} cannot be written: {error}") from error
+            raise DataError(f"the judge cache {self.file} cannot be written: {error}") from error
         if first:
-            message = "judgements are not stored in %s now, and paid again next time: %s"
+            message = "cannot store judge answers in %s now; they must be paid again next time: %s"
             _log.warning(message, self.file, error)
 
 
@@ -177,7 +179,7 @@ def key_of(backend: str, prompt: str, max_tokens: int, version: str) -> bytes:
 
     Args:
         backend: its name.
-        prompt: the whole of it.
+        prompt: complete prompt.
         max_tokens: the most that could be said.
         version: of what reads the answer.
 

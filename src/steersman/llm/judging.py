@@ -42,8 +42,8 @@ class Judged:
     Attributes:
         judge: name of the model that judged.
         scores: measure -> one score a case, in the order of the cases.
-        calls: requests that were made, repeated ones among them.
-        cached: answers that were found in the cache instead.
+        calls: number of requests, retries included.
+        cached: number of answers found in the cache.
         cost_usd: what the judge's budget had spent when this ended, estimated where tokens were
             not told.
     """
@@ -85,13 +85,13 @@ def judge_all(
 
     Raises:
         InputError: `workers` out of range, no measure, or two of one name.
-        DataError: the judge's cache is damaged.
+        DataError: the judge cache is damaged.
     """
     names = [measure.name for measure in measures]
     if not names or len(set(names)) < len(names):
-        raise InputError(f"measures are {names}; give one or more, each of another name")
+        raise InputError(f"measures are {names}; pass one or more with distinct names")
     if not 1 <= workers <= 64:
-        raise InputError(f"workers is {workers!r}; allowed are 1 to 64")
+        raise InputError(f"workers is {workers!r}; allowed: 1 to 64")
     rows = _judged(judge, measures, cases, workers)
     scores = {name: tuple(row[place] for row in rows) for place, name in enumerate(names)}
     every = [score for row in rows for score in row]

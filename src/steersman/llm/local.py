@@ -66,7 +66,7 @@ class LocalBackend:
         stop: Sequence[str] = (),
     ) -> None:
         if not 256 <= context_tokens <= 131_072:
-            raise InputError(f"context_tokens is {context_tokens!r}; allowed are 256 to 131072")
+            raise InputError(f"context_tokens is {context_tokens!r}; allowed: 256 to 131072")
         self._model = model
         self._template = template
         self._context_tokens = context_tokens
@@ -79,8 +79,8 @@ class LocalBackend:
             self._runtime = self._process.ready(time.monotonic() + _START_S)
         except TimeoutError:
             self._drop()
-            message = f"{model} was not loaded within {_START_S:g} s; give a smaller model, one on "
-            raise DataError(message + "a quicker disk, or fewer context_tokens") from None
+            message = f"{model} was not loaded within {_START_S:g} s; use a smaller model, "
+            raise DataError(message + "a faster disk, or fewer context_tokens") from None
         except BaseException:
             self._drop()
             raise
@@ -97,9 +97,9 @@ class LocalBackend:
         """Return what the model says to a prompt, by its most likely words.
 
         Args:
-            prompt: the whole of it, at most 200,000 characters.
-            max_tokens: the most it may say, 1 to 100,000.
-            timeout_s: the most it may take altogether, 0.001 to 3600 seconds.
+            prompt: complete prompt, 1 to 200,000 characters.
+            max_tokens: maximum answer tokens, 1 to 100,000; default 64.
+            timeout_s: total timeout in seconds, 0.001 to 3600.
 
         Returns:
             The text as it came.
@@ -109,7 +109,7 @@ class LocalBackend:
                 the next call has a new one.
             BackendAnswerError: the model does not take the prompt, for its length for instance, or
                 something went wrong in its process.
-            InputError: an argument out of range; nothing was asked.
+            InputError: an argument is out of range; no request was sent.
         """
         return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
 
@@ -135,14 +135,16 @@ class LocalBackend:
         line = encoded({"prompt": prompt, "max_tokens": max_tokens, "stop": self._stop}) + b"\n"
         until = time.monotonic() + timeout_s
         if not self._turn.acquire(timeout=timeout_s):
-            message = f"{self!r}: other prompts took all of {timeout_s:g} s; ask fewer at once"
+            message = (
+                f"{self!r}: timeout after {timeout_s:g} s behind other prompts; send fewer at once"
+            )
             raise BackendUnavailableError(message, asked=False)
         try:
             said = self._said(line, until, timeout_s)
         finally:
             self._turn.release()
         if "error" in said:
-            advice = "shorten the prompt or max_tokens, or give a larger context_tokens"
+            advice = "shorten the prompt or max_tokens, or increase context_tokens"
             message = f"{self!r}: {str(said['error'])[:_QUOTED]}; {advice}"
             raise BackendAnswerError(message, of_prompt=isinstance(said.get("status"), int))
         return Completion(str(said["text"]), said["prompt_tokens"], said["answer_tokens"])
@@ -169,12 +171,12 @@ class LocalBackend:
                 self._drop()
                 with suppress(BackendUnavailableError):  # the next call tries it again
                     self._process = self._started()
-            message = f"{self!r}: no answer within {timeout_s:g} s; give it more, or less to say"
+            message = f"{self!r}: no answer within {timeout_s:g} s; allow more time or fewer tokens"
             raise BackendUnavailableError(message) from None
         except (EOFError, OSError, DataError) as error:
             why = str(error) or process.last_words()
             self._drop()
-            message = f"{self!r}: its process ended ({why}); is there memory enough?"
+            message = f"{self!r}: the model process exited ({why}); check the free memory"
             raise BackendUnavailableError(message) from None
         except BaseException:
             self._drop()  # an answer that nobody waits for must not be given to the next
@@ -189,8 +191,10 @@ class LocalBackend:
         try:
             return LocalProcess(msgspec.json.encode(about).decode(), self._model)
         except OSError as error:
-            message = f"{self!r}: no process can be started ({error}); close files or end processes"
-            raise BackendUnavailableError(f"{message}, then ask again", asked=False) from None
+            message = (
+                f"{self!r}: cannot start the model process ({error}); close files or end processes"
+            )
+            raise BackendUnavailableError(f"{message}, then retry", asked=False) from None
 
     def _drop(self) -> None:
         if self._process is not None:
@@ -202,9 +206,9 @@ def _digest(model: Path) -> str:
     try:
         with model.open("rb") as file:
             if file.read(4) != b"GGUF":
-                raise DataError(f"{model} is no GGUF file; give the weights of a model in GGUF")
+                raise DataError(f"{model} is not a GGUF file; pass model weights in GGUF format")
             file.seek(0)
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        message = f"the model {model} cannot be read: {error.strerror}; give a GGUF file"
+        message = f"the model {model} cannot be read: {error.strerror}; pass a GGUF file"
         raise DataError(message) from None

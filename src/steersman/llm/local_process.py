@@ -74,7 +74,7 @@ class LocalProcess:
             try:
                 said = self._read(until)
             except EOFError:
-                said = {"error": self.last_words() or "its process ended"}
+                said = {"error": self.last_words() or "the process exited"}
             if "error" in said:
                 self.end()
                 raise DataError(_no_model(self._model, said))
@@ -154,8 +154,8 @@ def _wait(number: int, event: int, until: float) -> None:
 def _no_model(model: Path, said: dict[str, Any]) -> str:
     if said.get("missing"):
         return (
-            f"a local model needs llama.cpp, and it is not installed ({said['error']}); "
+            f"a local model needs llama.cpp, which is not installed ({said['error']}); "
             f"install it with: {how_to_install('local')}"
         )
     why = str(said["error"])[:_QUOTED]
-    return f"llama.cpp does not run {model}: {why}; is it whole, and a kind that it knows?"
+    return f"llama.cpp cannot run {model}: {why}; check that the file is complete and supported"

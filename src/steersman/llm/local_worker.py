@@ -46,8 +46,8 @@ def request(prompt: str, max_tokens: int, stop: Sequence[str] = ()) -> dict[str,
     """Return what the server is asked: the likeliest words, and nothing kept from before.
 
     Args:
-        prompt: the whole of it.
-        max_tokens: the most it may say.
+        prompt: complete prompt.
+        max_tokens: maximum answer tokens.
         stop: texts before which it ends.
 
     >>> request("Why?", 8)["temperature"]

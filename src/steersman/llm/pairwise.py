@@ -68,8 +68,8 @@ class Preference:
         detail: what happened, for a person.
         shown: the verdict in each order, as the answer that won; None: none could be read.
         rationale: the grounds in each order, cut to 500 characters.
-        calls: requests that were made, repeated ones among them.
-        cached: answers that were found in the cache instead.
+        calls: number of requests, retries included.
+        cached: number of answers found in the cache.
     """
 
     winner: Winner | None
@@ -111,7 +111,7 @@ class PairwiseJudge:
             pair: both answers; two equal ones are a tie without asking.
 
         Raises:
-            DataError: the judge's cache is damaged.
+            DataError: the judge cache is damaged.
         """
         if pair.first == pair.second:
             return Preference("tie", detail="both answers are the same", shown=("tie", "tie"))

@@ -33,7 +33,7 @@ _ESCAPED = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
-_HALF = "a text holds half a character (a lone surrogate); decode it anew"
+_HALF = "a text holds a lone surrogate; decode it again"
 _WORDINGS = (
     "",
     "\nSay nothing before or after the JSON, and use the keys of the example and no others.",
@@ -106,8 +106,8 @@ def ask_for(
     for wording in _WORDINGS:
         text = prompt.about(data, wording)
         if len(text) > judge.max_characters:
-            told = f"{len(text):,} characters where {judge.max_characters:,} are allowed"
-            raise Undefined("too_long", f"the prompt would have {told}; fewer contexts may fit")
+            told = f"{len(text):,} characters, the maximum is {judge.max_characters:,}"
+            raise Undefined("too_long", f"the prompt would have {told}; pass fewer contexts")
         said = _asked(judge, prompt, text, tally)
         try:
             return reading(said)
@@ -120,7 +120,7 @@ def check_readable(text: str) -> None:
     """Refuse a text that no model can be told.
 
     Args:
-        text: any.
+        text: text.
 
     Raises:
         Undefined: it holds half a character.
@@ -135,7 +135,7 @@ def is_readable(text: str) -> bool:
     r"""Return whether a text holds whole characters alone.
 
     Args:
-        text: any.
+        text: text.
 
     >>> is_readable("서울"), is_readable("half \ud83d")
     (True, False)
@@ -161,7 +161,7 @@ def shaped(text: str, shape: type[Shape]) -> Shape:
         MalformedAnswer: it is longer than 65,536 characters, or not of that shape.
     """
     if len(text) > MAX_ANSWER_CHARACTERS:
-        raise MalformedAnswer(f"{len(text):,} characters, allowed are {MAX_ANSWER_CHARACTERS:,}")
+        raise MalformedAnswer(f"{len(text):,} characters, the maximum is {MAX_ANSWER_CHARACTERS:,}")
     bare = text.strip()
     fenced = _FENCED.fullmatch(bare)
     try:

@@ -18,7 +18,7 @@ class Rate:
 
     Args:
         per_s: the most calls a second, > 0; None: any number.
-        clock: seconds that never run backwards.
+        clock: monotonic clock in seconds.
         sleep: waits that many seconds.
 
     Raises:
@@ -40,7 +40,7 @@ class Rate:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if per_s is not None and not 0.0 < per_s < math.inf:
-            raise InputError(f"per_s is {per_s!r}; allowed is above 0, or None for any number")
+            raise InputError(f"per_s is {per_s!r}; allowed: above 0, or None for no limit")
         self._gap_s = 0.0 if per_s is None else 1.0 / per_s
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()

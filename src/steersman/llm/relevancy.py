@@ -80,7 +80,7 @@ class Relevancy:
 
     def __init__(self, judge: Judge, embedder: TextEmbedder, *, questions: int = 3) -> None:
         if not 1 <= questions <= 10:
-            raise InputError(f"questions is {questions!r}; allowed are 1 to 10")
+            raise InputError(f"questions is {questions!r}; allowed: 1 to 10")
         self._judge = judge
         self._embedder = embedder
         self._count = questions
@@ -102,7 +102,7 @@ class Relevancy:
             The score with the questions it was computed from.
 
         Raises:
-            DataError: the judge's cache is damaged.
+            DataError: the judge cache is damaged.
         """
         if not case.answer.strip():
             return Scored(0.0, detail="the answer is empty")
@@ -128,7 +128,7 @@ class Relevancy:
         if not all(question.strip() for question in found.questions):
             raise MalformedAnswer("a question is empty")
         if not found.noncommittal and len(found.questions) != self._count:
-            raise MalformedAnswer(f"{len(found.questions)} questions, not {self._count}")
+            raise MalformedAnswer(f"{len(found.questions)} questions, expected {self._count}")
         return found
 
     def _closeness(self, question: str, generated: Sequence[str]) -> float:
@@ -138,9 +138,12 @@ class Relevancy:
         except SteersmanError as error:
             raise Undefined("embedder", str(error)) from error
         if rows.ndim != 2 or len(rows) != len(generated) + 1 or not np.isfinite(rows).all():
-            raise Undefined("embedder", f"it gave an array of shape {rows.shape}, or no numbers")
+            raise Undefined(
+                "embedder",
+                f"the embedder returned shape {rows.shape}, or numbers that are not finite",
+            )
         lengths = np.linalg.norm(rows, axis=1)
         if not (lengths > 0).all():
-            raise Undefined("embedder", "a question has a vector of length 0")
+            raise Undefined("embedder", "a question has a vector of norm 0")
         units = rows / lengths[:, None]
         return float(np.clip((units[1:] @ units[0]).mean(), 0.0, 1.0))

@@ -58,8 +58,8 @@ class Tally:
     """What judging one answer took so far.
 
     Attributes:
-        calls: requests that were made, repeated ones among them.
-        cached: answers that were found in the cache instead.
+        calls: number of requests, retries included.
+        cached: number of answers found in the cache.
     """
 
     calls: int = 0
@@ -90,8 +90,8 @@ class Scored:
         detail: what happened, for a person; of a defined one, what is special about it, or "".
         statements: those of the answer with their verdicts; of faithfulness.
         questions: those generated from the answer; of answer relevancy.
-        calls: requests that were made, repeated ones among them.
-        cached: answers that were found in the cache instead.
+        calls: number of requests, retries included.
+        cached: number of answers found in the cache.
 
     Raises:
         InputError: a value outside [0, 1] or NaN, or not exactly one of value and reason.
@@ -110,11 +110,11 @@ class Scored:
 
     def __post_init__(self) -> None:
         if self.value is not None and not 0.0 <= self.value <= 1.0:
-            raise InputError(f"value is {self.value!r}; allowed are 0 to 1, or None for undefined")
+            raise InputError(f"value is {self.value!r}; allowed: 0 to 1, or None for undefined")
         if (self.value is None) != bool(self.reason):
             raise InputError(
                 f"value is {self.value!r} with reason {self.reason!r}; an undefined score has a "
-                "reason, and a defined one has none"
+                "reason, a defined score has none"
             )
 
     @classmethod

@@ -41,7 +41,7 @@ class Prices:
         for name in ("prompt_usd", "answer_usd", "call_usd"):
             value = getattr(self, name)
             if value is not None and not 0.0 <= value < math.inf:
-                raise InputError(f"{name} is {value!r}; allowed is 0 or more")
+                raise InputError(f"{name} is {value!r}; the minimum is 0")
 
     def estimate(self, prompt: str, *, max_tokens: int) -> float:
         """Return the most that a call should cost, in US dollars.
@@ -89,7 +89,7 @@ class Budget:
     1
     >>> budget.reserve("another", max_tokens=5)
     Traceback (most recent call last):
-    steersman.errors.BudgetError: all 1 calls are spent; raise max_calls to judge the rest
+    steersman.errors.BudgetError: all 1 calls are used; raise max_calls to judge the rest
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Budget:
         prices: Prices | None = None,
     ) -> None:
         if max_calls is not None and max_calls < 0:
-            raise InputError(f"max_calls is {max_calls!r}; allowed is 0 or more")
+            raise InputError(f"max_calls is {max_calls!r}; the minimum is 0")
         if max_cost_usd is not None and not 0.0 <= max_cost_usd < math.inf:
-            raise InputError(f"max_cost_usd is {max_cost_usd!r}; allowed is 0 or more")
+            raise InputError(f"max_cost_usd is {max_cost_usd!r}; the minimum is 0")
         self.prices = prices or Prices()
         if max_cost_usd is not None and not self.prices.estimate("x", max_tokens=1):
-            raise InputError("max_cost_usd limits nothing where all prices are 0; give prices")
+            raise InputError("max_cost_usd has no effect when all prices are 0; pass prices")
         self._max_calls, self._max_cost_usd = max_calls, max_cost_usd
         self._calls = 0
         self._cost_usd = self._reserved_usd = 0.0
@@ -179,7 +179,7 @@ class Budget:
 
     def _refuse_closed(self) -> None:
         if self._closed:
-            raise BudgetError("judging was stopped; judge again, with a new budget, to go on")
+            raise BudgetError("judging was stopped; start again with a new budget to continue")
 
     def _fits(self, estimate: float) -> bool:
         self._refuse_closed()
@@ -187,7 +187,7 @@ class Budget:
             # One in flight may turn out not to have been made.
             if self._in_flight:
                 return False
-            message = f"all {self._max_calls} calls are spent"
+            message = f"all {self._max_calls} calls are used"
             raise BudgetError(f"{message}; raise max_calls to judge the rest")
         if self._max_cost_usd is None:
             return True
@@ -196,6 +196,6 @@ class Budget:
         if self._in_flight:
             return False
         raise BudgetError(
-            f"{self._cost_usd:.4f} of {self._max_cost_usd:.4f} USD are spent, and this call may "
+            f"{self._cost_usd:.4f} of {self._max_cost_usd:.4f} USD are spent, and this call can "
             f"cost {estimate:.4f}; raise max_cost_usd to judge the rest"
         )

@@ -1,8 +1,7 @@
-"""Snapshots: states as bytes that depend on the state alone, and what makes them safe to ship.
+"""Snapshots: packing, signing, publishing, loading and comparing policy states.
 
-What compares two snapshots, what signs them, and what needs a policy is resolved on first use:
-whoever serves one must not pay for the import of off-policy evaluation, whoever packs one not for
-that of signatures, and a command that lists API keys not for that of policies and scipy.
+Names are resolved on first use. So a process that serves a snapshot does not import off-policy
+evaluation, and a command that lists API keys does not import policies and scipy.
 """
 
 from __future__ import annotations

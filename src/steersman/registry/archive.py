@@ -1,4 +1,4 @@
-"""What consumers no longer find: older versions, retracted ones, and metadata that is outlived."""
+"""Archive of a registry: old versions, retracted versions and outdated metadata."""
 
 from __future__ import annotations
 
@@ -27,26 +27,17 @@ _RETRACTED = "retracted.json"
 
 
 class Archive:
-    """The part of a place below ``archive/``.
-
-    Args:
-        place: the tenant's own part of the registry.
-    """
+    """The ``archive/`` folder of a tenant's registry. Nothing in it is signed."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
 
     def keep(self, release: Release, *, retracted: Mapping[str, str] | None = None) -> None:
-        """Copy a version's files into the archive; `tidy` removes the originals.
-
-        Args:
-            release: is among the targets still.
-            retracted: when and why, if it may never be published again.
-        """
+        """Copy a version's files into the archive; `tidy` removes the originals."""
         for target in (release.state, release.description):
             path = file_of(target)
             held = self._place.read(path)
-            # A lost original leaves nothing to keep, and must not stop what is published now.
+            # A missing original cannot be archived, and must not stop the current publication.
             if held is not None:
                 self._place.write_new(_archived(path), held.data)
         if retracted is not None:
@@ -55,10 +46,7 @@ class Archive:
             self._place.write_new(f"{folder}/{_RETRACTED}", note)
 
     def refuse_retracted(self, description: Description) -> None:
-        """Refuse a version that was retracted: it is never published again.
-
-        Args:
-            description: of the version.
+        """Raise if a version was retracted: it can never be published again.
 
         Raises:
             MissingSnapshotError: it was retracted.
@@ -66,22 +54,17 @@ class Archive:
         folder = _folder(description.skill, description.point, description.version)
         if self._place.read(f"{folder}/{_RETRACTED}") is not None:
             name = f"{description.skill}/{description.point} {description.version}"
-            message = f"{name} was retracted and is never published again; take the next version"
+            message = f"{name} was retracted and cannot be published again; use the next version"
             raise MissingSnapshotError(message)
 
     def find(self, description: Description, data: bytes) -> Description | None:
-        """Return what an archived version is described as; None if it is not in the archive.
+        """Return the completed description of an archived version; None if not in the archive.
 
-        Nothing in the archive is signed: of what it says only that counts which fits, and what is
-        returned was given, not found there.
-
-        Args:
-            description: of the version.
-            data: what it should hold.
+        The archive is not signed, so only data that matches the given description is accepted.
 
         Raises:
-            MissingSnapshotError: it was retracted.
-            VerificationError: it holds something else.
+            MissingSnapshotError: the version was retracted.
+            VerificationError: the archive holds other bytes for this version.
         """
         self.refuse_retracted(description)
         folder = _folder(description.skill, description.point, description.version)
@@ -91,32 +74,22 @@ class Archive:
             return None
         if digest not in found:
             name = f"{description.skill}/{description.point} {description.version}"
-            message = f"{name} was published with other bytes; versions never change"
-            raise VerificationError(f"{message}: take the next one")
+            message = f"{name} is already published with other bytes; versions never change"
+            raise VerificationError(f"{message}: use the next version")
         held = self._place.read(f"{folder}/{digest}.{STATE}")
         path = f"targets/{folder.removeprefix('archive/')}/{digest}.{STATE}"
         tag = held.tag if held is not None and held.data == data else None
         return replace(description, size=len(data), sha256=digest, url=path, etag=tag)
 
     def versions(self, skill: str, point: str) -> set[str]:
-        """Return the versions of a decision point that anything in the archive is named after.
-
-        Args:
-            skill: of the decision point.
-            point: its name.
-        """
+        """Return the versions of a decision point that any archived file is named after."""
         parts = [path.split("/") for path in self._place.list(f"archive/{skill}/{point}")]
         return {it[3] for it in parts if len(it) == 5 and _is_version(it[3])}
 
     def tidy(self, skill: str, point: str, targets: Targets) -> None:
-        """Remove the originals of what is in the archive and no longer among the targets.
+        """Remove the originals of archived files that are no longer among the targets.
 
-        Files that were never archived are left alone: somebody may be about to publish them.
-
-        Args:
-            skill: of the decision point.
-            point: its name.
-            targets: as they are published now.
+        Files that were never archived stay: another publisher may be about to publish them.
         """
         listed = {str(it.version) for it in releases_of(targets, skill, point)}
         originals = list(self._place.list(f"targets/{skill}/{point}"))
@@ -128,12 +101,7 @@ class Archive:
                     self._place.remove(path)
 
     def prune(self, targets_below: int, snapshot_below: int) -> None:
-        """Remove metadata that nobody reads any more; roots are kept for ever.
-
-        Args:
-            targets_below: numbers of targets metadata up to here go.
-            snapshot_below: likewise of snapshot metadata.
-        """
+        """Remove outdated targets and snapshot metadata up to these versions; keep all roots."""
         below = {"targets": targets_below, "snapshot": snapshot_below}
         for path in list(self._place.list("metadata")):
             found = _NUMBERED.fullmatch(path)
@@ -141,12 +109,11 @@ class Archive:
                 self._place.remove(path)
 
     def _described(self, folder: str) -> Iterator[Description]:
-        """Yield the descriptions below a folder that are what their names say."""
         for path in list(self._place.list(folder)):
             digest, _, kind = path.rpartition("/")[2].partition(".")
             if kind != DESCRIPTION:
                 continue
-            with suppress(VerificationError):  # somebody put it there: it describes nothing
+            with suppress(VerificationError):  # a foreign file without a valid description
                 held = self._place.read(path, max_bytes=MAX_DESCRIPTION)
                 if held is not None and sha256(held.data).hexdigest() == digest:
                     yield Description.from_json(held.data)

@@ -1,4 +1,4 @@
-"""A registry in a prefix of a bucket, in any S3 that knows conditional writes."""
+"""Registry storage in an S3 bucket that supports conditional writes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class BucketPlace:
-    """A prefix of an S3 bucket that supports conditional writes.
+    """Registry storage below a prefix of an S3 bucket with conditional writes.
 
     Args:
         url: ``s3://bucket/prefix``.
-        **options: for ``obstore.store.S3Store``; what is absent is taken from the environment
-            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and the like).
+        **options: options of ``obstore.store.S3Store``; missing ones come from the environment
+            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and others).
 
     Raises:
         DataError: obstore is not installed.
-        InputError: the URL names no bucket, or holds credentials.
+        InputError: the URL has no bucket name, or contains credentials.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         parts = urlsplit(url)
         if not parts.netloc or "@" in parts.netloc or parts.query or parts.fragment:
             message = (
-                f"{without_secrets(url)} names no bucket; allowed is s3://bucket/prefix, with "
+                f"{without_secrets(url)} does not name a bucket; expected s3://bucket/prefix, with "
                 "credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             )
             raise InputError(message)
@@ -41,7 +41,7 @@ class BucketPlace:
             self._obstore: Any = import_module("obstore")
             store = import_module("obstore.store")
         except ImportError as error:
-            message = "a registry in a bucket needs obstore; install it with: "
+            message = "a registry in a bucket needs the package obstore; install it with: "
             raise DataError(message + how_to_install("s3")) from error
         self._errors = self._obstore.exceptions
         try:
@@ -51,15 +51,15 @@ class BucketPlace:
             raise InputError(f"{message}; check its name and the AWS_ variables") from error
 
     def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
-        """Return an object, or None if there is none.
+        """Return an object, or None if it does not exist.
 
         Args:
-            path: of the object.
-            max_bytes: the longest that is read.
+            path: object path, relative.
+            max_bytes: maximum size in bytes.
 
         Raises:
-            VerificationError: it is longer.
-            RegistryError: the bucket refuses, or does not answer.
+            VerificationError: the object is longer.
+            RegistryError: the bucket refuses the request or does not respond.
         """
         try:
             with self._told(path):
@@ -74,33 +74,33 @@ class BucketPlace:
         return Held(bytes(data), str(found.meta["e_tag"]))
 
     def write_new(self, path: str, data: bytes) -> str | None:
-        """Put an object that is not there yet.
+        """Put a new object.
 
         Args:
-            path: of the object.
-            data: its content.
+            path: object path, relative.
+            data: file content.
 
         Returns:
-            Its tag; None if there is an object already.
+            Its ETag; None if the object already exists.
 
         Raises:
-            RegistryError: the bucket refuses, or does not answer.
+            RegistryError: the bucket refuses the request or does not respond.
         """
         return self._put(path, data, "create")
 
     def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
-        """Put an object, if it still is what was read.
+        """Replace an object if its ETag is unchanged (compare and swap).
 
         Args:
-            path: of the object.
-            data: its new content.
-            expected_tag: of the content that is replaced; None: whatever is there.
+            path: object path, relative.
+            data: new file content.
+            expected_tag: ETag of the content to replace; None: replace any content.
 
         Returns:
-            The new tag; None if it was changed meanwhile.
+            The new ETag; None if the object changed meanwhile.
 
         Raises:
-            RegistryError: the bucket refuses, or does not answer.
+            RegistryError: the bucket refuses the request or does not respond.
         """
         return self._put(
             path, data, "overwrite" if expected_tag is None else {"e_tag": expected_tag}
@@ -110,10 +110,10 @@ class BucketPlace:
         """Yield the paths of all objects below a prefix, sorted.
 
         Args:
-            prefix: without the last ``/``; ``""`` for all.
+            prefix: prefix without a trailing ``/``; ``""`` for all objects.
 
         Raises:
-            RegistryError: the bucket refuses, or does not answer.
+            RegistryError: the bucket refuses the request or does not respond.
         """
         with self._told(prefix):
             pages = self._obstore.list(self._store, prefix or None)
@@ -121,13 +121,13 @@ class BucketPlace:
         yield from sorted(found)
 
     def remove(self, path: str) -> None:
-        """Remove an object if it is there.
+        """Remove an object if it exists.
 
         Args:
-            path: of the object.
+            path: object path, relative.
 
         Raises:
-            RegistryError: the bucket refuses, or does not answer.
+            RegistryError: the bucket refuses the request or does not respond.
         """
         with suppress(FileNotFoundError), self._told(path):
             self._obstore.delete(self._store, path)
@@ -135,23 +135,20 @@ class BucketPlace:
     def _put(self, path: str, data: bytes, mode: str | dict[str, str]) -> str | None:
         try:
             with self._told(path):
-                # In one part: an upload in several parts knows no conditions.
+                # In one part: multipart uploads do not support conditions.
                 done = self._obstore.put(self._store, path, data, mode=mode, use_multipart=False)
         except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
             return self._ours(path, data)
         except FileNotFoundError as error:
-            if isinstance(mode, dict):  # an object that was removed is not what was read
+            if isinstance(mode, dict):  # the object was removed meanwhile
                 return None
-            message = f"there is no bucket for {path}: {error!s:.300}; check its name, endpoint"
+            message = f"bucket not found for {path}: {error!s:.300}; check its name, endpoint"
             raise RegistryError(message) from error
         return str(done["e_tag"])
 
     def _ours(self, path: str, data: bytes) -> str | None:
-        """Return the tag of what was put although its answer was lost: tried again, it is refused.
-
-        Whoever put the same bytes did the same.
-        """
-        with suppress(VerificationError):  # longer: another's
+        """Return the ETag if our own write succeeded but its response was lost."""
+        with suppress(VerificationError):  # longer: from another writer
             held = self.read(path, max_bytes=len(data))
             if held is not None and held.data == data:
                 return held.tag
@@ -159,7 +156,7 @@ class BucketPlace:
 
     @contextmanager
     def _told(self, path: str) -> Iterator[None]:
-        """Turn what the library raises into an error that says what to check."""
+        """Convert library errors into a `RegistryError` that says what to check."""
         expected = (self._errors.AlreadyExistsError, self._errors.PreconditionError)
         try:
             yield
@@ -167,17 +164,14 @@ class BucketPlace:
             raise
         except self._errors.BaseError as error:
             message = (
-                f"the bucket of the registry failed at {path}: {error!s:.300}; "
-                "check its name, endpoint and credentials, then repeat"
+                f"bucket request failed for {path}: {error!s:.300}; "
+                "check its name, endpoint and credentials, then retry"
             )
             raise RegistryError(message) from error
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL as errors and logs may show it: without user information and query.
-
-    Args:
-        url: of any kind.
+    """Return a URL for errors and logs, without user information and query.
 
     >>> without_secrets("https://ann:secret@example.org/acme?token=secret")
     "'https://example.org/acme'"
@@ -188,19 +182,18 @@ def without_secrets(url: str) -> str:
 
 
 def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlace:
-    """Return the place that a path or URL names.
+    """Return the registry storage for a path or URL.
 
     Args:
-        where: a directory, ``file:///…``, or ``s3://bucket/prefix``; with the tenant's name as
-            its last part.
-        **options: for `BucketPlace`.
+        where: directory, ``file:///…`` or ``s3://bucket/prefix``; its last part is the tenant name.
+        **options: options of `BucketPlace`.
 
     Returns:
-        The place; nothing is written yet.
+        The storage; nothing is written yet.
 
     Raises:
-        InputError: another kind of URL, one that holds credentials, or a file on another host.
-        DataError: a bucket, and obstore is not installed.
+        InputError: unsupported URL, URL with credentials, or a file on another host.
+        DataError: the URL is a bucket, and obstore is not installed.
 
     >>> open_place("/srv/registry/acme").root
     PosixPath('/srv/registry/acme')
@@ -211,15 +204,13 @@ def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlac
     if text.startswith("file://"):
         parts = urlsplit(text)
         if parts.netloc not in {"", "localhost"}:
-            message = (
-                f"{without_secrets(text)} is on another host; mount it, and name the directory"
-            )
+            message = f"{without_secrets(text)} is on another host; mount it and pass the directory"
             raise InputError(message)
         return DirectoryPlace(unquote(parts.path))
     if "://" in text:
         message = (
-            f"a registry cannot be written to {without_secrets(text)}; allowed are a directory and "
-            "s3://bucket/prefix; consumers may read it over http"
+            f"cannot write a registry to {without_secrets(text)}; allowed: a directory or "
+            "s3://bucket/prefix; only consumers can read over http"
         )
         raise InputError(message)
     return DirectoryPlace(text)

@@ -1,7 +1,7 @@
-"""What a consumer keeps on disk, shared by all processes that name the same folder.
+"""Consumer cache on disk: verified metadata and states, shared by several processes.
 
-Every file is written whole beside its place and moved there, so readers need no lock; those who
-change the same file take turns.
+Writers write a temporary file and rename it, so readers need no lock. Writers of the same file
+take a lock.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _POLL_S = 0.02
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What must not be forgotten between processes.
+    """State of a consumer that must survive restarts.
 
     Attributes:
-        high: the latest time that any process saw, in seconds since 1970.
-        healed: how often ``high`` was lowered, since the clock had been ahead.
-        seen: the highest number of a timestamp whose signature was good, expired or not.
-        verified_at: when everything verified last; 0: never.
-        roots: the roots from the trusted one to the newest then.
-        texts: timestamp, snapshot and targets of then.
+        high: latest time seen by any process, in seconds since 1970.
+        healed: number of times ``high`` was lowered because the clock had been ahead.
+        seen: highest version of a correctly signed timestamp, expired or not.
+        verified_at: time of the last complete verification, in seconds since 1970; 0: never.
+        roots: roots from the trusted one to the newest at that time.
+        texts: timestamp, snapshot and targets at that time.
     """
 
     high: float = 0.0
@@ -55,13 +55,13 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 class Good(msgspec.Struct, frozen=True):
-    """A version that was loaded once.
+    """A version that was loaded successfully.
 
     Attributes:
-        version: of the snapshot.
-        state: hash of its state's file.
-        description: hash of its description's file.
-        chosen: whether it was the newest that could be had, rather than asked for by name.
+        version: snapshot version.
+        state: hash of the state file.
+        description: hash of the description file.
+        chosen: whether it was the newest suitable version, not requested by name.
     """
 
     version: str
@@ -72,11 +72,11 @@ class Good(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder for verified metadata and states.
+    """Folder of verified metadata and states; created if missing.
 
     Args:
-        folder: made if it is not there.
-        keep: how many versions of each decision point stay, beside the newest that was chosen.
+        folder: cache folder.
+        keep: number of versions kept per decision point, besides the newest chosen one.
     """
 
     folder: Path
@@ -84,7 +84,7 @@ class Cache:
 
     @property
     def trust(self) -> Path:
-        """Where ``tuf.ngclient`` keeps what it must remember, such as the newest root."""
+        """Folder of ``tuf.ngclient``: it stores the newest root there."""
         return self.folder / "tuf"
 
     @property
@@ -92,10 +92,10 @@ class Cache:
         return self.folder / "files"
 
     def prepare(self) -> None:
-        """Make the folders, and remove what killed processes left in them.
+        """Create the folders, and remove temporary files of killed processes.
 
         Raises:
-            OSError: they cannot be made.
+            OSError: the folders cannot be created.
         """
         for folder in (self.trust, self._kept):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -106,17 +106,14 @@ class Cache:
 
     @contextmanager
     def alone(self, what: str, seconds: float) -> Iterator[bool]:
-        """Keep others out while something is changed; what was tidied away is made again.
+        """Hold a file lock; yield whether it was acquired in time.
 
         Args:
-            what: names the lock.
-            seconds: the longest wait, of real time.
-
-        Yields:
-            Whether it was our turn in time.
+            what: lock name.
+            seconds: timeout in seconds of real time.
 
         Raises:
-            OSError: the folders are gone, and cannot be made.
+            OSError: the folders are missing and cannot be created.
         """
         if not (self.trust.is_dir() and self._kept.is_dir()):
             self.prepare()
@@ -127,14 +124,11 @@ class Cache:
             os.close(handle)
 
     def memory(self) -> Memory:
-        """Return what is remembered; nothing where it is damaged: then only newer counts."""
+        """Return the stored `Memory`; an empty one if the file is missing or damaged."""
         return self._read("memory.json", Memory) or Memory()
 
     def remember(self, memory: Memory) -> None:
         """Replace what is remembered.
-
-        Args:
-            memory: all of it.
 
         Raises:
             OSError: it cannot be written.
@@ -142,12 +136,7 @@ class Cache:
         self._write("memory.json", msgspec.json.encode(memory))
 
     def file(self, sha256: str, length: int) -> bytes | None:
-        """Return a file that is as it was when it verified.
-
-        Args:
-            sha256: its hash, 64 hexadecimal digits.
-            length: its length.
-        """
+        """Return a cached file if its hash and length match, else None."""
         try:
             data = read_file(self._kept / sha256, length)
         except (OSError, VerificationError):
@@ -155,46 +144,32 @@ class Cache:
         return data if hashlib.sha256(data).hexdigest() == sha256 else None
 
     def put(self, sha256: str, data: bytes) -> None:
-        """Keep a file that verified.
-
-        Args:
-            sha256: its hash, 64 hexadecimal digits.
-            data: its content.
+        """Store a verified file under its SHA-256.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self._write(f"files/{sha256}", data)
 
     def good(self, skill: str, point: str) -> tuple[Good, ...]:
-        """Return the versions of a decision point that were loaded, the last one first.
-
-        Args:
-            skill: of the decision point.
-            point: its name.
-        """
+        """Return the loaded versions of a decision point, the most recent first."""
         return self._goods().get(f"{skill}/{point}", ())
 
     def note(self, skill: str, point: str, good: Good) -> None:
-        """Note a version that was loaded, and let go of those that are too many.
+        """Record a loaded version, and remove the oldest ones beyond ``keep``.
 
-        The newest that was chosen stays: others that were asked for by name must not push out what
-        serves. Where another process is at it for longer than a second, nothing is noted.
-
-        Args:
-            skill: of the decision point.
-            point: its name.
-            good: the version.
+        The newest chosen version stays, so that versions requested by name do not push it out. If
+        another process holds the lock for more than a second, the version is not recorded.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the record cannot be written.
         """
         if _is_noted(self.good(skill, point), good):
             return
         with self.alone("files", _NOTE_S) as ours:
-            if not ours:  # it is only noted: what is served must not wait for who hangs
+            if not ours:  # only a record: serving must not wait for a process that hangs
                 _log.warning(
-                    "%s/%s %s is not noted in the cache: another process holds %s",
+                    "%s/%s %s is not recorded in the cache: another process holds the lock %s",
                     skill,
                     point,
                     good.version,
@@ -209,9 +184,9 @@ class Cache:
             self._sweep(used, {name for it in before for name in _files(it)})
 
     def _sweep(self, used: set[str], gone: set[str]) -> None:
-        """Remove files that no noted version has: those let go now, and others that lay for a day.
+        """Remove files that belong to no recorded version.
 
-        The latter are of versions that were only looked at, or that no policy could read.
+        Files of versions that were only inspected, or that no policy could read, stay for a day.
         """
         for path in self._kept.iterdir():
             with suppress(FileNotFoundError):
@@ -223,13 +198,12 @@ class Cache:
         return self._read("good.json", dict[str, tuple[Good, ...]]) or {}
 
     def _read(self, name: str, kind: type[T]) -> T | None:
-        """Return what a file of the cache says; None if it is not there, or damaged."""
         try:
             return msgspec.json.decode(read_file(self.folder / name, _MAX_STATE), type=kind)
         except FileNotFoundError:
             return None
         except (OSError, VerificationError, msgspec.DecodeError) as error:
-            _log.warning("%s is damaged, and made anew: %s", self.folder / name, error)
+            _log.warning("%s is damaged; creating it again: %s", self.folder / name, error)
             return None
 
     def _write(self, name: str, data: bytes) -> None:
@@ -258,13 +232,12 @@ def _locked(handle: int, until: float) -> bool:
 
 
 def _is_noted(before: tuple[Good, ...], good: Good) -> bool:
-    """Return whether a version is the last one, or asked for by name after it was chosen."""
     chosen = msgspec.structs.replace(good, chosen=True)
     return before[:1] == (good,) or (not good.chosen and chosen in before)
 
 
 def _most_recent(before: tuple[Good, ...], good: Good, keep: int) -> tuple[Good, ...]:
-    """Return the versions that stay: the last ones, and the newest that was chosen."""
+    """Return the versions to keep: the most recent ones and the newest chosen one."""
     now = (good, *(it for it in before if it.version != good.version))
     served = [it for it in now if it.chosen][:1]
     return (*now[:keep], *(it for it in served if it not in now[:keep]))

@@ -1,7 +1,7 @@
-"""TUF metadata read and verified as one: root, timestamp, snapshot, targets.
+"""TUF metadata chain: root, timestamp, snapshot and targets, verified together.
 
-The rules of expiry are not here: a consumer that goes online leaves them to ``tuf.ngclient``, one
-that is offline has rules of its own, and a publisher must be able to renew what has expired.
+This module does not check expiry: online consumers use ``tuf.ngclient``, offline consumers have
+their own rules, and publishers must be able to renew expired metadata.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Release(NamedTuple):
-    """What the signed targets say of one version.
+    """Entry of one version in the signed targets.
 
     Attributes:
-        skill: of the decision point.
-        point: its name.
-        version: in its order.
-        state: the target that holds the state.
-        description: the target that describes it.
-        number: grows with every publication.
-        standing: its mark; None: it was signed without one.
+        skill: skill name.
+        point: decision point name.
+        version: version, ordered.
+        state: target of the state file.
+        description: target of the description file.
+        number: publication number; increases with every publication.
+        standing: release status; None: signed without one.
     """
 
     skill: str
@@ -69,11 +69,11 @@ class Chain:
     """Metadata that verified together.
 
     Args:
-        root: the newest.
-        timestamp: signed by the root's keys.
-        snapshot: the one the timestamp names.
-        targets: the one the snapshot names.
-        texts: timestamp, snapshot and targets as they were read.
+        root: newest root.
+        timestamp: timestamp signed by the root's keys.
+        snapshot: snapshot named by the timestamp.
+        targets: targets named by the snapshot.
+        texts: raw timestamp, snapshot and targets.
     """
 
     root: Root
@@ -84,33 +84,30 @@ class Chain:
 
 
 def read_root(data: bytes) -> Root:
-    """Return a root that is trusted, as whoever gave it says.
-
-    Args:
-        data: the metadata, signed by its own keys.
+    """Return a trusted root from its signed metadata.
 
     Raises:
-        VerificationError: it is no root, or its own keys did not sign it.
+        VerificationError: the data is not a root, or is not signed by its own keys.
     """
     try:
         found = _parsed(Root, data)
         found.signed.verify_delegate(Root.type, found.signed_bytes, found.signatures)
     except (RepositoryError, ValueError) as error:
-        message = f"the trusted root is refused: {error}; copy it again from who made it"
+        message = f"trusted root refused: {error}; copy it again from its publisher"
         raise VerificationError(message) from error
     return found.signed
 
 
 def follow_root(trusted: bytes, fetch: Fetch, *, until: int | None = None) -> list[bytes]:
-    """Return the chain of roots from a trusted one to the newest, each signed by the one before.
+    """Return the chain of roots from a trusted one to the newest.
 
     Args:
-        trusted: the metadata that is trusted to begin with.
-        fetch: returns a metadata file by name, at most so many bytes, or None.
-        until: version of the last one that is wanted; None: the newest.
+        trusted: trusted root metadata to start from.
+        fetch: returns a metadata file by name and maximum size, or None.
+        until: version of the last root to read; None: the newest.
 
     Raises:
-        VerificationError: a root is not signed by enough keys of the one before and its own.
+        VerificationError: a root lacks signatures of the previous root's keys or its own.
     """
     roots = [trusted]
     current = read_root(trusted)
@@ -124,14 +121,10 @@ def follow_root(trusted: bytes, fetch: Fetch, *, until: int | None = None) -> li
 
 
 def read_chain(root: Root, fetch: Fetch) -> Chain:
-    """Return the metadata that a timestamp names, all signed by a root's keys.
-
-    Args:
-        root: whose keys must have signed.
-        fetch: returns a metadata file by name, at most so many bytes, or None.
+    """Return the metadata named by the timestamp, all signed by a root's keys.
 
     Raises:
-        VerificationError: something is missing, not signed, or not what was named.
+        VerificationError: a file is missing, not signed, or not the one named.
     """
     stamp, stamp_text = read_timestamp(root, fetch)
     meta = stamp.snapshot_meta
@@ -149,11 +142,7 @@ def read_chain(root: Root, fetch: Fetch) -> Chain:
 
 
 def read_timestamp(root: Root, fetch: Fetch) -> tuple[Timestamp, bytes]:
-    """Return the timestamp, signed by a root's keys, and its text.
-
-    Args:
-        root: whose key must have signed.
-        fetch: returns a metadata file by name, at most so many bytes, or None.
+    """Return the timestamp, signed by a root's keys, and its raw text.
 
     Raises:
         VerificationError: it is missing or not signed.
@@ -166,13 +155,7 @@ def read_timestamp(root: Root, fetch: Fetch) -> tuple[Timestamp, bytes]:
 
 
 def releases(targets: Targets) -> Iterator[Release]:
-    """Yield the versions that signed targets name, in no order.
-
-    Names that no snapshot has, such as ones that lead out of a folder, are not among them.
-
-    Args:
-        targets: verified.
-    """
+    """Yield the versions in verified targets, in no order; skip invalid names such as ``../x``."""
     for path, target in targets.targets.items():
         found = _PATH.fullmatch(path)
         if found is None or found[4] != STATE or not _well_hashed(target):
@@ -185,22 +168,12 @@ def releases(targets: Targets) -> Iterator[Release]:
 
 
 def releases_of(targets: Targets, skill: str, point: str) -> list[Release]:
-    """Return the versions of one decision point, in no order.
-
-    Args:
-        targets: verified.
-        skill: of the decision point.
-        point: its name.
-    """
+    """Return the versions of one decision point, in no order."""
     return [it for it in releases(targets) if (it.skill, it.point) == (skill, point)]
 
 
 def file_of(target: TargetFile) -> str:
-    """Return where a target lies: below ``targets/``, with its hash in its name.
-
-    Args:
-        target: of `releases`, so its names and hash are plain.
-    """
+    """Return the path of a target below ``targets/``, with its hash in the name."""
     folder, _, name = target.path.rpartition("/")
     return f"targets/{folder}/{target.hashes['sha256']}.{name}"
 
@@ -222,7 +195,7 @@ def _next_root(current: Root, data: bytes) -> Root:
     except (RepositoryError, ValueError) as error:
         raise _refused(error) from error
     if found.signed.version != current.version + 1:
-        raise _refused(f"root {found.signed.version} stands where {current.version + 1} belongs")
+        raise _refused(f"expected root version {current.version + 1}, found {found.signed.version}")
     return found.signed
 
 
@@ -238,7 +211,7 @@ def _signed(root: Root, kind: type[T], data: bytes, version: int | None = None) 
     found = _parsed(kind, data)
     root.verify_delegate(kind.type, found.signed_bytes, found.signatures)
     if version is not None and found.signed.version != version:
-        message = f"{kind.type} has version {found.signed.version}, named was {version}"
+        message = f"{kind.type} has version {found.signed.version}, expected {version}"
         raise RepositoryError(message)
     return found.signed
 
@@ -246,10 +219,10 @@ def _signed(root: Root, kind: type[T], data: bytes, version: int | None = None) 
 def _wanted(fetch: Fetch, name: str, most: int) -> bytes:
     data = fetch(name, most)
     if data is None:
-        raise _refused(f"there is no {name}")
+        raise _refused(f"{name} not found")
     return data
 
 
 def _refused(why: object) -> VerificationError:
-    message = f"the registry's metadata is refused: {why}; restore it from a copy"
+    message = f"registry metadata refused: {why}; restore it from a backup"
     return VerificationError(message)

@@ -1,4 +1,4 @@
-"""What may change from one snapshot to another: an entry, and who gets the traffic."""
+"""Difference between two snapshots: changed entries and traffic shifts."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ class Changed:
     """One entry that differs.
 
     Args:
-        before: in the first snapshot; None where it has none.
-        after: in the second.
+        before: value in the first snapshot; None if absent.
+        after: value in the second snapshot; None if absent.
     """
 
     before: Any
     after: Any
 
     def to_json(self) -> dict[str, Any]:
-        """Return both as values that JSON knows."""
+        """Return both values as JSON values."""
         return {"before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Share of the reference log's requests that an action gets.
+    """Traffic share of one action on the reference log.
 
     Args:
-        action: its name.
+        action: action name.
         before: share under the first snapshot, in [0, 1].
-        after: share under the second.
+        after: share under the second snapshot, in [0, 1].
     """
 
     action: str
@@ -40,13 +40,13 @@ class Shift:
 
 @dataclass(frozen=True)
 class Traffic:
-    """How requests move between actions.
+    """Traffic shifts between actions.
 
     Args:
-        shifts: by action, the largest change first.
-        moved: mean probability that has to move from one action to another, in [0, 1].
-        flipped: share of requests whose likeliest action is another, in [0, 1].
-        rows: requests compared.
+        shifts: shift per action, the largest change first.
+        moved: mean probability that moves from one action to another, in [0, 1].
+        flipped: share of requests whose most likely action changes, in [0, 1].
+        rows: number of requests compared.
     """
 
     shifts: tuple[Shift, ...]
@@ -55,7 +55,7 @@ class Traffic:
     rows: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return what moves as values that JSON knows."""
+        """Return the traffic shifts as JSON values."""
         return {
             "rows": self.rows,
             "moved": self.moved,

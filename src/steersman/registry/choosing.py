@@ -1,4 +1,4 @@
-"""Which of the published versions will do: of the right major, and marked as is wanted."""
+"""Version selection: published versions with the right major version and release status."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 
 class Choosing:
-    """Chooses among what a registry offers of a decision point.
+    """Version selection for a consumer.
 
     Args:
-        cache: knows what was chosen before.
-        major: the major version that its consumer understands; None: that of the newest version
-            that was chosen first, for as long as that is in the cache and something of that major
-            will do.
+        cache: cache that records earlier choices.
+        major: major version that the consumer supports; None: the major version chosen first,
+            while the cache holds it and a suitable version of it is published.
     """
 
     def __init__(self, cache: Cache, major: int | None) -> None:
@@ -34,13 +33,7 @@ class Choosing:
         self._major = major
 
     def releases(self, targets: Targets, skill: str, point: str) -> list[Release]:
-        """Return what is published of the major that is understood, the newest first.
-
-        Args:
-            targets: as they were signed.
-            skill: of the decision point.
-            point: its name.
-        """
+        """Return the published releases of the supported major version, the newest first."""
         return [
             it
             for it in _newest_first(targets, skill, point)
@@ -48,16 +41,10 @@ class Choosing:
         ]
 
     def named(self, targets: Targets, skill: str, point: str, version: str) -> Release:
-        """Return a version.
-
-        Args:
-            targets: as they were signed.
-            skill: of the decision point.
-            point: its name.
-            version: that is wanted.
+        """Return the release of a version.
 
         Raises:
-            MissingSnapshotError: it is not published, or of another major.
+            MissingSnapshotError: it is not published, or has another major version.
         """
         for release in self.releases(targets, skill, point):
             if str(release.version) == version:
@@ -77,14 +64,14 @@ class Choosing:
         candidates: bool,
         among: Collection[str] | None = None,
     ) -> list[Release]:
-        """Return the versions that will do where none is named, the newest first.
+        """Return the suitable releases when no version is requested, the newest first.
 
         Args:
-            targets: as they were signed.
-            skill: of the decision point.
-            point: its name.
-            candidates: whether those will do that are untried or on trial.
-            among: the only ones that will do, whatever they are marked as; None: as marked.
+            targets: signed targets.
+            skill: skill name.
+            point: decision point name.
+            candidates: also accept candidates.
+            among: accept only these versions, with any status; None: select by status.
         """
         found = _newest_first(targets, skill, point)
         marks = standings_of(found)
@@ -96,30 +83,20 @@ class Choosing:
     def none(
         self, targets: Targets, skill: str, point: str, *, chosen: bool
     ) -> MissingSnapshotError:
-        """Return the error that nothing will do.
-
-        Args:
-            targets: as they were signed.
-            skill: of the decision point.
-            point: its name.
-            chosen: whether others than released ones would have done.
-        """
+        """Return the error for the case that no version is suitable."""
         name, found = f"{skill}/{point}", self.releases(targets, skill, point)
-        message = f"no version of {name}{' that will do' * bool(found)} is published; publish one"
+        message = f"no {'suitable ' * bool(found)}version of {name} is published; publish one"
         if found and not chosen:
             message = (
-                f"no version of {name} is released, of {len(found)} that are published, the newest "
-                f"{found[0].version}; promote one, name the one you want, or take `candidates`"
+                f"none of the {len(found)} published versions of {name} is released; the newest is "
+                f"{found[0].version}; promote one, pass a version, or set `candidates`"
             )
         return MissingSnapshotError(message)
 
     def _major_for(
         self, skill: str, point: str, marks: Mapping[str, Standing], there: Collection[int]
     ) -> int | None:
-        """Return the major of what was chosen first; a candidate that was does not count.
-
-        Nor does one of which nothing is there any more, since all of it was taken back.
-        """
+        """Return the major version chosen first; ignore candidates and retracted versions."""
         if self._major is not None:
             return self._major
         chosen = [

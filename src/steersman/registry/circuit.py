@@ -1,7 +1,6 @@
-"""A registry that failed several times in a row is not asked for a while.
+"""Circuit breaker for registry requests.
 
-What lies in a cache then serves at once, where each reader would wait for an answer that does not
-come.
+While it is open, the consumer serves from its cache at once and does not wait for a timeout.
 """
 
 from __future__ import annotations
@@ -20,30 +19,27 @@ _FAILED = 500
 
 
 class Breaker(Protocol):
-    """Counts failures and says whether to ask; `steersman.store.Breaker` is one.
-
-    Several threads may use it at a time.
-    """
+    """Circuit breaker interface; `steersman.store.Breaker` implements it. Thread-safe."""
 
     def allow(self) -> bool:
-        """Return whether the registry may be asked now; who was allowed tells what came of it."""
+        """Return whether a request may be sent now; the caller must report its result."""
         ...
 
     def succeeded(self) -> None:
-        """Tell that it answered."""
+        """Report a success."""
         ...
 
     def failed(self) -> None:
-        """Tell that it did not."""
+        """Report a failure."""
         ...
 
 
 class Circuit(Fetcher):
-    """Fetches while a breaker allows it; whatever was answered, also a refusal, is no failure.
+    """Fetcher behind a circuit breaker; any response, also a refusal, counts as success.
 
     Args:
-        fetcher: asks the registry.
-        breaker: of the server, share or bucket that the registry is in.
+        fetcher: fetcher of the registry.
+        breaker: breaker of the server, file share or bucket that holds the registry.
     """
 
     def __init__(self, fetcher: Fetcher, breaker: Breaker) -> None:
@@ -52,26 +48,20 @@ class Circuit(Fetcher):
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Give everything that is fetched inside together so much time.
-
-        Args:
-            seconds: of real time.
-        """
+        """Set a total timeout in seconds for all fetches inside the block."""
         with self._fetcher.within(seconds):
             yield
 
     def download_bytes(self, url: str, max_length: int) -> bytes:
         """Return a file.
 
-        Args:
-            url: its path below the registry.
-            max_length: the longest that is read.
-
         Raises:
-            DownloadError: as the fetcher's, or the registry is not asked now.
+            DownloadError: the fetch failed, or the breaker is open.
         """
         if not self._breaker.allow():
-            message = f"{url} was not asked for: the registry has failed and is asked again soon"
+            message = (
+                f"{url} was not requested: the registry failed recently; it will be retried soon"
+            )
             raise DownloadError(message)
         try:
             data = self._fetcher.download_bytes(url, max_length)

@@ -1,4 +1,4 @@
-"""What lies between two snapshots: parameters, features, traffic, and what the log says of both."""
+"""Comparison of two snapshots: parameters, features, traffic and off-policy value."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ _ABOUT = ("version", "algorithm", "dim", "feature_hash", "spec_hash", "samples",
 
 
 class Described(Protocol):
-    """Whatever holds a state with its description: `Published`, or what a consumer loaded."""
+    """A state with its description: `Published`, or a loaded snapshot."""
 
     @property
     def description(self) -> Description:
-        """What was signed."""
+        """Signed description."""
 
     @property
     def state(self) -> Mapping[str, NDArray[Any]]:
-        """The arrays by name."""
+        """Arrays by name."""
 
 
 @dataclass(frozen=True)
 class Diff:
-    """What lies between two snapshots.
+    """Difference between two snapshots.
 
     Args:
         names: both versions.
-        change: what kind of version step it is.
-        about: entries of the descriptions that differ.
-        parameters: parameters of the policies that differ.
-        added: actions that only the second knows.
-        removed: actions that only the first knows.
-        traffic: on the reference log; None without one, and of mixed actions.
-        off_policy: likewise.
+        change: kind of version step.
+        about: description entries that differ.
+        parameters: policy parameters that differ.
+        added: actions that exist only in the second snapshot.
+        removed: actions that exist only in the first snapshot.
+        traffic: traffic shifts on the reference log; None without a log and for mixed actions.
+        off_policy: off-policy difference; None in the same cases.
     """
 
     names: tuple[str, str]
@@ -70,7 +70,7 @@ class Diff:
     off_policy: OffPolicyDelta | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the difference as values that JSON knows."""
+        """Return the difference as JSON values."""
         return {
             "first": self.names[0],
             "second": self.names[1],
@@ -83,7 +83,7 @@ class Diff:
         }
 
     def text(self) -> str:
-        """Return the difference for people to read, in lines of at most 100 columns."""
+        """Return the difference as text, in lines of at most 100 columns."""
         return diff_text(
             self.names,
             self.change,
@@ -95,37 +95,35 @@ class Diff:
         )
 
     def picture(self, file: Path) -> None:
-        """Write traffic and off-policy difference as a picture.
+        """Write a picture of the traffic and off-policy difference.
 
         Args:
-            file: to be written; its ending decides the format, such as ``.png`` or ``.svg``.
+            file: file to write; its extension sets the format, such as ``.png`` or ``.svg``.
 
         Raises:
             DataError: matplotlib is not installed.
-            InputError: there was no reference log, so there is nothing to draw; or nothing draws
-                files with this ending.
+            InputError: no reference log, so no data to draw; or an unsupported extension.
         """
         draw_diff(file, self.names, self.traffic, self.off_policy)
 
 
 def diff(first: Described, second: Described, reference: Reference | None = None) -> Diff:
-    """Return what lies between two snapshots of a decision point.
+    """Return the difference between two snapshots of a decision point.
 
     Args:
-        first: the earlier one, or what serves now.
-        second: the later one, or the candidate.
-        reference: logged decisions to compare on; None: parameters and features alone.
+        first: earlier or live snapshot.
+        second: later snapshot, or the candidate.
+        reference: reference log of decisions; None: compare parameters and features only.
 
     Returns:
-        With a reference log, also how traffic shifts and what the log says about the value of
-        both: doubly robust over named actions, self-normalised weights over open candidates and
-        mixed actions. Of mixed ones, thousands, and of selections no traffic is told. Requests of
-        which one of the two knows no eligible action, where the fallback would answer, are left
-        out.
+        The difference. With a reference log it also contains traffic shifts and the off-policy
+        difference: doubly robust for named actions, self-normalised weights for open candidates
+        and mixed actions. Mixed actions and selections have no traffic shifts. Requests without
+        an eligible action in one of the snapshots are excluded.
 
     Raises:
-        InputError: snapshots of different decision points, or a log that does not fit them.
-        StateError: a state that no policy reads.
+        InputError: the snapshots are of different decision points, or the log does not match.
+        StateError: a state is not readable by any policy.
 
     >>> from datetime import UTC, datetime
     >>> from steersman.policies import LinUCB
@@ -144,8 +142,8 @@ def diff(first: Described, second: Described, reference: Reference | None = None
     one, other = first.description, second.description
     if (one.tenant, one.skill, one.point) != (other.tenant, other.skill, other.point):
         message = (
-            f"{one.skill}/{one.point} and {other.skill}/{other.point} are no snapshots of one "
-            "decision point; compare two of the same"
+            f"{one.skill}/{one.point} and {other.skill}/{other.point} are different "
+            "decision points; compare two snapshots of the same one"
         )
         raise InputError(message)
     before, after = (_parameters(each) for each in (first, second))
@@ -184,7 +182,7 @@ def _compared(
     policies = load_policy(first.state), load_policy(second.state)
     if bool(policies[0].actions) != bool(policies[1].actions):
         message = (
-            "one snapshot has named actions and the other open candidates; their traffic cannot "
+            "one snapshot has named actions, the other has open candidates; their traffic cannot "
             "be compared on one log"
         )
         raise InputError(message)
@@ -192,7 +190,7 @@ def _compared(
     mixed = sequences or are_configurations(policies[0].actions)
     columns: tuple[str, ...] = ()
     if policies[0].actions and not mixed:
-        # What both have lost is in the log still, and neither ever draws it.
+        # The log may contain actions that neither snapshot has any more.
         logged = (*policies[0].actions, *policies[1].actions, *reference.actions)
         columns = tuple(dict.fromkeys(logged))
         reference = reference.known_to(*policies)

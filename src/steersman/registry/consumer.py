@@ -64,7 +64,7 @@ class Consumer:
         max_age_days: for how long what verified is served while nothing newer does, > 0.
         major: the major version that this consumer understands; None: that of the newest version
             it found first, for as long as that is in the cache and something of that major will do.
-        clock: seconds since 1970.
+        clock: returns seconds since 1970.
         timeout_s: the longest that a refresh, or a download, may take, > 0.
         refresh_s: what is loaded later than this after a refresh asks the registry again, >= 0.
         breaker: keeps from asking a registry that failed several times in a row; consumers of what
@@ -97,7 +97,7 @@ class Consumer:
             ("refresh_s", refresh_s, refresh_s >= 0),
         ):
             if not good:
-                message = f"{name} is {value}; it must be above 0, or at least 1 for keep"
+                message = f"{name} is {value}; it must be above 0 (keep: at least 1)"
                 raise InputError(message)
         fetcher = open_source(source)
         if breaker is not None:
@@ -106,7 +106,7 @@ class Consumer:
         try:
             self._cache.prepare()
         except OSError as error:
-            message = f"the cache {cache} cannot be used: {error.strerror}; see to it"
+            message = f"the cache {cache} cannot be used: {error.strerror}; check its permissions"
             raise RegistryError(message) from error
         self._following = Following(
             trusted_root, fetcher, self._cache, clock=clock, timeout_s=timeout_s
@@ -128,7 +128,7 @@ class Consumer:
         """Return skill and name of every decision point that has versions.
 
         Raises:
-            SnapshotError: nothing verified, or too long ago.
+            SnapshotError: no verified metadata, or it is too old.
         """
         return sorted({(it.skill, it.point) for it in releases(self._targets())})
 
@@ -136,11 +136,11 @@ class Consumer:
         """Return the versions that are published, the newest first; candidates are among them.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
 
         Raises:
-            SnapshotError: nothing verified, or too long ago.
+            SnapshotError: no verified metadata, or it is too old.
         """
         return [str(it.version) for it in self._choosing.releases(self._targets(), skill, point)]
 
@@ -148,8 +148,8 @@ class Consumer:
         """Return what each published version is, the newest first.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
 
         Returns:
             ``"candidate"``: untried or on trial; ``"released"``: it serves, or did, and is what
@@ -157,7 +157,7 @@ class Consumer:
             point is marked, as earlier releases published it, all count as released.
 
         Raises:
-            SnapshotError: nothing verified, or too long ago.
+            SnapshotError: no verified metadata, or it is too old.
         """
         targets = self._targets()
         marks = standings_of(releases_of(targets, skill, point))
@@ -168,12 +168,12 @@ class Consumer:
         """Return what was signed about a version.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
             version: is published.
 
         Raises:
-            SnapshotError: nothing verified, or there is no such version, or it does not verify.
+            SnapshotError: no verified metadata, version not found, or verification failed.
         """
         known = self._known()
         release = self._choosing.named(known.chain.targets, skill, point, version)
@@ -191,12 +191,12 @@ class Consumer:
         """Return the file of a state, to the byte as it was signed.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
             version: is published.
 
         Raises:
-            SnapshotError: nothing verified, or there is no such version, or it does not verify.
+            SnapshotError: no verified metadata, version not found, or verification failed.
         """
         known = self._known()
         release = self._choosing.named(known.chain.targets, skill, point, version)
@@ -214,8 +214,8 @@ class Consumer:
         """Return a state that verified.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
             version: a published one, whatever it is marked as; None: the newest released one that
                 can be had, of the right major version.
             candidates: without ``version``: whether those will do that are untried or on trial;
@@ -263,8 +263,8 @@ class Consumer:
         """Return a state in any case: verified, else the warm start, else the prior.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
             version: as for `load`.
             prior: makes the state that has learned nothing.
             warm_start: a file of ``pack_snapshot`` or ``pack_state`` that is trusted as it lies
@@ -320,7 +320,12 @@ class Consumer:
                 place for place in told if self._is_gone(*place, candidates=candidates)
             ]:
                 version = told.pop((skill, point))
-                _log.warning("%s/%s %s was taken back, and no other is left", skill, point, version)
+                _log.warning(
+                    "%s/%s %s was retracted or rolled back; no other version is available",
+                    skill,
+                    point,
+                    version,
+                )
                 on_gone(skill, point, version)
             stop.wait(interval_s)
 
@@ -328,7 +333,7 @@ class Consumer:
         try:
             return self.points() if points is None else points
         except SnapshotError as error:
-            _log.warning("nothing can be watched: %s", error)
+            _log.warning("cannot watch the registry: %s", error)
             return ()
 
     def _is_gone(self, skill: str, point: str, *, candidates: bool) -> bool:
@@ -361,14 +366,14 @@ class Consumer:
             now = self._following.now()
         known = self._following.known
         if known is None:
-            message = f"nothing of the registry has verified yet: {'; '.join(last.reasons)}; "
-            raise VerificationError(message + "see that it can be reached, then repeat")
+            message = f"no registry metadata has verified yet: {'; '.join(last.reasons)}; "
+            raise VerificationError(message + "check that the registry is reachable, then retry")
         age_s = now - known.verified_at
         if age_s > self._max_age_s:
             message = (
-                f"the registry verified last {age_s / _DAY_S:.1f} days ago, allowed are "
-                f"{self._max_age_s / _DAY_S:g}: {'; '.join(last.reasons)}; see that it can be "
-                "reached and that its timestamp is refreshed"
+                f"the registry last verified {age_s / _DAY_S:.1f} days ago, the maximum is "
+                f"{self._max_age_s / _DAY_S:g}: {'; '.join(last.reasons)}; check that it is "
+                "reachable and that its timestamp is refreshed"
             )
             raise StaleError(message)
         return known
@@ -394,7 +399,7 @@ class Consumer:
         try:
             self._cache.note(release.skill, release.point, good)
         except OSError as error:  # it verified: serve it, though it may not be there next time
-            _log.warning("%s cannot be noted in the cache: %s", release.state.path, error)
+            _log.warning("%s cannot be recorded in the cache: %s", release.state.path, error)
         source: Literal["registry", "cache"] = "registry" if online else "cache"
         return Loaded(state, description, source, at(known.verified_at), reasons)
 

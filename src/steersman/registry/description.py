@@ -106,7 +106,7 @@ class Description:
         _check_numbers(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as values that JSON knows, with keys in order."""
+        """Return the description as JSON values, with keys in order."""
         plain: dict[str, Any] = msgspec.to_builtins(self, order="sorted")
         return plain
 
@@ -131,9 +131,9 @@ class Description:
                 value = read(value, max_bytes=MAX_DESCRIPTION)
             return msgspec.convert(value, cls)
         except Refused as refused:
-            message = f"the description is refused: {refused}; publish the snapshot anew"
+            message = f"description refused: {refused}; publish the snapshot again"
         except msgspec.ValidationError as error:
-            message = f"the description does not fit: {error}; publish the snapshot anew"
+            message = f"the description is invalid: {error}; publish the snapshot again"
         raise VerificationError(message)
 
 
@@ -207,13 +207,13 @@ def describe(
     try:
         return Description(**{**own, **named, "created_at": created_at, **further})
     except TypeError as error:
-        message = f"this is no entry of a description: {error}"
+        message = f"unknown entry of a description: {error}"
         raise InputError(message) from None
 
 
 def _check_names(found: Description) -> None:
     if not _TENANT.fullmatch(found.tenant):
-        raise _wrong("tenant", found.tenant, "1 to 63 small letters, digits and '-'")
+        raise _wrong("tenant", found.tenant, "1 to 63 lower-case letters, digits and '-'")
     for name in ("skill", "point"):
         value = getattr(found, name)
         if not _IDENTIFIER.fullmatch(value):
@@ -223,7 +223,7 @@ def _check_names(found: Description) -> None:
         if value is not None and not _HASH.fullmatch(value):
             raise _wrong(name, value, "64 hexadecimal digits")
     if found.created_at.tzinfo is None:
-        raise _wrong("created_at", found.created_at, "a time with its zone")
+        raise _wrong("created_at", found.created_at, "a time with a time zone")
 
 
 def _check_versions(found: Description) -> None:
@@ -232,7 +232,7 @@ def _check_versions(found: Description) -> None:
         try:
             Version.of(version)
         except InputError as error:
-            message = f"the description does not fit: {error}"
+            message = f"the description is invalid: {error}"
             raise VerificationError(message) from None
 
 

@@ -1,4 +1,4 @@
-"""Names that outlast a power cut."""
+"""Durable file names: flush of directory entries to disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ if TYPE_CHECKING:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk: a file's own flush does not.
-
-    Args:
-        folder: which files were made in, renamed or removed.
+    """Flush the entries of a folder to disk; flushing a file does not flush its name.
 
     Raises:
-        OSError: it is not there, is no folder, or its disk fails.
+        OSError: the folder is missing or not a folder, or the disk fails.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

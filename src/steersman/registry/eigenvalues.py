@@ -123,7 +123,7 @@ def power_iteration(packed: Floats, dim: int, *, tolerance: float = 1e-9) -> flo
     from scipy.linalg import blas  # noqa: PLC0415 (slow; most who import this measure nothing)
 
     if packed.shape != (dim * (dim + 1) // 2,):
-        message = f"a packed triangle of {dim} rows has not the shape {packed.shape}"
+        message = f"shape {packed.shape} does not match a packed triangle of {dim} rows"
         raise InputError(message)
     scale = float(np.abs(packed).max())
     if scale == 0.0:
@@ -148,12 +148,12 @@ def _of_gram(gram: Floats, count: Floats) -> Spectrum:
     dim = round((np.sqrt(8.0 * gram.shape[1] + 1.0) - 1.0) / 2.0)
     samples = float(count.sum())
     if not samples > 0.0:
-        return Spectrum(None, 0.0, dim, "nothing was learned yet")
+        return Spectrum(None, 0.0, dim, "no rewards learned yet")
     return Spectrum(power_iteration(gram.sum(axis=0) / samples, dim), samples, dim)
 
 
 def _of_counts(per_key: Floats) -> Spectrum:
     samples = float(per_key.sum())
     if not samples > 0.0:
-        return Spectrum(None, 0.0, len(per_key), "nothing was learned yet")
+        return Spectrum(None, 0.0, len(per_key), "no rewards learned yet")
     return Spectrum(float(per_key.max()) / samples, samples, len(per_key))

@@ -109,7 +109,7 @@ class PlaceFetcher(Fetcher):
             message = f"{url} cannot be read: {why}"
             raise DownloadError(message) from error
         if held is None:
-            message = f"there is no {url}"
+            message = f"{url} not found"
             raise DownloadHTTPError(message, 404)
         return held.data
 
@@ -121,7 +121,9 @@ class PlaceFetcher(Fetcher):
         if left == float("inf"):
             return self._place.read(url, max_bytes=most)
         if self._aside is not None and self._aside.is_alive():
-            raise SlowRetrievalError(f"{url} was not read: an earlier file is still waited for")
+            raise SlowRetrievalError(
+                f"{url} was not read: the read of an earlier file is still pending"
+            )
         read: Future[Held | None] = Future()
         # A daemon: a share that hangs does not keep a program from ending.
         self._aside = threading.Thread(target=_settle, args=(read, self._place, url, most))
@@ -129,7 +131,7 @@ class PlaceFetcher(Fetcher):
         self._aside.start()
         wait([read], timeout=max(left, 0.0))
         if not read.done():
-            raise SlowRetrievalError(f"{url} took too long; it is not waited for")
+            raise SlowRetrievalError(f"timeout while reading {url}")
         return read.result()
 
 
@@ -268,13 +270,13 @@ class HttpFetcher(Fetcher):
         if key not in self._pools:
             kind = {"http": _Pool, "https": _SecurePool}.get(parts.scheme)
             if kind is None or not parts.hostname:
-                raise DownloadError(f"{without_secrets(where)} is neither http nor https")
+                raise DownloadError(f"{without_secrets(where)} is not an http or https URL")
             self._pools[key] = kind(parts.hostname, parts.port, maxsize=2, live=self._live)
         return self._pools[key]
 
     def _still_time(self, url: str) -> None:
         if time.monotonic() >= self._ends_at:
-            raise SlowRetrievalError(f"{url} took too long; it was cut")
+            raise SlowRetrievalError(f"timeout while fetching {url}")
 
     def _cut_after(self, seconds: float, done: threading.Event) -> None:
         if not done.wait(seconds):
@@ -308,6 +310,6 @@ def open_source(source: str | Path) -> Fetcher:
         return PlaceFetcher(open_place(source))
     parts = urlsplit(text)
     if not parts.hostname or parts.query or parts.fragment or parts.username:
-        message = f"{without_secrets(text)} is no base of a registry; allowed is https://host/path"
+        message = f"{without_secrets(text)} is not a registry URL; expected https://host/path"
         raise InputError(message)
     return HttpFetcher(text)

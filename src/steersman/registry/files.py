@@ -1,4 +1,4 @@
-"""Files as they were signed, or none: from the cache, or from the registry while it verifies."""
+"""Signed files: read from the cache, or fetched from a verified registry."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _log = logging.getLogger(__name__)
 
 
 class SignedFiles:
-    """Reads the files that verified targets name.
+    """Reader of files named by verified targets.
 
     Args:
-        fetcher: of the registry.
-        cache: keeps what verified.
-        timeout_s: the longest that one file may take.
+        fetcher: fetcher of the registry.
+        cache: cache of verified files.
+        timeout_s: timeout per file, in seconds.
     """
 
     def __init__(self, fetcher: Fetcher, cache: Cache, timeout_s: float) -> None:
@@ -36,16 +36,11 @@ class SignedFiles:
         self._timeout_s = timeout_s
 
     def description(self, chain: Chain, release: Release, *, online: bool) -> Description:
-        """Return what was signed about a version.
-
-        Args:
-            chain: that names it.
-            release: the version.
-            online: whether what is not in the cache may be fetched.
+        """Return the signed description of a version.
 
         Raises:
-            MissingSnapshotError: it cannot be had.
-            VerificationError: it does not verify, or describes another version.
+            MissingSnapshotError: the file is not available.
+            VerificationError: verification failed, or it describes another version.
         """
         found = Description.from_json(
             self.read(release.description, MAX_DESCRIPTION, online=online)
@@ -55,38 +50,40 @@ class SignedFiles:
         named = release.skill, release.point, str(release.version)
         if said != (tenant, *named, release.state.hashes["sha256"]):
             message = (
-                f"the description says {said}, and is signed as {named} of {tenant}; retract it"
+                f"the description names {said}, but it is signed as {named} of {tenant}; retract it"
             )
             raise VerificationError(message)
         return found
 
     def read(self, target: TargetFile, most: int, *, online: bool) -> bytes:
-        """Return a file that is as it was signed.
+        """Return a file that matches its signed hash and length.
 
         Args:
-            target: of ``chain.releases``.
-            most: the longest that is read.
-            online: whether it may be fetched if it is not in the cache.
+            target: target from ``chain.releases``.
+            most: maximum size in bytes.
+            online: whether the file may be fetched if it is not in the cache.
 
         Raises:
-            MissingSnapshotError: it cannot be had.
-            VerificationError: it is too long, or not what was signed.
+            MissingSnapshotError: the file is not available.
+            VerificationError: it is too long, or differs from the signed file.
         """
         sha256 = target.hashes["sha256"]
         if not 0 <= target.length <= most:
-            message = f"{target.path} has {target.length:,} bytes; allowed are {most:,}; retract it"
+            message = (
+                f"{target.path} has {target.length:,} bytes; the maximum is {most:,}; retract it"
+            )
             raise VerificationError(message)
         cached = self._cache.file(sha256, target.length)
         if cached is not None:
             return cached
         if not online:
-            message = f"{target.path} is not in the cache, and nothing new is loaded offline"
+            message = f"{target.path} is not in the cache, and cannot be fetched offline"
             raise MissingSnapshotError(message)
         data = self._download(target)
         try:
             self._cache.put(sha256, data)
-        except OSError as error:  # it verified: serve it, though it cannot be kept
-            _log.warning("%s cannot be kept in the cache: %s", target.path, error)
+        except OSError as error:  # it verified: serve it, although the cache cannot store it
+            _log.warning("%s cannot be stored in the cache: %s", target.path, error)
         return data
 
     def _download(self, target: TargetFile) -> bytes:
@@ -95,7 +92,7 @@ class SignedFiles:
                 data = self._fetcher.download_bytes(file_of(target), target.length)
             target.verify_length_and_hashes(data)
         except LengthOrHashMismatchError as error:
-            message = f"{target.path} is not what was signed: {error}; publish it again"
+            message = f"{target.path} differs from the signed file: {error}; publish it again"
             raise VerificationError(message) from error
         except DownloadError as error:
             message = f"{target.path} cannot be fetched: {error}"

@@ -53,7 +53,7 @@ class Measures:
         return self.largest_eigenvalue is not None and self.samples >= SAMPLES_PER_DIM * self.dim
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measures as values that JSON knows."""
+        """Return the measures as JSON values."""
         return asdict(self)
 
     @classmethod
@@ -77,7 +77,7 @@ class Measures:
                 str(value.get("unmeasured", "")),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            message = f"these are no measures of a snapshot ({error!r}): {value!r:.200}"
+            message = f"invalid measures of a snapshot ({error!r}): {value!r:.200}"
             raise InputError(message) from None
 
 
@@ -136,7 +136,7 @@ def guard(new: Measures, history: Sequence[Measures]) -> list[str]:
     >>> guard(Measures(10**6, 1.2, 9000.0, 64, "lin_ts 3x64"), earlier)
     []
     >>> print(guard(Measures(10**6, 9.0, 9000.0, 64, "lin_ts 3x64"), earlier)[0])
-    the largest eigenvalue per sample is 9, the median of 3 earlier snapshots 1; allowed is 0.5 to 2
+    the largest eigenvalue per sample is 9; median of 3 earlier snapshots: 1; allowed: 0.5 to 2
     """
     alike = [old for old in history if old.kind == new.kind][-WINDOW:]
     sizes = [float(max(old.size, SMALL)) for old in alike]
@@ -156,7 +156,7 @@ def _outside(name: str, value: float, history: Sequence[float]) -> list[str]:
     if low <= value <= high:
         return []
     reason = (
-        f"the {name} is {value:.6g}, the median of {len(history)} earlier snapshots {middle:.6g}; "
-        f"allowed is {low:.6g} to {high:.6g}"
+        f"the {name} is {value:.6g}; median of {len(history)} earlier snapshots: {middle:.6g}; "
+        f"allowed: {low:.6g} to {high:.6g}"
     )
     return [reason]

@@ -1,4 +1,4 @@
-"""The header of a state, read before anything else of it is trusted."""
+"""Header of a policy state, checked before the arrays are used."""
 
 from __future__ import annotations
 
@@ -17,19 +17,13 @@ MAX_CONTAINERS = 100_000  # a few bytes each in JSON, hundreds in memory
 
 
 def state_header(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON header of a policy's state.
+    """Return the JSON header (``"meta"``) of an untrusted policy state.
 
-    Its length and its number of lists and objects are looked at first, so that a header cannot
-    take a hundred times the memory that it takes on the wire.
-
-    Args:
-        state: as ``policy.state()`` returns it, from anywhere.
-
-    Returns:
-        The object in ``"meta"``.
+    Length and number of containers are checked first, so that parsing cannot use a hundred times
+    the memory of the input.
 
     Raises:
-        VerificationError: there is none, it is too large, no JSON object, or nested too deeply.
+        VerificationError: it is missing, too large, too deeply nested, or not a JSON object.
 
     >>> from steersman.policies import LinUCB
     >>> state_header(LinUCB(["a", "b"], dim=2).state())["algorithm"]
@@ -37,7 +31,7 @@ def state_header(state: Mapping[str, Any]) -> dict[str, Any]:
     """
     raw = state.get("meta")
     if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or raw.ndim != 1:
-        message = "the state has no header: 'meta' must be a (n,) uint8 array; publish it anew"
+        message = "the state has no header: 'meta' must be a (n,) uint8 array; publish it again"
         raise VerificationError(message)
     text = raw.tobytes() if raw.size <= MAX_HEADER else b""
     if not text or text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
@@ -49,9 +43,9 @@ def state_header(state: Mapping[str, Any]) -> dict[str, Any]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"the state's header is not JSON ({error}); use an older one or relearn it"
+        message = f"the state's header is not JSON ({error}); use an older snapshot or relearn it"
         raise VerificationError(message) from None
     if not isinstance(header, dict) or not isinstance(header.get("config"), dict):
-        message = "the state's header must be an object with a 'config'; use an older one"
+        message = "the state's header must be an object with a 'config'; use an older snapshot"
         raise VerificationError(message)
     return header

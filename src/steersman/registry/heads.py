@@ -1,4 +1,4 @@
-"""The head of the audit log among signed targets, and when another may take its place."""
+"""Signed head of the audit log among the targets, and the rules to replace it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ _HASH_BYTES = 32
 
 
 def signed_head(targets: Targets) -> tuple[int, bytes] | None:
-    """Return number and hash of the entry that was signed; None if none was.
-
-    Args:
-        targets: verified.
+    """Return sequence number and hash of the signed head; None if there is none.
 
     Raises:
-        VerificationError: what was signed is no head.
+        VerificationError: the signed value is not a valid head.
     """
     signed = targets.unrecognized_fields.get(_FIELD)
     if signed is None:
@@ -28,28 +25,27 @@ def signed_head(targets: Targets) -> tuple[int, bytes] | None:
     try:
         return int(signed["seq"]), bytes.fromhex(signed["hash"])
     except (TypeError, KeyError, ValueError) as error:
-        message = f"the signed head of the audit log is no head: {signed!r:.200}; sign it anew"
+        message = f"invalid signed head of the audit log: {signed!r:.200}; sign it again"
         raise VerificationError(message) from error
 
 
 def put_head(targets: Targets, seq: int, digest: bytes, *, restored: bool) -> bool:
-    """Put the head of the audit log among targets that are to be signed.
+    """Set the head of the audit log in targets; return whether they changed.
 
     Args:
-        targets: are changed.
-        seq: of the newest entry, >= 1.
+        targets: targets to change.
+        seq: sequence number of the newest entry, >= 1.
         digest: its hash, 32 bytes.
-        restored: whether it may take the place of one that it does not follow.
-
-    Returns:
-        Whether anything changed.
+        restored: accept a head that does not follow the signed one.
 
     Raises:
-        InputError: a number or hash out of range.
-        VerificationError: a later entry was signed before, or another hash of this one.
+        InputError: a number or hash is out of range.
+        VerificationError: a later entry, or another hash of this entry, is already signed.
     """
     if seq < 1 or len(digest) != _HASH_BYTES:
-        message = f"entry {seq} with a hash of {len(digest)} bytes; allowed are >= 1 and 32"
+        message = (
+            f"entry {seq} with a hash of {len(digest)} bytes; expected an entry >= 1 and 32 bytes"
+        )
         raise InputError(message)
     head: dict[str, Any] = {"hash": digest.hex(), "seq": seq}
     signed = targets.unrecognized_fields.get(_FIELD)
@@ -58,7 +54,7 @@ def put_head(targets: Targets, seq: int, digest: bytes, *, restored: bool) -> bo
     if not follows and not restored:
         message = (
             f"entry {seq} ({head['hash'][:12]}) does not follow the signed entry "
-            f"{before['seq']} ({before['hash'][:12]}): the audit log was shortened or "
+            f"{before['seq']} ({before['hash'][:12]}): the audit log was truncated or "
             "rewritten; run `steersman audit verify`"
         )
         raise VerificationError(message)

@@ -1,4 +1,4 @@
-"""Which versions of a decision point stay where consumers find them when a new one is published."""
+"""Retention of published versions when a new one is published."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 
 
 def mark_as_they_counted(targets: Targets, skill: str, point: str) -> None:
-    """Mark what an earlier release published: beside a marked version it would be a candidate.
+    """Set the release status of versions published by earlier releases without one.
 
-    Args:
-        targets: are changed.
-        skill: of the decision point.
-        point: its name.
+    Without it they would count as candidates beside a marked version.
     """
     ours = releases_of(targets, skill, point)
     if all(it.standing is None for it in ours):
@@ -30,14 +27,14 @@ def mark_as_they_counted(targets: Targets, skill: str, point: str) -> None:
 
 
 def too_many(ours: list[Release], *, keep: int, new: str, needed: Collection[str]) -> list[Release]:
-    """Return the versions that go to the archive, since there are newer ones.
+    """Return the versions to archive.
 
     Args:
-        ours: all of one decision point.
-        keep: how many stay.
-        new: path of the state that is published now.
-        needed: versions that stay however old they are. The newest released one of each major
-            stays too: candidates must not push it out.
+        ours: all releases of one decision point.
+        keep: number of versions that stay.
+        new: path of the state that is being published.
+        needed: versions that always stay. The newest released version of each major version
+            stays too, so that candidates do not push it out.
     """
     oldest_first = sorted(ours, key=lambda it: (it.state.path == new, it.number, it.version))
     kept = {*needed, *_loaded_by_default(ours)}

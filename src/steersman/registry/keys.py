@@ -123,8 +123,8 @@ class Keys:
         paths = self._root_files()
         if not paths:
             message = (
-                f"there is no root key root*.pem in {self.root_folder}; bring the folder where "
-                "you keep it offline, and name it"
+                f"root key root*.pem not found in {self.root_folder}; bring the folder where "
+                "you keep it offline, and pass its path"
             )
             raise SigningError(message)
         return [load_key(path, passphrase) for path in paths]
@@ -152,7 +152,7 @@ def save_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None = None) 
     """
     if passphrase is not None:
         if len(passphrase) < _LEAST_PASSPHRASE:
-            message = f"the passphrase has {len(passphrase)} characters; give at least 8"
+            message = f"the passphrase has {len(passphrase)} characters; the minimum is 8"
             raise InputError(message)
         write_private(path, locked(key, passphrase))
         return
@@ -164,7 +164,7 @@ def write_private(path: Path, data: bytes) -> None:
 
     Args:
         path: replaced if it is there.
-        data: its content.
+        data: file content.
 
     Raises:
         SigningError: it cannot be written.
@@ -180,7 +180,7 @@ def write_private(path: Path, data: bytes) -> None:
         draft.replace(path)
         flush_folder(path.parent)  # a root that names a key must not outlive it
     except OSError as error:
-        message = f"the key {path} cannot be written: {error.strerror}; see to it, then repeat"
+        message = f"the key {path} cannot be written: {error.strerror}; fix this, then retry"
         raise SigningError(message) from error
     finally:
         with suppress(OSError):
@@ -204,7 +204,7 @@ def load_key(path: Path, passphrase: str | None = None) -> CryptoSigner:
         message = f"the key {path} cannot be read: {error.strerror}; restore it, or rotate the key"
         raise SigningError(message) from error
     if passphrase is None and mode & 0o077:
-        message = f"the key {path} is open to others (mode {mode & 0o777:o}); chmod 600 it"
+        message = f"the key {path} is readable by others (mode {mode & 0o777:o}); run chmod 600"
         raise SigningError(message)
     try:
         key = load_pem_private_key(data, passphrase.encode() if passphrase is not None else None)
@@ -213,6 +213,6 @@ def load_key(path: Path, passphrase: str | None = None) -> CryptoSigner:
         message = f"the key {path} cannot be opened: {what} is damaged; check, or restore it"
         raise SigningError(message) from None
     if not isinstance(key, Ed25519PrivateKey):
-        message = f"the key {path} is no Ed25519 key; restore the one that was made for it"
+        message = f"the key {path} is not an Ed25519 key; restore the original"
         raise SigningError(message)
     return CryptoSigner(key)

@@ -1,4 +1,4 @@
-"""The manifest: one line of JSON per published version, for people and scripts."""
+"""Manifest of a registry: one line of JSON per published version."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def manifest(source: Consumer | Place) -> str:
-    """List what is published, in a form that people and scripts read.
+    """Return a list of the published versions, for people and scripts.
 
-    It is made when it is asked for and not signed: it is for reading, nothing is loaded by it.
+    The manifest is created on request and not signed. Nothing is loaded from it.
 
     Args:
-        source: a consumer lists what verified; a place what stands there, and that it fits
-            together and to its own first root, which anybody who writes there can replace.
+        source: a consumer (lists verified versions), or a place (checks only consistency with
+            its own first root, which anyone with write access can replace).
 
     Returns:
-        A line of JSON for each version: points by name, their newest version first.
+        One line of JSON per version, by decision point name, the newest version first.
 
     Raises:
-        SnapshotError: nothing verified, or a description is gone or damaged.
-        RegistryError: the place cannot be read.
+        SnapshotError: no verified metadata, or a description is missing or damaged.
+        RegistryError: reading the registry failed.
 
     >>> import tempfile
     >>> from steersman.registry import DirectoryPlace, Keys, Publisher
@@ -61,7 +61,7 @@ def _of_place(place: Place) -> Iterator[Description]:
     for release in sorted(found, key=lambda it: (it.skill, it.point)):
         held = place.read(file_of(release.description), max_bytes=MAX_DESCRIPTION)
         if held is None:
-            message = f"{file_of(release.description)} is gone; publish or retract the version"
+            message = f"{file_of(release.description)} not found; publish or retract the version"
             raise VerificationError(message)
         yield Description.from_json(held.data)
 
@@ -73,6 +73,6 @@ def _chain(place: Place) -> Chain:
 
     first = fetch("1.root.json", MAX_ROOT)
     if first is None:
-        message = "there is no registry here: it has no root; create it, or name another place"
+        message = "registry not found: root metadata is missing; create it, or pass another place"
         raise VerificationError(message)
     return read_chain(read_root(follow_root(first, fetch)[-1]), fetch)

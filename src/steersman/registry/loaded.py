@@ -1,4 +1,4 @@
-"""What a consumer returns: a state that may be served, and the head of the audit, as signed."""
+"""Results of a consumer: a loaded state, and the signed head of the audit log."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A state that may be served.
+    """A verified policy state, or a fallback.
 
     Attributes:
         state: arrays by name, checked.
-        description: as it was signed; None for a warm start and a prior.
-        source: ``"registry"`` if the registry verified just now, ``"cache"`` if it did before,
-            ``"warm_start"`` or ``"prior"`` if nothing of it could be had.
-        verified_at: when the registry's metadata verified last.
-        reasons: why it is not the newest version of the registry; empty if it is.
+        description: signed description; None for a warm start and a prior.
+        source: ``"registry"`` (verified now), ``"cache"`` (verified earlier), ``"warm_start"`` or
+            ``"prior"`` (registry not available).
+        verified_at: time of the last verification of the metadata.
+        reasons: why it is not the newest version; empty if it is.
     """
 
     state: State
@@ -42,12 +42,12 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Anchor:
-    """The head of the audit log as it was signed.
+    """Signed head of the audit log.
 
     Attributes:
-        seq: number of the entry.
+        seq: sequence number of the entry.
         digest: its hash, 32 bytes.
-        signed_at: when the registry was signed that says so; None: an earlier release signed it.
+        signed_at: signing time of the registry; None: signed by an earlier release.
     """
 
     seq: int
@@ -56,13 +56,13 @@ class Anchor:
 
     @classmethod
     def of(cls, chain: Chain) -> Self | None:
-        """Return the head that verified metadata holds; None if it holds none.
+        """Return the head in verified metadata; None if there is none.
 
         Args:
-            chain: verified.
+            chain: verified metadata.
 
         Raises:
-            VerificationError: what was signed is no head.
+            VerificationError: the signed value is not a valid head.
         """
         head = signed_head(chain.targets)
         if head is None:
@@ -71,5 +71,5 @@ class Anchor:
         try:
             return cls(*head, None if text is None else datetime.fromisoformat(text))
         except (TypeError, ValueError) as error:
-            message = f"the registry was signed at {text!r:.80}, which is no time; refresh it"
+            message = f"invalid signing time {text!r:.80} in the registry; refresh it"
             raise VerificationError(message) from error

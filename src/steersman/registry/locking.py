@@ -1,11 +1,10 @@
-"""A private key behind a passphrase: PKCS #8 in PEM, as every tool reads it, with many rounds.
+"""Passphrase encryption of private keys: PKCS #8 in PEM, with many PBKDF2 rounds.
 
-What ``cryptography`` writes by itself derives the key in 2,048 rounds: whoever finds the file tries
-millions of passphrases a second. Here it is PBKDF2 with HMAC-SHA-256 and 600,000 rounds, then
-AES-256 in CBC mode, a form of PBES2.
+By default ``cryptography`` uses 2,048 rounds, which allows millions of guesses per second. This
+module uses PBKDF2 with HMAC-SHA-256 and 600,000 rounds, then AES-256 in CBC mode (PBES2).
 
-Source: RFC 8018 (PBES2), RFC 5958 (PKCS #8); the rounds as OWASP's Password Storage Cheat Sheet
-recommends since 2023.
+Source: RFC 8018 (PBES2), RFC 5958 (PKCS #8); rounds as recommended by OWASP's Password Storage
+Cheat Sheet since 2023.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ _AES_256_CBC = bytes.fromhex("60864801650304012a")
 
 
 def locked(key: Ed25519PrivateKey, passphrase: str) -> bytes:
-    """Return a key as PEM that a passphrase opens.
-
-    Args:
-        key: to be written.
-        passphrase: of at least one character.
+    """Return a key as PEM, encrypted with a passphrase.
 
     >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     >>> from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -59,7 +54,7 @@ def locked(key: Ed25519PrivateKey, passphrase: str) -> bytes:
 
 
 def _scheme(salt: bytes, first: bytes) -> bytes:
-    """Return what says how it was encrypted."""
+    """Return the algorithm identifier."""
     rounds = _part(_INTEGER, ROUNDS.to_bytes(ROUNDS.bit_length() // 8 + 1, "big"))
     digest = _part(_SEQUENCE, _part(_NAME, _HMAC_SHA256), _NULL)
     derivation = _part(_SEQUENCE, _part(_OCTETS, salt), rounds, digest)
@@ -75,7 +70,7 @@ def _scheme(salt: bytes, first: bytes) -> bytes:
 
 
 def _part(kind: int, *content: bytes) -> bytes:
-    """Return one value in DER; all of ours are shorter than 65,536 bytes."""
+    """Return one DER value; all values are shorter than 65,536 bytes."""
     data = b"".join(content)
     if len(data) < 0x80:
         return bytes([kind, len(data)]) + data

@@ -57,8 +57,8 @@ def gather(*groups: Iterable[State]) -> list[State]:
         twice = seen & names
         if twice:
             message = (
-                f"delta {min(twice)!r} is there twice, or comes inside another one; nothing was "
-                "merged. Ask its maker for delta(since=...) a state that both share."
+                f"delta {min(twice)!r} occurs twice, or is included in another delta; nothing was "
+                "merged. Create it again with delta(since=...) a state that both share."
             )
             raise MergeError(message)
         seen |= names
@@ -140,7 +140,9 @@ def _folded(deltas: Sequence[State], forget: float) -> State:
         if header["buckets"] != timed[0]["buckets"]:
             by, other = (timed[0], header) if timed[0]["buckets"] else (header, timed[0])
             message = f"delta {_id(by)!r} learned with time buckets and {_id(other)!r} without; "
-            raise MergeError(message + "give all copies the bucket of every update, or of none")
+            raise MergeError(
+                message + "pass a bucket with every update of all copies, or with none"
+            )
     now = max(_whole(header, "clock") for header in headers)
     ages = [forget ** (now - header["clock"]) for header in headers]
     sums = {
@@ -190,7 +192,7 @@ def _refuse_other(first: State, model: Header, delta: State, header: Header) -> 
     shapes = {name: (array.shape, array.dtype) for name, array in delta.items() if name != "meta"}
     wanted = {name: (array.shape, array.dtype) for name, array in first.items() if name != "meta"}
     if shapes != wanted or any(kind != np.float64 for _, kind in shapes.values()):
-        message = f"delta {_id(header)!r} has other arrays than delta {_id(model)!r}"
+        message = f"delta {_id(header)!r} and delta {_id(model)!r} have different arrays"
         raise MergeError(message)
 
 
@@ -198,12 +200,12 @@ def _not_finite(deltas: Sequence[State], headers: Sequence[Header]) -> MergeErro
     for delta, header in zip(deltas, headers, strict=True):
         if not all(np.isfinite(array).all() for name, array in delta.items() if name != "meta"):
             return MergeError(f"delta {_id(header)!r} holds NaN or infinity; nothing was merged")
-    return MergeError("the merged sums would leave the float64 range; nothing was merged")
+    return MergeError("the merged sums exceed the float64 range; nothing was merged")
 
 
 def _listed(group: Iterable[State]) -> Iterable[State]:
     if isinstance(group, Mapping):
-        raise MergeError("deltas come as a list; put this one into a list")
+        raise MergeError("deltas must be a list; put this one into a list")
     return group
 
 
@@ -219,14 +221,14 @@ def _id(header: Header) -> str:
     name = header.get("delta")
     if isinstance(name, str) and name:
         return name
-    raise MergeError("this is a state, not a delta; pass what delta() returned")
+    raise MergeError("this is a state, not a delta; pass the result of delta()")
 
 
 def _includes(header: Header) -> list[str]:
     names = header.get("includes")
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         return names
-    message = f"delta {_id(header)!r} does not list what it includes; ask its maker for another"
+    message = f"delta {_id(header)!r} does not list the deltas it includes; create it again"
     raise MergeError(message)
 
 

@@ -68,7 +68,7 @@ class OffPolicyDelta:
         return bool(self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as values that JSON knows."""
+        """Return the finding as JSON values."""
         return {**asdict(self), "refused": self.refused}
 
 
@@ -180,11 +180,11 @@ def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
     ours, theirs = first.units, second.units
     same = ours is theirs if ours is None or theirs is None else np.array_equal(ours, theirs)
     if not (alike and same):
-        raise InputError("the two logs differ; give the same rows with two targets")
+        raise InputError("the two logs differ; pass the same rows with two targets")
     allowed = [name for name in ESTIMATORS if name != "dm"]  # its noise is the model's alone
     named: object = estimator
     if not isinstance(named, str) or named not in allowed:
-        message = f"no estimator {brief(estimator)}; there are {', '.join(allowed)}"
+        message = f"unknown estimator {brief(estimator)}; allowed: {', '.join(allowed)}"
         raise InputError(message)
 
 

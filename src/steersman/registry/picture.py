@@ -1,4 +1,4 @@
-"""A difference of two snapshots as a picture."""
+"""Picture of the difference of two snapshots."""
 
 from __future__ import annotations
 
@@ -20,20 +20,14 @@ _BEFORE, _AFTER = "#999999", "#0b6e4f"
 def draw_diff(
     file: Path, names: tuple[str, str], traffic: Traffic | None, off_policy: OffPolicyDelta | None
 ) -> None:
-    """Write traffic by action, before and after, and the off-policy difference below.
-
-    Args:
-        file: to be written; its ending decides the format.
-        names: both versions.
-        traffic: on a reference log; None: there was none.
-        off_policy: likewise.
+    """Write traffic per action before and after, and the off-policy difference below it.
 
     Raises:
         DataError: matplotlib is not installed.
-        InputError: there was no reference log, or nothing draws files with this ending.
+        InputError: no reference log, or an unsupported extension.
     """
     if traffic is None:
-        raise InputError("there is nothing to draw: compare the snapshots on a reference log")
+        raise InputError("no data to draw: compare the snapshots on a reference log")
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
     except ImportError as error:
@@ -43,7 +37,7 @@ def draw_diff(
     figure = Figure(figsize=(8.0, 2.6 + 0.4 * count), layout="constrained")
     kinds = figure.canvas.get_supported_filetypes()
     if file.suffix[1:].lower() not in kinds:
-        message = f"a picture cannot be {file.name!r:.80}; allowed endings are "
+        message = f"unsupported picture file {file.name!r:.80}; allowed endings: "
         raise InputError(message + ", ".join(f".{kind}" for kind in sorted(kinds)))
     upper, lower = figure.subplots(2, 1, height_ratios=[0.6 + 0.4 * count, 0.7])
     _draw_traffic(upper, traffic, names)

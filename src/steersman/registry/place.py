@@ -31,7 +31,7 @@ class Held(NamedTuple):
     """A file as it was read.
 
     Attributes:
-        data: its content.
+        data: file content.
         tag: of this content; `Place.replace` takes it.
     """
 
@@ -46,8 +46,8 @@ class Place(Protocol):
         """Return a file, or None if there is none.
 
         Args:
-            path: of the file.
-            max_bytes: the longest that is read.
+            path: file path, relative.
+            max_bytes: maximum size in bytes.
 
         Raises:
             VerificationError: it is longer, or the path leads out of the place.
@@ -59,8 +59,8 @@ class Place(Protocol):
         """Write a file that is not there yet, durably; return its tag.
 
         Args:
-            path: of the file.
-            data: its content.
+            path: file path, relative.
+            data: file content.
 
         Returns:
             The tag; None if there is a file already: nothing was written then.
@@ -74,9 +74,9 @@ class Place(Protocol):
         """Replace a file, if it still is what was read; return the new tag.
 
         Args:
-            path: of the file.
-            data: its new content.
-            expected_tag: of the content that is replaced; None: whatever is or is not there.
+            path: file path, relative.
+            data: new file content.
+            expected_tag: tag of the content to replace; None: replace or create.
 
         Returns:
             The tag; None if the file was changed meanwhile: nothing was written then.
@@ -101,7 +101,7 @@ class Place(Protocol):
         """Remove a file if it is there.
 
         Args:
-            path: of the file.
+            path: file path, relative.
 
         Raises:
             RegistryError: it cannot be removed.
@@ -134,8 +134,8 @@ class DirectoryPlace:
         """Return a regular file, or None if there is none.
 
         Args:
-            path: of the file.
-            max_bytes: the longest that is read.
+            path: file path, relative.
+            max_bytes: maximum size in bytes.
 
         Raises:
             VerificationError: it is longer, no regular file, or out of the place.
@@ -154,8 +154,8 @@ class DirectoryPlace:
         """Write a file that is not there yet, flushed to disk.
 
         Args:
-            path: of the file.
-            data: its content.
+            path: file path, relative.
+            data: file content.
 
         Returns:
             Its tag; None if there is a file already.
@@ -174,9 +174,9 @@ class DirectoryPlace:
         """Replace a file, if it still is what was read, and flush it to disk.
 
         Args:
-            path: of the file.
-            data: its new content.
-            expected_tag: of the content that is replaced; None: whatever is there.
+            path: file path, relative.
+            data: new file content.
+            expected_tag: tag of the content to replace; None: replace any content.
 
         Returns:
             The new tag; None if it was changed meanwhile.
@@ -212,7 +212,7 @@ class DirectoryPlace:
         """Remove a file if it is there, and the folders that are empty then.
 
         Args:
-            path: of the file.
+            path: file path, relative.
 
         Raises:
             RegistryError: it cannot be removed.
@@ -232,7 +232,7 @@ class DirectoryPlace:
     def _at(self, path: str) -> Path:
         parts = path.split("/")
         if not all(parts) or {".", ".."} & set(parts) or "\0" in path or "\\" in path:
-            message = f"the path {path!r:.200} leads out of the registry; it was not followed"
+            message = f"the path {path!r:.200} points outside the registry; it was not followed"
             raise VerificationError(message)
         return self.root.joinpath(*parts)
 
@@ -280,8 +280,8 @@ def read_file(path: Path, max_bytes: int) -> bytes:
     """Return a regular file, taking no more memory than it has bytes.
 
     Args:
-        path: of the file.
-        max_bytes: the longest that is read.
+        path: file path, relative.
+        max_bytes: maximum size in bytes.
 
     Raises:
         VerificationError: it is longer, or no regular file.
@@ -292,7 +292,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            message = f"{path} is no regular file; it was not read"
+            message = f"{path} is not a regular file; it was not read"
             raise VerificationError(message)
         data = file.read(min(found.st_size, max_bytes) + 1)
     if len(data) > max_bytes:
@@ -324,7 +324,7 @@ def _move(draft: Path, target: Path) -> None:
 
 
 def _failed(verb: str, target: Path, error: OSError) -> RegistryError:
-    message = f"{target} cannot be {verb}: {error.strerror or error}; see to it, then repeat"
+    message = f"{target} cannot be {verb}: {error.strerror or error}; fix this, then retry"
     return RegistryError(message)
 
 
@@ -332,8 +332,8 @@ def too_long(path: str | Path, max_bytes: int) -> VerificationError:
     """Return the error for a file that is longer than allowed.
 
     Args:
-        path: of the file.
-        max_bytes: the longest that is read.
+        path: file path, relative.
+        max_bytes: maximum size in bytes.
     """
     message = f"{path} is longer than {max_bytes:,} bytes; the rest was not read; publish it again"
     return VerificationError(message)

@@ -1,4 +1,4 @@
-"""Whether a place keeps the promise that a registry rests on: of two who swap a file, one wins."""
+"""Check of conditional writes: when two writers replace a file, only one may succeed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ _log = logging.getLogger(__name__)
 
 
 def check_conditions(place: Place) -> None:
-    """Write a small file twice, and refuse a place that lets the second writer win.
+    """Write a test file twice, and refuse storage that lets the second writer win.
 
-    Some services that speak the protocol of S3 ignore ``If-None-Match`` and ``If-Match``: there a
-    publication would silently undo another.
-
-    Args:
-        place: of a registry; what is written there is removed again.
+    Some S3-compatible services ignore ``If-None-Match`` and ``If-Match``. There, one publication
+    could silently overwrite another. The test file is removed again.
 
     Raises:
-        RegistryError: it does not keep the promise, or does not answer.
+        RegistryError: conditional writes do not work, or the storage does not respond.
 
     >>> import tempfile
     >>> from steersman.registry import DirectoryPlace
@@ -42,13 +39,13 @@ def check_conditions(place: Place) -> None:
     finally:
         try:
             place.remove(path)
-        except RegistryError as error:  # what was found counts more
-            _log.warning("%s was written to try the registry, and stays: %s", path, error)
+        except RegistryError as error:  # the result of the check matters more than this error
+            _log.warning("the test file %s could not be removed from the registry: %s", path, error)
 
 
 def _ignored(header: str) -> RegistryError:
     message = (
-        f"the bucket ignores {header}: two publishers would undo each other's work unseen; nothing "
-        "was made. Take a service with conditional writes, or a directory"
+        f"the bucket ignores {header}: two publishers could overwrite each other; no registry "
+        "was created. Use a service with conditional writes, or a directory"
     )
     return RegistryError(message)

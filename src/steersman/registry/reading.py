@@ -1,6 +1,6 @@
-"""What a publisher believes of a place: what the keys of its own root signed, if it is not older.
+"""Verified reading for publishers: signatures of the own root, and no rollback.
 
-A place that others can write to must not make a publisher sign what they put there.
+Storage may be writable by others, so a publisher verifies everything before it signs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TRIES = 10
 
 
 class Trusting:
-    """Reads a repository as its publisher, from the root in the key folder onwards.
+    """Reader of a repository for its publisher, starting at the root in the key folder.
 
     Args:
-        place: the tenant's own part of the registry.
+        place: storage of the tenant's registry.
         keys: the tenant's keys.
     """
 
@@ -43,55 +43,47 @@ class Trusting:
 
     @property
     def intent(self) -> dict[str, str] | None:
-        """What a rotation that is under way, or was interrupted, wants."""
+        """Intent of a rotation in progress or interrupted."""
         path = self.keys.folder / "rotation.json"
         return json.loads(path.read_bytes()) if path.exists() else None
 
     def intend(self, before: bytes, key: str) -> None:
-        """Note before a rotation what was trusted, so that it can be completed.
-
-        Args:
-            before: the root metadata until now.
-            key: id of the key that the next root names.
-        """
+        """Record the trusted root and the new key id before a rotation, so it can be completed."""
         note = json.dumps({"before": before.decode(), "key": key}).encode()
         write_private(self.keys.folder / "rotation.json", note)
 
     def settle(self) -> None:
-        """Forget the rotation: it is complete."""
+        """Delete the record of a completed rotation."""
         (self.keys.folder / "rotation.json").unlink(missing_ok=True)
 
     def begin(self, root: bytes) -> None:
-        """Trust a first root, and have it stand in the place.
-
-        Args:
-            root: signed metadata.
+        """Trust a first root, and write it to the storage.
 
         Raises:
-            SigningError: the place has one already, with other keys.
+            SigningError: the storage already has a root with other keys.
         """
         if self.place.write_new("metadata/1.root.json", root) is None:
             held = self.place.read("metadata/1.root.json")
             there = read_root(held.data if held else b"")
-            # One of a start that was killed is ours by its keys; only its dates differ.
+            # A root of a killed earlier run has our keys; only its dates differ.
             if there.roles != read_root(root).roles:
                 message = (
-                    f"there is a registry of other keys already, and {self.keys.folder} has no "
-                    "root.json of it; bring its keys, or choose another place"
+                    f"a registry with other keys already exists, and {self.keys.folder} has no "
+                    "root.json for it; use its keys, or choose another place"
                 )
                 raise SigningError(message)
             root = held.data if held else root
         write_private(self.keys.trusted_root, root)
 
     def roots(self) -> list[bytes]:
-        """Return the roots from the trusted one to the newest; the newest is trusted from now on.
+        """Return the roots from the trusted one to the newest, and trust the newest.
 
         Raises:
             SigningError: there is no trusted root.
             VerificationError: a root is not signed by the one before.
         """
         if not self.keys.trusted_root.exists():
-            message = f"there is no {self.keys.trusted_root}; create the registry first"
+            message = f"{self.keys.trusted_root} not found; create the registry first"
             raise SigningError(message)
         trusted = self.keys.trusted_root.read_bytes()
         found = follow_root(trusted, self._fetch)
@@ -101,11 +93,7 @@ class Trusting:
         return found
 
     def leads_from(self, root: bytes) -> bool:
-        """Return whether the roots in the place lead from another one to the newest.
-
-        Args:
-            root: metadata that somebody trusts.
-        """
+        """Return whether the roots in the storage lead from another root to the newest."""
         newest = self.roots()[-1]
         try:
             return follow_root(root, self._fetch)[-1] == newest
@@ -113,20 +101,20 @@ class Trusting:
             return False
 
     def root(self) -> Root:
-        """Return the newest root as it was last read."""
+        """Return the newest root that was read."""
         return read_root((self._roots or self.roots())[-1])
 
     def read(self, resign: Resign, *, older: bool = False) -> tuple[Chain, str]:
-        """Return what is published, and the tag of its timestamp.
+        """Return the published metadata, and the tag of its timestamp.
 
         Args:
-            resign: signs what an interrupted rotation left with the old keys.
-            older: whether that will do which is older than what was seen before.
+            resign: signs metadata that an interrupted rotation left with old keys.
+            older: accept metadata that is older than what was seen before.
 
         Raises:
-            VerificationError: it is not signed by the keys that count.
-            SigningError: it is older than what was seen.
-            RegistryError: the place cannot be read.
+            VerificationError: it is not signed by the current keys.
+            SigningError: it is older than what was seen before.
+            RegistryError: reading the registry failed.
         """
         for _ in range(_TRIES):
             known = Seen() if older else self.memory.read()
@@ -147,19 +135,16 @@ class Trusting:
             if self._completes(root):
                 self.settle()
             return chain, tag
-        message = "others wrote all the time while the registry was read; repeat"
+        message = "other publishers kept writing while the registry was read; retry"
         raise RaceError(message)
 
     def timestamp(self, resign: Resign) -> tuple[Root, Timestamp, str]:
-        """Return root and timestamp, and the timestamp's tag: all that a refresh needs.
-
-        Args:
-            resign: as for `read`.
+        """Return root, timestamp and the timestamp's tag: all that a refresh needs.
 
         Raises:
-            VerificationError: it is not signed by the key that counts.
-            SigningError: it is older than what was seen.
-            RegistryError: the place cannot be read.
+            VerificationError: it is not signed by the current key.
+            SigningError: it is older than what was seen before.
+            RegistryError: reading the registry failed.
         """
         known = self.memory.read()
         root = read_root(self.roots()[-1])
@@ -171,7 +156,7 @@ class Trusting:
         return root, stamp, held.tag if held else ""
 
     def _complete(self, resign: Resign, held: Held | None, known: Seen) -> None:
-        """Have signed anew what the keys until now had signed: nothing else is believed."""
+        """Sign again metadata signed by the keys before the rotation."""
         intent = self.intent
         before = read_root(intent["before"].encode()) if intent else self.root()
         chain = read_chain(before, self._beside(held))
@@ -188,7 +173,7 @@ class Trusting:
         return (held.tag if held else "") != tag
 
     def _beside(self, stamp: Held | None) -> Callable[[str, int], bytes | None]:
-        """Return what fetches metadata that goes with a timestamp that was read before."""
+        """Return a fetch function for metadata that belongs to a given timestamp."""
 
         def fetch(name: str, most: int) -> bytes | None:
             if name == "timestamp.json":

@@ -92,8 +92,8 @@ class Reference:
         if all(keep):
             return self
         if not any(keep):
-            message = "no request of the reference log allows an action that both snapshots know; "
-            raise InputError(message + "choose others to compare on")
+            message = "in no request of the reference log is an action of both snapshots eligible; "
+            raise InputError(message + "choose other requests")
         columns = {
             name: _rows_of(getattr(self, name), keep) for name in ("actions", "eligible", *_COLUMNS)
         }
@@ -104,7 +104,7 @@ class Reference:
         if values is not None and len(values) != count:
             message = (
                 f"the reference log's {name} have {len(values)} rows, its actions {count}; "
-                "give one of each for every decision"
+                "pass one of each per decision"
             )
             raise InputError(message)
 
@@ -227,7 +227,7 @@ def _rows_of(column: Any, keep: Sequence[bool]) -> Any:
 
 
 def _no_offer(row: int) -> NoReturn:
-    message = f"row {row} of the reference log does not tell what was offered; leave it out"
+    message = f"row {row} of the reference log has no offered candidates; leave it out"
     raise InputError(message)
 
 

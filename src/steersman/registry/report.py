@@ -1,4 +1,4 @@
-"""A difference of two snapshots as text."""
+"""Text report of the difference of two snapshots."""
 
 from __future__ import annotations
 
@@ -25,20 +25,7 @@ def diff_text(
     traffic: Traffic | None,
     off_policy: OffPolicyDelta | None,
 ) -> str:
-    """Return a difference for people to read.
-
-    Args:
-        names: both versions.
-        change: what kind of version step it is.
-        changed: entries that differ, by the title they stand under.
-        added: actions that only the second knows.
-        removed: actions that only the first knows.
-        traffic: on a reference log; None: there was none.
-        off_policy: likewise.
-
-    Returns:
-        Lines of at most 100 columns, without one at the end.
-    """
+    """Return the difference as text, in lines of at most 100 columns."""
     lines = [f"{names[0]} → {names[1]}  ({_KINDS[change]})"]
     for title, entries in changed.items():
         lines += _section(title, entries)
@@ -54,7 +41,7 @@ def diff_text(
 _KINDS = {
     "patch": "patch: more data",
     "minor": "minor: other parameters or features",
-    "major": "major: another algorithm",
+    "major": "major: different algorithm",
 }
 
 
@@ -77,9 +64,9 @@ def _traffic(traffic: Traffic) -> Iterator[str]:
     rest = traffic.shifts[_MOST_ACTIONS:]
     if rest:
         largest = abs(rest[0].after - rest[0].before)
-        yield f"  and {len(rest):,} more actions, none of which changes by more than {largest:.2%}"
-    yield f"  {'moved in the mean':{_WIDTH}} {traffic.moved:7.2%} of a request's probability"
-    yield f"  {'another likeliest action':{_WIDTH}} {traffic.flipped:7.2%} of the requests"
+        yield f"  and {len(rest):,} more actions, each changing by at most {largest:.2%}"
+    yield f"  {'moved on average':{_WIDTH}} {traffic.moved:7.2%} of a request's probability"
+    yield f"  {'most likely action differs':{_WIDTH}} {traffic.flipped:7.2%} of the requests"
 
 
 def _off_policy(found: OffPolicyDelta) -> Iterator[str]:

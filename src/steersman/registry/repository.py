@@ -46,7 +46,7 @@ class Publisher:
     Args:
         place: the tenant's own part of the registry.
         keys: the tenant's keys.
-        clock: seconds since 1970.
+        clock: returns seconds since 1970.
         keep: how many versions of a decision point consumers find, >= 1; older ones go to
             ``archive/``.
 
@@ -132,7 +132,7 @@ class Publisher:
 
         Raises:
             SigningError: this registry was not created yet.
-            RegistryError: the place cannot be read.
+            RegistryError: reading the registry failed.
         """
         return self._trusting.leads_from(root)
 
@@ -163,10 +163,10 @@ class Publisher:
             VerificationError: this version was published with other bytes, or is of another
                 tenant, or is too long.
             MissingSnapshotError: this version was retracted; publish under a new one.
-            RaceError: others published all the time; repeat.
+            RaceError: other publishers kept committing first; retry.
             SigningError: the online keys are not the ones that count, or the registry is older than
                 it was.
-            RegistryError: the place cannot be read or written; nothing was published.
+            RegistryError: reading or writing failed; nothing was published.
         """
         _check_standing(standing)
         chain, _ = self._writer.read()
@@ -207,9 +207,9 @@ class Publisher:
             Until when the registry is believed.
 
         Raises:
-            RaceError: others published all the time; repeat.
-            SigningError: the online keys are not the ones that count.
-            RegistryError: the place cannot be read or written.
+            RaceError: other publishers kept committing first; retry.
+            SigningError: the root does not name the online keys.
+            RegistryError: reading or writing the registry failed.
         """
         return self._writer.refresh()
 
@@ -224,8 +224,8 @@ class Publisher:
 
         Raises:
             VerificationError: what stands there is not signed by the tenant's keys.
-            RaceError: others published all the time; repeat.
-            RegistryError: the place cannot be read or written.
+            RaceError: other publishers kept committing first; retry.
+            RegistryError: reading or writing the registry failed.
         """
         self._writer.accept_older()
         return self._writer.refresh()
@@ -237,7 +237,7 @@ class Publisher:
 
         Args:
             role: root, targets, snapshot or timestamp.
-            passphrase: of the root keys.
+            passphrase: passphrase of the root keys.
             new_passphrase: for the new root keys; None: the same one.
 
         Returns:
@@ -245,9 +245,9 @@ class Publisher:
 
         Raises:
             InputError: no such role, or the new passphrase is too short.
-            SigningError: too few root keys, or the passphrase is wrong.
-            RaceError: another rotation was faster; repeat.
-            RegistryError: the place cannot be read or written.
+            SigningError: not enough root keys, or a wrong passphrase.
+            RaceError: another rotation committed first; retry.
+            RegistryError: reading or writing the registry failed.
         """
         self._writer.read()
         rotation = Rotation(self._trusting, self._clock)
@@ -262,15 +262,15 @@ class Publisher:
         """Sign the root anew for a year, with the same keys.
 
         Args:
-            passphrase: of the root keys.
+            passphrase: passphrase of the root keys.
 
         Returns:
             The new root metadata. Consumers follow by themselves.
 
         Raises:
-            SigningError: too few root keys, or the passphrase is wrong.
-            RaceError: another rotation was faster; repeat.
-            RegistryError: the place cannot be read or written.
+            SigningError: not enough root keys, or a wrong passphrase.
+            RaceError: another rotation committed first; retry.
+            RegistryError: reading or writing the registry failed.
         """
         Rotation(self._trusting, self._clock).renewal(passphrase)
         return self._trusting.roots()[-1]
@@ -279,22 +279,22 @@ class Publisher:
         """Take a version out of what consumers find, for good; its files go to the archive.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
             version: must be published now.
             reason: kept beside the files, at most 1000 characters.
 
         Raises:
             MissingSnapshotError: it is not published.
-            RaceError: others published all the time; repeat.
-            RegistryError: the place cannot be read or written.
+            RaceError: other publishers kept committing first; retry.
+            RegistryError: reading or writing the registry failed.
         """
         wanted = Version.of(version)
 
         def drop(targets: Targets) -> bool:
             found = [it for it in releases_of(targets, skill, point) if it.version == wanted]
             if not found:
-                message = f"{skill}/{point} {version} is not published; there is nothing to retract"
+                message = f"{skill}/{point} {version} is not published, so it cannot be retracted"
                 raise MissingSnapshotError(message)
             note = {"at": at(self._clock()).isoformat(), "reason": reason[:1000]}
             self._archive.keep(found[0], retracted=note)
@@ -308,15 +308,15 @@ class Publisher:
         """Return how the versions of a decision point that consumers find are marked.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
 
         Returns:
             The mark of each version; None: it was signed without one.
 
         Raises:
-            VerificationError: what is published is not signed by the tenant's keys.
-            RegistryError: the place cannot be read.
+            VerificationError: the metadata is not signed by the tenant's keys.
+            RegistryError: reading the registry failed.
         """
         chain, _ = self._writer.read()
         return {str(it.version): it.standing for it in releases_of(chain.targets, skill, point)}
@@ -325,8 +325,8 @@ class Publisher:
         """Sign what versions are from now on; their files and hashes stay as they are.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
             standings: of each version that is to be marked; others keep what they have.
 
         Returns:
@@ -335,9 +335,9 @@ class Publisher:
         Raises:
             InputError: no such standing.
             MissingSnapshotError: a version is not published; nothing was changed.
-            RaceError: others published all the time; repeat.
-            SigningError: the online keys are not the ones that count.
-            RegistryError: the place cannot be read or written.
+            RaceError: other publishers kept committing first; retry.
+            SigningError: the root does not name the online keys.
+            RegistryError: reading or writing the registry failed.
         """
         for standing in standings.values():
             _check_standing(standing)
@@ -348,7 +348,7 @@ class Publisher:
             found = {str(it.version): it for it in releases_of(targets, skill, point)}
             for version in standings:
                 if version not in found:
-                    message = f"{skill}/{point} {version} is not published; it cannot be marked"
+                    message = f"{skill}/{point} {version} is not published, so it cannot be marked"
                     raise MissingSnapshotError(message)
             new = {name: mark for name, mark in standings.items() if found[name].standing != mark}
             for version, mark in new.items():
@@ -363,8 +363,8 @@ class Publisher:
         """Return skill, point and version of everything that consumers find.
 
         Raises:
-            VerificationError: what is published is not signed by the tenant's keys.
-            RegistryError: the place cannot be read.
+            VerificationError: the metadata is not signed by the tenant's keys.
+            RegistryError: reading the registry failed.
         """
         chain, _ = self._writer.read()
         return {(it.skill, it.point, str(it.version)) for it in releases(chain.targets)}
@@ -373,12 +373,12 @@ class Publisher:
         """Return the versions of a decision point that were ever published, also retracted ones.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill name.
+            point: decision point name.
 
         Raises:
-            VerificationError: what is published is not signed by the tenant's keys.
-            RegistryError: the place cannot be read.
+            VerificationError: the metadata is not signed by the tenant's keys.
+            RegistryError: reading the registry failed.
         """
         chain, _ = self._writer.read()
         found = {str(it.version) for it in releases_of(chain.targets, skill, point)}
@@ -388,8 +388,8 @@ class Publisher:
         """Return number and hash of the audit's entry that was signed; None if none was.
 
         Raises:
-            VerificationError: what is published is not signed by the tenant's keys.
-            RegistryError: the place cannot be read.
+            VerificationError: the metadata is not signed by the tenant's keys.
+            RegistryError: reading the registry failed.
         """
         chain, _ = self._writer.read()
         return signed_head(chain.targets)
@@ -408,8 +408,8 @@ class Publisher:
         Raises:
             InputError: a number or hash out of range.
             VerificationError: a later entry was signed before, or another hash of this one.
-            RaceError: others published all the time; repeat.
-            RegistryError: the place cannot be read or written.
+            RaceError: other publishers kept committing first; retry.
+            RegistryError: reading or writing the registry failed.
         """
         self._writer.change(lambda targets: put_head(targets, seq, digest, restored=restored))
 
@@ -424,13 +424,13 @@ class Publisher:
     def _same_tenant(self, root: Root, tenant: str) -> None:
         owner = root.unrecognized_fields.get("tenant")
         if tenant != owner:
-            message = f"this is the registry of tenant {owner!r}, not of {tenant!r}; use its own"
+            message = f"this registry belongs to tenant {owner!r}, not {tenant!r}; use its own"
             raise VerificationError(message)
 
 
 def _check_standing(standing: Standing) -> None:
     if standing not in STANDINGS:
-        message = f"the standing is {standing!r:.80}; allowed are {', '.join(STANDINGS)}"
+        message = f"standing is {standing!r:.80}; allowed: {', '.join(STANDINGS)}"
         raise InputError(message)
 
 

@@ -31,7 +31,7 @@ class Rotation:
 
     Args:
         trusting: reads it.
-        clock: seconds since 1970.
+        clock: returns seconds since 1970.
     """
 
     def __init__(self, trusting: Trusting, clock: Callable[[], float]) -> None:
@@ -44,12 +44,10 @@ class Rotation:
 
         Args:
             role: targets, snapshot or timestamp.
-            passphrase: of the root keys.
+            passphrase: passphrase of the root keys.
         """
         if role not in get_args(OnlineRole):
-            message = (
-                f"there is no role {role!r:.80}; allowed are root, targets, snapshot, timestamp"
-            )
+            message = f"unknown role {role!r:.80}; allowed: root, targets, snapshot, timestamp"
             raise InputError(message)
         before, signers = self._begin(passphrase)
         root = read_root(before)
@@ -84,7 +82,7 @@ class Rotation:
         """Sign the same root for another year.
 
         Args:
-            passphrase: of the root keys.
+            passphrase: passphrase of the root keys.
         """
         before, signers = self._begin(passphrase)
         self._publish(read_root(before), signers)
@@ -108,8 +106,8 @@ class Rotation:
             signers = self._signers(root, passphrases)
         except SigningError as error:
             message = (
-                f"{error}. A change of the root keys was interrupted: it takes the passphrase "
-                "from before or, if that is refused, the new one"
+                f"{error}. A root key rotation was interrupted: use the passphrase "
+                "from before it or, if that is refused, the new one"
             )
             raise SigningError(message) from error
         for path in self._waiting():
@@ -129,7 +127,9 @@ class Rotation:
         self._check(data)
         path = f"metadata/{root.version}.root.json"
         if self._trusting.place.write_new(path, data) is None:
-            message = f"there is a root {root.version} already: another rotation was faster; repeat"
+            message = (
+                f"root version {root.version} already exists: another rotation was faster; retry"
+            )
             raise RaceError(message)
         self._trusting.roots()
 

@@ -100,8 +100,8 @@ class Memory:
             return Seen()
         except (OSError, msgspec.DecodeError) as error:
             message = (
-                f"{self.file}, which says how far this publisher has seen its registry, cannot be "
-                f"read: {error}; compare the registry with a copy, then remove the file"
+                f"{self.file}, which records the newest metadata this publisher saw, cannot be "
+                f"read: {error}; compare the registry with a backup, then remove the file"
             )
             raise SigningError(message) from error
 
@@ -119,7 +119,7 @@ class Memory:
                 if higher is not None:
                     write_private(self.file, msgspec.json.encode(higher))
         except (OSError, SigningError) as error:  # a key folder may be mounted for reading alone
-            _log.warning("a registry that goes back will not be noticed here: %s", error)
+            _log.warning("a rollback of the registry cannot be detected here: %s", error)
 
     def refuse_older(self, known: Seen, found: Seen) -> None:
         """Refuse metadata that is older than what was seen.
@@ -134,10 +134,12 @@ class Memory:
         for name in ("timestamp", "snapshot", "targets"):
             number, before = getattr(found, name), getattr(known, name)
             if 0 < number < before:
-                raise self._refused(f"its {name} is number {number}, seen was {before}")
+                raise self._refused(
+                    f"{name} has version {number}, but version {before} was seen before"
+                )
         same = found.targets == known.targets and found.targets_sha256 and known.targets_sha256
         if same and found.targets_sha256 != known.targets_sha256:
-            raise self._refused(f"its targets {found.targets} are not those that were seen")
+            raise self._refused(f"targets version {found.targets} differs from the one seen before")
 
     def refuse_empty(self, known: Seen) -> None:
         """Refuse to begin a registry where one was seen.
@@ -149,13 +151,15 @@ class Memory:
             SigningError: there was a timestamp before.
         """
         if known.timestamp:
-            raise self._refused(f"its timestamp is gone, seen was {known.timestamp}")
+            raise self._refused(
+                f"timestamp not found, but version {known.timestamp} was seen before"
+            )
 
     def _refused(self, why: str) -> SigningError:
         message = (
-            f"the registry went back: {why} ({self.file}). Somebody put older files there; nothing "
-            "was signed. If you restored a backup of it, go on with `steersman snapshot refresh "
-            "--accept-older REASON`; else put the newest files back, and see who can write there"
+            f"registry rollback detected: {why} ({self.file}). Its files are older; nothing "
+            "was signed. If you restored a backup, run `steersman snapshot refresh "
+            "--accept-older REASON`. Otherwise restore the newest files and check write access"
         )
         return SigningError(message)
 

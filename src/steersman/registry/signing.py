@@ -82,7 +82,7 @@ def signer_of(keys: Keys, root: Root, role: OnlineRole) -> CryptoSigner:
     if signer.public_key.keyid not in root.roles[role].keyids:
         message = (
             f"the key {keys.path_of(role)} is not the one that root {root.version} names for "
-            f"{role}: it was rotated, or belongs to another registry; bring the one that is named"
+            f"{role}: it was rotated, or belongs to another registry; use the key that root names"
         )
         raise SigningError(message)
     return signer
@@ -102,7 +102,7 @@ def first_root(keys: Keys, signers: Sequence[CryptoSigner], tenant: str, thresho
     """
     there = len({signer.public_key.keyid for signer in signers})
     if not 1 <= threshold <= there:
-        message = f"the threshold is {threshold}; allowed are 1 to {there}, as keys are there"
+        message = f"the threshold is {threshold}; allowed: 1 to {there}, the number of root keys"
         raise InputError(message)
     root = Root(consistent_snapshot=True, unrecognized_fields={"tenant": tenant})
     for signer in signers:
@@ -119,7 +119,7 @@ def root_signers(keys: Keys, root: Root, passphrase: str) -> list[CryptoSigner]:
     Args:
         keys: of the tenant.
         root: the newest.
-        passphrase: of the root keys.
+        passphrase: passphrase of the root keys.
 
     Raises:
         SigningError: too few of them, or the passphrase is wrong.
@@ -129,8 +129,8 @@ def root_signers(keys: Keys, root: Root, passphrase: str) -> list[CryptoSigner]:
     known = [it for keyid, it in at_hand.items() if keyid in role.keyids]
     if len(known) < role.threshold:
         message = (
-            f"{len(known)} of the root keys in {keys.root_folder} are named by root "
-            f"{root.version}, copies of one counted once; it takes {role.threshold}; bring the "
+            f"{len(known)} distinct keys in {keys.root_folder} belong to root "
+            f"{root.version}; {role.threshold} are needed; add the "
             "others"
         )
         raise SigningError(message)

@@ -93,7 +93,7 @@ def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDA
 
     >>> unpack_snapshot(b"nonsense")
     Traceback (most recent call last):
-    steersman.errors.VerificationError: the snapshot is no zstd frame: it begins with b'nons'; ...
+    steersman.errors.VerificationError: the snapshot is not a zstd frame: ...
     """
     plain = _decompressed(data, max_bytes)
     _refuse_long_names(plain)
@@ -129,7 +129,7 @@ def check_state(state: State) -> None:
     try:
         load_policy(state)
     except StateError as error:
-        message = f"no policy can be made of the state: {error}"
+        message = f"invalid policy state: {error}"
         raise VerificationError(message) from None
 
 
@@ -140,13 +140,13 @@ def _decompressed(data: bytes, max_bytes: int) -> bytes:
     try:
         plain = reader.decompress(data, max_length=size + 1)
     except zstd.ZstdError as error:
-        message = f"the snapshot is damaged: {error}; fetch it again or use an older one"
+        message = f"the snapshot is damaged: {error}; fetch it again or use an older snapshot"
         raise VerificationError(message) from None
     if not reader.eof or len(plain) != size or reader.unused_data:
         message = (
             f"the snapshot declares {size:,} bytes and holds "
             f"{'more' if len(plain) > size or reader.unused_data else 'fewer'}; "
-            "fetch it again or use an older one"
+            "fetch it again or use an older snapshot"
         )
         raise VerificationError(message)
     return plain
@@ -155,15 +155,15 @@ def _decompressed(data: bytes, max_bytes: int) -> bytes:
 def _declared(data: bytes, max_bytes: int) -> int:
     if data[:4] != _MAGIC:
         message = (
-            f"the snapshot is no zstd frame: it begins with {data[:4]!r}; fetch it again or use "
-            "an older one"
+            f"the snapshot is not a zstd frame: it begins with {data[:4]!r}; fetch it again or use "
+            "an older snapshot"
         )
         raise VerificationError(message)
     try:
         # The library says None where a frame does not declare it; its types do not know.
         size: int | None = zstd.get_frame_info(data[:18]).decompressed_size
     except zstd.ZstdError as error:
-        message = f"the snapshot is cut within its header: {error}; fetch it again"
+        message = f"the snapshot header is incomplete: {error}; fetch it again"
         raise VerificationError(message) from None
     if size is None or size > max_bytes or len(data) > max_bytes + max_bytes // 256 + 64:
         message = (
@@ -178,8 +178,8 @@ def _refuse_long_names(plain: bytes) -> None:
     length = struct.unpack("<Q", plain[:8])[0] if len(plain) >= 8 else 0
     if length > MAX_NAMES:
         message = (
-            f"the snapshot names its arrays in {length:,} bytes; allowed are {MAX_NAMES:,}; "
-            "use an older one"
+            f"the array names of the snapshot take {length:,} bytes; the maximum is {MAX_NAMES:,}; "
+            "use an older snapshot"
         )
         raise VerificationError(message)
 
@@ -187,7 +187,7 @@ def _refuse_long_names(plain: bytes) -> None:
 def _refuse_not_finite(state: State) -> None:
     for name, array in state.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            message = f"the snapshot's {name!r} holds NaN or infinity; use an older one"
+            message = f"the snapshot's {name!r} holds NaN or infinity; use an older snapshot"
             raise VerificationError(message)
 
 
@@ -196,5 +196,7 @@ def _refuse_hollow(state: State) -> None:
         # A policy takes the memory that shapes promise: (0, 10**9) promises much and holds nothing.
         promised = np.prod([max(1, size) for size in np.shape(array)], dtype=np.float64)
         if np.size(array) == 0 and promised > _HOLLOW:
-            message = f"the state's {name!r} has shape {np.shape(array)}: nothing fits; refuse it"
+            message = (
+                f"the state's {name!r} has shape {np.shape(array)}, which is too large for its data"
+            )
             raise VerificationError(message)

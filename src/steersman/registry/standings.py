@@ -1,8 +1,7 @@
-"""What a published version is: a candidate, released, or rolled back; signed with the targets.
+"""Release status of a version: candidate, released or rolled back; signed with the targets.
 
-The mark is an entry of the state's target, so it is signed with it, and changing it is a new
-version of the targets: the snapshot, its hash and its files stay as they are. Whoever loads without
-naming a version gets what is released.
+The status is an entry of the state's target. A change creates a new version of the targets; the
+snapshot files stay unchanged. Consumers load released versions by default.
 """
 
 from __future__ import annotations
@@ -22,12 +21,9 @@ _ENTRY = "standing"
 
 
 def signed_standing(target: TargetFile) -> Standing | None:
-    """Return the mark of a version; None: it was signed without one, as earlier releases did.
+    """Return the status of a version; None: signed without one, by an earlier release.
 
-    A mark that this release does not know counts as a candidate's.
-
-    Args:
-        target: of its state.
+    An unknown status counts as candidate.
 
     >>> from tuf.api.metadata import TargetFile
     >>> target = TargetFile(1, {"sha256": "0" * 64}, "a/b/0.1.0/state.zst")
@@ -44,24 +40,16 @@ def signed_standing(target: TargetFile) -> Standing | None:
 
 
 def put_standing(target: TargetFile, standing: Standing) -> None:
-    """Mark a version, among targets that are about to be signed.
-
-    Args:
-        target: of its state.
-        standing: what it is from now on.
-    """
+    """Set the status of a version in targets that will be signed."""
     custom = target.custom if isinstance(target.custom, dict) else {}
     target.unrecognized_fields["custom"] = {**custom, _ENTRY: standing}
 
 
 def standings_of(found: Iterable[Release]) -> dict[str, Standing]:
-    """Return what each version of one decision point counts as.
+    """Return the effective status of each version of one decision point.
 
-    Where none of them has a mark, all were signed by an earlier release, and count as released, as
-    they did then. Beside marked ones, one without a mark is a candidate.
-
-    Args:
-        found: every version of the point that is published, of all majors.
+    If no version has a status, an earlier release signed them all, and they count as released.
+    Otherwise a version without a status is a candidate.
     """
     ours = list(found)
     unmarked: Standing = "candidate" if any(it.standing for it in ours) else "released"
@@ -69,11 +57,7 @@ def standings_of(found: Iterable[Release]) -> dict[str, Standing]:
 
 
 def offered(marks: Mapping[str, Standing], *, candidates: bool) -> set[str]:
-    """Return the versions that may be loaded by whoever names none.
-
-    Args:
-        marks: of `standings_of`.
-        candidates: whether those will do that are untried or on trial.
+    """Return the versions that a consumer may load without naming one.
 
     >>> offered({"0.1.0": "released", "0.2.0": "candidate"}, candidates=False)
     {'0.1.0'}

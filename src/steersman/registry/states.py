@@ -69,7 +69,7 @@ def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArra
 
     Args:
         data: a safetensors file.
-        max_bytes: the longest that is read.
+        max_bytes: maximum size in bytes.
 
     Returns:
         Arrays of its own memory, by name.
@@ -79,15 +79,17 @@ def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArra
 
     >>> unpack_state(b"nonsense")
     Traceback (most recent call last):
-    steersman.errors.StateError: the state is damaged: ...; use an older one or relearn it
+    steersman.errors.StateError: the state is damaged: ...; use an older snapshot or relearn it
     """
     if len(data) > max_bytes:
-        message = f"the state has {len(data):,} bytes, allowed are {max_bytes:,}; it was not read"
+        message = (
+            f"the state has {len(data):,} bytes, the maximum is {max_bytes:,}; it was not read"
+        )
         raise StateError(message)
     try:
         arrays = load(data)
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        message = f"the state is damaged: {error}; use an older one or relearn it"
+        message = f"the state is damaged: {error}; use an older snapshot or relearn it"
         raise StateError(message) from None
     _check_kinds(arrays)
     return arrays

@@ -118,7 +118,7 @@ class Following:
         trusted_root: metadata of a root that is trusted.
         fetcher: of the registry.
         cache: remembers between processes.
-        clock: seconds since 1970.
+        clock: returns seconds since 1970.
         timeout_s: the longest that a refresh may take.
 
     Raises:
@@ -157,7 +157,7 @@ class Following:
         try:
             with self._cache.alone("metadata", self._timeout_s) as ours:
                 if not ours:
-                    message = "another process asked the registry all the time"
+                    message = "another process held the refresh lock until the timeout"
                     raise TimeoutError(message)
                 left = self._timeout_s - (time.monotonic() - begun)
                 with self._fetcher.within(max(left, 0.001)):
@@ -165,7 +165,7 @@ class Following:
         except _FAILURES as error:  # the cache itself cannot be used
             self.last = Refreshed(at(self.now()), online=False, reasons=(_told(error),))
         if not self.last.online:
-            _log.warning("the registry did not verify: %s", "; ".join(self.last.reasons))
+            _log.warning("registry verification failed: %s", "; ".join(self.last.reasons))
         return self.last
 
     def _refresh(self) -> Refreshed:

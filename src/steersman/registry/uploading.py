@@ -72,7 +72,7 @@ class Uploads:
 
         Raises:
             VerificationError: the description is too long.
-            RegistryError: the place cannot be written.
+            RegistryError: writing to the registry failed.
         """
         folder = f"{description.skill}/{description.point}/{description.version}"
         state = TargetFile.from_data(f"{folder}/{STATE}", data, ["sha256"])
@@ -86,7 +86,7 @@ class Uploads:
         )
         text = msgspec.json.encode(described.to_json(), order="sorted")
         if len(text) > MAX_DESCRIPTION:
-            message = f"the description has {len(text):,} bytes; allowed are {MAX_DESCRIPTION:,}"
+            message = f"the description has {len(text):,} bytes; the maximum is {MAX_DESCRIPTION:,}"
             raise VerificationError(f"{message}; shorten its evidence")
         target = TargetFile.from_data(f"{folder}/{DESCRIPTION}", text, ["sha256"])
         self._put(file_of(target), text)
@@ -119,5 +119,5 @@ def other_bytes(description: Description) -> VerificationError:
         description: of the one that was to be published.
     """
     name = f"{description.skill}/{description.point} {description.version}"
-    message = f"{name} was published with other bytes; versions never change: take the next one"
+    message = f"{name} is already published with other bytes; versions never change: use the next"
     return VerificationError(message)

@@ -42,7 +42,7 @@ class Version(NamedTuple):
         """
         found = _VERSION.fullmatch(text)
         if found is None:
-            message = f"{text!r:.80} is no version; allowed is MAJOR.MINOR.PATCH, such as 0.1.0"
+            message = f"invalid version {text!r:.80}: expected MAJOR.MINOR.PATCH, such as 0.1.0"
             raise InputError(message)
         return cls(*map(int, found.groups()))
 

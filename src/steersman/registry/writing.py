@@ -47,7 +47,7 @@ class Writer:
     Args:
         trusting: reads it.
         archive: is told to prune.
-        clock: seconds since 1970.
+        clock: returns seconds since 1970.
     """
 
     def __init__(self, trusting: Trusting, archive: Archive, clock: Callable[[], float]) -> None:
@@ -188,5 +188,7 @@ class Writer:
 
 
 def _raced() -> RaceError:
-    message = f"others wrote first {_TRIES} times in a row; nothing was published; repeat"
+    message = (
+        f"other publishers committed first {_TRIES} times in a row; nothing was published; retry"
+    )
     return RaceError(message)

@@ -75,12 +75,12 @@ class Adding:
 
     Args:
         connection: of role owner, in no transaction.
-        tenant: whose.
+        tenant: tenant id.
         corpus: as it is.
         chunking: how documents are cut.
         embedder: of the corpus; None: its passages get no vectors.
-        actor: who acts, for the audit.
-        on_progress: told after every batch and every few texts that were embedded.
+        actor: actor for the audit log.
+        on_progress: called after every batch and every few embedded texts.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class Adding:
         for one in batch:
             if one.doc_id in self._seen:
                 raise InputError(
-                    f"the document {one.doc_id!r} came twice, from {self._seen[one.doc_id]!r} and "
-                    f"{one.source!r}; give each an id of its own"
+                    f"document {one.doc_id!r} occurs twice: in {self._seen[one.doc_id]!r} and "
+                    f"{one.source!r}; give each document a unique id"
                 )
             self._seen[one.doc_id] = one.source
 
@@ -156,8 +156,8 @@ class Adding:
             if not missing:
                 return
         raise CorpusError(
-            f"vectors of the corpus {self._corpus.name!r} were deleted {_TRIES} times while they "
-            "were needed; add again when no other corpora are being dropped"
+            f"vectors of the corpus {self._corpus.name!r} were deleted {_TRIES} times during the "
+            "add; add the documents again when no corpora are being dropped"
         )
 
     async def _embed(self, embedder: Embedder, texts: dict[bytes, str]) -> None:
@@ -181,7 +181,9 @@ class Adding:
         """Commit documents, if all their texts have vectors, and return those that have none."""
         held = await corpus_of(self._connection, self._tenant, self._corpus.name, hold=True)
         if held.id != self._corpus.id:
-            message = f"the corpus {held.name!r} was dropped and made again meanwhile; add again"
+            message = (
+                f"the corpus {held.name!r} was dropped and created again; add the documents again"
+            )
             raise CorpusError(message)
         await hold_vectors(self._connection, self._tenant)
         if self._embedder is not None:

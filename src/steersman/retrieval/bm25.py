@@ -25,7 +25,7 @@ def words(text: str) -> list[str]:
     """Lower-case words of a text, with ``snake_case`` and ``camelCase`` names taken apart.
 
     Args:
-        text: Any text.
+        text: text.
 
     Returns:
         The words in their order, repeats kept.
@@ -49,7 +49,7 @@ class Bm25:
 
     Raises:
         InputError: No document, or a number out of its range.
-        DataError: The extra ``rag`` is not installed.
+        DataError: the extra ``rag`` is not installed.
 
     Source: Robertson & Zaragoza, The Probabilistic Relevance Framework (2009), eq. 3.15, in the
     variant of Lucene: idf = ln(1 + (N − df + .5)/(df + .5)) and no factor (k1 + 1), which changes
@@ -69,9 +69,9 @@ class Bm25:
     ) -> None:
         if not documents:
             raise InputError("documents is empty; BM25 needs at least one text to rank")
-        # Written so that NaN is refused as well.
+        # Written so that NaN is refused too.
         if not (0.0 <= k1 < math.inf and 0.0 <= b <= 1.0):
-            raise InputError(f"k1 is {k1!r} and b is {b!r}; allowed are k1 ≥ 0, finite, b 0 to 1")
+            raise InputError(f"k1 is {k1!r} and b is {b!r}; allowed: k1 ≥ 0 and finite, b 0 to 1")
         try:
             import bm25s  # noqa: PLC0415 - an extra: the core must import without it
         except ImportError as missing:

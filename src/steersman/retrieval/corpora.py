@@ -49,11 +49,11 @@ class Corpora(CorporaToRead):
     """The corpora of one tenant.
 
     Args:
-        database: migrated.
-        tenant: whose; it never sees another's.
-        embedders: by name; default: those of this machine.
-        actor: who acts, for the audit.
-        clock: now, with a time zone.
+        database: database with current migrations.
+        tenant: tenant id; other tenants' rows are not visible.
+        embedders: embedders by name; default: `Embedders()`.
+        actor: actor for the audit log.
+        clock: returns the current time with a time zone.
     """
 
     async def create(
@@ -111,14 +111,14 @@ class Corpora(CorporaToRead):
         """Add documents to a corpus, made if it is not there; what is there already costs nothing.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
             documents: read one after the other; what has an id that is there replaces it.
             embedder: as for `create`; None: as the corpus has it, and ``minilm`` for a new one.
             chunking: likewise.
             near: likewise.
             using: what embeds in the place of the corpus's embedder, such as `EmbeddingWorkers` of
                 the same model.
-            on_progress: told what was done so far.
+            on_progress: called with the progress so far.
 
         Returns:
             What was done.
@@ -153,15 +153,15 @@ class Corpora(CorporaToRead):
         """Remove all documents from the newest revision but some; snapshots keep them.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
             doc_ids: of those that stay.
 
         Returns:
             How many were removed.
 
         Raises:
-            InputError: one text instead of a list.
-            MissingCorpusError: there is no such corpus.
+            InputError: `doc_ids` is a string instead of a list.
+            MissingCorpusError: corpus not found.
         """
         kept = set(_ids(doc_ids))
         async with self._reading() as connection:
@@ -176,15 +176,15 @@ class Corpora(CorporaToRead):
         """Remove documents from the newest revision; snapshots keep them.
 
         Args:
-            name: of the corpus.
-            doc_ids: those that are not there are passed over.
+            name: corpus name.
+            doc_ids: document ids; unknown ids are ignored.
 
         Returns:
             The newest revision.
 
         Raises:
-            InputError: one text instead of a list.
-            MissingCorpusError: there is no such corpus.
+            InputError: `doc_ids` is a string instead of a list.
+            MissingCorpusError: corpus not found.
         """
         gone = _ids(doc_ids)
         async with self._writing() as connection:
@@ -203,19 +203,19 @@ class Corpora(CorporaToRead):
         The digest of a snapshot that had one of them tells from then on that it is not whole.
 
         Args:
-            name: of the corpus.
-            doc_ids: those that are not there are passed over.
+            name: corpus name.
+            doc_ids: document ids; unknown ids are ignored.
             reason: why, 1 to 200 characters; kept in the audit, so it must not be personal.
 
         Returns:
-            How many rows were deleted, by table.
+            Number of deleted rows by table.
 
         Raises:
             InputError: no reason, one that cannot be stored, or one text instead of a list.
-            MissingCorpusError: there is no such corpus.
+            MissingCorpusError: corpus not found.
         """
         if not 1 <= len(reason) <= 200:
-            message = f"the reason has {len(reason)} characters; allowed are 1 to 200; say why"
+            message = f"the reason has {len(reason)} characters; allowed: 1 to 200; state a reason"
             raise InputError(message)
         check_text(reason, "the reason")
         gone = _ids(doc_ids)
@@ -234,7 +234,7 @@ class Corpora(CorporaToRead):
         """Name the newest revision of a corpus, which then stays as it is.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
             label: of the snapshot; default: ``r`` and the revision.
             ttl_days: after how many days it goes, above 0 to 3,650; None: never.
 
@@ -244,13 +244,13 @@ class Corpora(CorporaToRead):
         Raises:
             InputError: a bad label, or an end that is not in the future.
             CorpusError: the label is taken, or the corpus is empty.
-            MissingCorpusError: there is no such corpus.
+            MissingCorpusError: corpus not found.
         """
         now = self._clock()
-        # Written so that NaN is refused as well.
+        # Written so that NaN is refused too.
         if ttl_days is not None and not 0 < ttl_days <= _MOST_DAYS:
-            message = f"ttl_days is {ttl_days!r}; allowed is above 0 and at most {_MOST_DAYS:,.0f}"
-            raise InputError(message + ", or None for a snapshot that stays")
+            message = f"ttl_days is {ttl_days!r}; allowed: above 0, at most {_MOST_DAYS:,.0f}"
+            raise InputError(message + ", or None for a snapshot without expiry")
         expires_at = None if ttl_days is None else now + timedelta(days=ttl_days)
         async with self._writing() as connection:
             corpus = await corpus_of(connection, self._tenant, name, hold=True)
@@ -267,14 +267,14 @@ class Corpora(CorporaToRead):
         """Delete a corpus with its snapshots, or one of its snapshots alone.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
             snapshot: of this one only.
 
         Returns:
-            How many rows were deleted, by table.
+            Number of deleted rows by table.
 
         Raises:
-            MissingCorpusError: there is no such corpus or snapshot.
+            MissingCorpusError: corpus or snapshot not found.
         """
         async with self._writing() as connection:
             corpus = await corpus_of(connection, self._tenant, name, hold=True)
@@ -294,7 +294,7 @@ class Corpora(CorporaToRead):
         """Make or remove pgvector's index of a corpus, which large ones are searched by.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
             hnsw: make it anew; False: remove it, and search exactly.
             on_progress: told how many vectors are in so far.
 
@@ -303,7 +303,7 @@ class Corpora(CorporaToRead):
 
         Raises:
             CorpusError: pgvector is not there, or the corpus has no vectors.
-            MissingCorpusError: there is no such corpus.
+            MissingCorpusError: corpus not found.
         """
         if not hnsw:
             async with self._writing() as connection:
@@ -314,8 +314,8 @@ class Corpora(CorporaToRead):
                     await record(*at, "corpus.index", name, {"vectors": 0})
             return 0
         if (await self.show(name)).corpus.dimension is None:
-            message = f"the corpus {name!r} has no vectors, so there is nothing to index; "
-            raise CorpusError(message + "add its documents to one with an embedder")
+            message = f"the corpus {name!r} has no vectors to index; "
+            raise CorpusError(message + "add its documents to a corpus with an embedder")
         await ensure_pgvector(self._database)
         async with self._writing() as connection:
             corpus = await corpus_of(connection, self._tenant, name, hold=True)
@@ -350,8 +350,8 @@ class Corpora(CorporaToRead):
         ):
             if wanted is not None and wanted != has:
                 raise CorpusError(
-                    f"the corpus {name!r} has the {what} {has!r}, and {wanted!r} is wanted; leave "
-                    "it out, or make another corpus"
+                    f"the corpus {name!r} has the {what} {has!r}, not {wanted!r}; omit "
+                    "this argument, or create another corpus"
                 )
         return corpus
 
@@ -363,7 +363,7 @@ class Corpora(CorporaToRead):
         if (using.name, using.size) != (corpus.embedder_name, corpus.dimension):
             raise CorpusError(
                 f"the corpus {corpus.name!r} was embedded with {corpus.embedder_name} "
-                f"({corpus.dimension} numbers), and this embedder is {using.name} ({using.size}); "
+                f"({corpus.dimension} numbers), but this embedder is {using.name} ({using.size}); "
                 "use that one, or add the documents to another corpus"
             )
         return using
@@ -386,6 +386,6 @@ class Corpora(CorporaToRead):
 def _ids(doc_ids: Collection[str]) -> list[str]:
     """Return the ids that a document can have; others are those of none that is there."""
     if isinstance(doc_ids, str):
-        message = f"doc_ids is the text {doc_ids[:60]!r}, whose letters would be taken as ids; "
-        raise InputError(message + "put it in a list")
+        message = f"doc_ids is the string {doc_ids[:60]!r}; it must be a list of ids; "
+        raise InputError(message + "put the id in a list")
     return [one for one in doc_ids if is_storable(one)]

@@ -71,11 +71,11 @@ class CorporaToRead:
     """The corpora of one tenant, as they are; `Corpora` changes them.
 
     Args:
-        database: migrated.
-        tenant: whose; it never sees another's.
-        embedders: by name; default: those of this machine.
-        actor: who acts, for the audit.
-        clock: now, with a time zone.
+        database: database with current migrations.
+        tenant: tenant id; other tenants' rows are not visible.
+        embedders: embedders by name; default: `Embedders()`.
+        actor: actor for the audit log.
+        clock: returns the current time with a time zone.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class CorporaToRead:
         """Return a corpus and what belongs to it.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
 
         Raises:
-            MissingCorpusError: there is no such corpus.
+            MissingCorpusError: corpus not found.
         """
         async with self._reading() as connection:
             corpus = await corpus_of(connection, self._tenant, name)
@@ -121,12 +121,12 @@ class CorporaToRead:
         """Return a document as it is in a revision, to check citations against.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
             doc_id: of the document.
             snapshot: of the corpus; None: the newest revision.
 
         Raises:
-            MissingCorpusError: there is no such corpus, snapshot or document.
+            MissingCorpusError: corpus, snapshot or document not found.
         """
         async with self._reading() as connection:
             place = await find_place(connection, self._tenant, name, snapshot, now=self._clock())
@@ -134,7 +134,7 @@ class CorporaToRead:
             found = await find_document(*at, doc_id) if is_storable(doc_id) else None
         if found is None:
             message = f"the corpus {name!r} has no document {doc_id!r:.200} at revision "
-            raise MissingCorpusError(f"{message}{place.revision}; search shows what it has")
+            raise MissingCorpusError(f"{message}{place.revision}; a search shows the ids it has")
         return found
 
     async def open(
@@ -148,7 +148,7 @@ class CorporaToRead:
         """Bring a revision into memory, ready to be searched.
 
         Args:
-            name: of the corpus.
+            name: corpus name.
             snapshot: of it; None: its newest revision.
             rerankers: that a search may name.
             by_words: leave vectors out and ask no embedder.
@@ -157,7 +157,7 @@ class CorporaToRead:
             What can be searched; it does not change when the corpus does.
 
         Raises:
-            MissingCorpusError: there is no such corpus or snapshot.
+            MissingCorpusError: corpus or snapshot not found.
             CorpusError: vectors are missing; open it `by_words`.
             DataError: its embedder cannot be had here, or is another than it was; open it
                 `by_words`, or an extra is missing.

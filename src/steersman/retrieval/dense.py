@@ -60,7 +60,7 @@ class Embedder(Protocol):
         """Return the vectors of some texts.
 
         Args:
-            texts: any texts.
+            texts: texts to embed.
 
         Returns:
             (texts, size) float32, each row of length one; the same for the same text always.
@@ -110,7 +110,7 @@ class MiniLM:
             (texts, 384) float32, each row of length one.
 
         Raises:
-            InputError: a text holds half of a surrogate pair.
+            InputError: a text holds a lone surrogate.
         """
         check_texts(texts)
         rows = [self._encode_one(text) for text in texts]
@@ -138,15 +138,15 @@ def check_texts(texts: Sequence[str]) -> None:
 
     >>> check_texts(["Pumps hum.", "half a \ud83d"])
     Traceback (most recent call last):
-    steersman.errors.InputError: text 1, 'half a \ud83d', holds half of a surrogate pair ...
+    steersman.errors.InputError: text 1, 'half a \ud83d', holds a lone surrogate ...
     """
     for place, text in enumerate(texts):
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"text {place}, {text[:40]!r}, holds half of a surrogate pair at offset "
-                f"{error.start}, so it cannot be embedded; put U+FFFD in its place"
+                f"text {place}, {text[:40]!r}, holds a lone surrogate at offset "
+                f"{error.start}, so it cannot be embedded; replace it by U+FFFD"
             ) from error
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AGAIN_S = 60.0
 _REST_S = 5.0
-_ALLOWED = "allowed are minilm, none, or the URL of an OpenAI-compatible server such as "
+_ALLOWED = "allowed: minilm, none, or the URL of an OpenAI-compatible server such as "
 _ALLOWED += "http://127.0.0.1:8080/v1#model"
 
 
@@ -37,7 +37,7 @@ def check_embedder_name(name: str) -> None:
 
     >>> check_embedder_name("word2vec")
     Traceback (most recent call last):
-    steersman.errors.InputError: the embedder is 'word2vec'; allowed are minilm, none, ...
+    steersman.errors.InputError: the embedder is 'word2vec'; allowed: minilm, none, ...
     """
     if name not in {"minilm", "none"} and not name.startswith(("http://", "https://")):
         raise InputError(f"the embedder is {name!r:.80}; {_ALLOWED}")
@@ -52,11 +52,11 @@ class Embedders:
         home: directory of the caches of models, see `state_directory`.
         own: further embedders by the names that they are to have.
         served: options of `ServedEmbedder` for those behind a URL, such as ``timeout_s``.
-        clock: seconds that never step back.
+        clock: monotonic clock in seconds.
 
     >>> Embedders().get("glove")
     Traceback (most recent call last):
-    steersman.errors.InputError: the embedder is 'glove'; allowed are minilm, none, ...
+    steersman.errors.InputError: the embedder is 'glove'; allowed: minilm, none, ...
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Embedders:
             return made
         check_embedder_name(name)
         if name == "none":
-            raise InputError("the embedder is none; nothing can be embedded with it")
+            raise InputError("the embedder is none; choose an embedder to create embeddings")
         try:
             return self._begun(name, 0.0 if wait_s is None else _AGAIN_S).result(wait_s)
         except TimeoutError as error:
-            raise DataError(f"the embedder {name} is being made; try again in a moment") from error
+            raise DataError(f"the embedder {name} is still loading; retry in a moment") from error
 
     def _begun(self, name: str, again_s: float) -> Future[Embedder]:
         with self._turn:
@@ -128,7 +128,7 @@ class Embedders:
             made.set_exception(error)
         except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
             # A folder that cannot be written, a full disk, a file that ONNX Runtime cannot read.
-            told = DataError(f"the embedder {name} cannot be made here: {error!r:.300}")
+            told = DataError(f"the embedder {name} cannot be loaded: {error!r:.300}")
             told.__cause__ = error
             made.set_exception(told)
         else:
@@ -147,7 +147,7 @@ class CorpusEmbedder:
         name: what tells the vectors of the corpus from all others.
         size: how many numbers they have.
         wait_s: how long a query waits until the embedder is made; None: as long as it takes.
-        clock: seconds that never step back.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -180,11 +180,11 @@ class CorpusEmbedder:
         try:
             found = self._embedders.get(self._spec, wait_s=self._wait_s)
         except InputError as error:
-            raise DataError(f"the corpus cannot be searched by meaning: {error}") from error
+            raise DataError(f"vector search of the corpus is not possible: {error}") from error
         if (found.name, found.size) != (self.name, self.size):
             raise DataError(
-                f"the corpus was embedded with {self.name} ({self.size} numbers), but "
-                f"{self._spec} is {found.name} ({found.size}) here; use that embedder again, or "
+                f"the corpus was embedded with {self.name} (dimension {self.size}), but "
+                f"{self._spec} is {found.name} ({found.size}) here; use the same embedder, or "
                 "add the documents to another corpus"
             )
         return found
@@ -193,10 +193,10 @@ class CorpusEmbedder:
         """Return the vectors of some texts.
 
         Args:
-            texts: any texts.
+            texts: texts to embed.
 
         Returns:
-            (texts, size) float32, each row of length one.
+            (texts, size) float32, each row of norm 1.
 
         Raises:
             DataError: as `check`.

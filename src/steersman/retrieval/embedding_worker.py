@@ -41,7 +41,7 @@ def read_head(data: bytes) -> tuple[bytes, int]:
     """
     kind, size = HEAD.unpack(data)
     if size > _MOST_BYTES:
-        raise DataError(f"a frame of {size:,} bytes; allowed are {_MOST_BYTES:,}")
+        raise DataError(f"frame of {size:,} bytes; the maximum is {_MOST_BYTES:,}")
     return kind, size
 
 

@@ -92,8 +92,8 @@ class EmbeddingWorkers:
         try:
             first = _Worker(*self._start, timeout_s)
         except _DiedError as error:
-            message = f"the worker that should embed with {made_by} ended before it began; "
-            raise DataError(f"{message}its last words are above") from error
+            message = f"the embedding worker for {made_by} exited during start-up; "
+            raise DataError(f"{message}its last output is above") from error
         self._workers: list[_Worker | None] = [first, *([None] * (workers - 1))]
         self.name, self.size = first.name, first.size
 
@@ -101,13 +101,13 @@ class EmbeddingWorkers:
         """Return the vectors of some texts, in their order.
 
         Args:
-            texts: any texts.
+            texts: texts to embed.
 
         Returns:
             (texts, size) float32.
 
         Raises:
-            InputError: a text holds half of a surrogate pair.
+            InputError: a text holds a lone surrogate.
             DataError: the embedder refused a text, a worker died three times over the same, or
                 none can be started.
         """
@@ -161,7 +161,7 @@ class EmbeddingWorkers:
         done = [row for row in rows if row is not None]
         if len(done) < len(rows):
             message = f"{len(rows) - len(done)} of {len(rows)} parts of the texts were not "
-            raise DataError(message + "embedded, and nothing says why; embed the texts again")
+            raise DataError(message + "embedded, without an error; embed the texts again")
         return np.concatenate(done) if done else np.zeros((0, self.size), np.float32)
 
     def _embedded(self, number: int, texts: list[str]) -> NDArray[np.float32]:
@@ -177,9 +177,9 @@ class EmbeddingWorkers:
                 self._bury(number)
                 raise
         raise DataError(
-            f"{_MOST_DEATHS} workers died or hung over the same {len(texts)} texts, the first of "
-            f"them {texts[0][:60]!r}; is there memory enough, or is timeout_s "
-            f"({self._timeout_s:g}) too short?"
+            f"{_MOST_DEATHS} workers died or timed out on the same {len(texts)} texts; the first "
+            f"is {texts[0][:60]!r}; check the free memory, or increase timeout_s "
+            f"({self._timeout_s:g})"
         )
 
     def _alive(self, number: int) -> _Worker:
@@ -187,7 +187,7 @@ class EmbeddingWorkers:
         worker = self._workers[number] or _Worker(*self._start, self._timeout_s)
         self._workers[number] = worker
         if (worker.name, worker.size) != (self.name, self.size):
-            message = f"a worker came back as {worker.name} ({worker.size} numbers); it was "
+            message = f"a restarted worker is {worker.name} (dimension {worker.size}); expected "
             raise DataError(f"{message}{self.name} ({self.size})")
         return worker
 
@@ -217,7 +217,9 @@ class _Worker:
                 env={**os.environ, **_ONE_THREAD, **told},
             )
         except OSError as error:
-            message = f"no process can be started that embeds with {made_by}: {error}; end others, "
+            message = (
+                f"cannot start an embedding process for {made_by}: {error}; end other processes, "
+            )
             raise DataError(message + "or allow more processes and open files") from error
         try:
             os.set_blocking(self._stdin(), False)
@@ -227,7 +229,7 @@ class _Worker:
             raise
         if "error" in said:
             self.end()
-            raise DataError(f"the embedder {made_by} cannot be made: {said['error']}")
+            raise DataError(f"the embedder {made_by} cannot be created: {said['error']}")
         self.name, self.size = str(said["name"]), int(said["size"])
 
     def encode(self, texts: list[str]) -> NDArray[np.float32]:
@@ -235,11 +237,11 @@ class _Worker:
         self._write(HEAD.pack(b"t", len(body)) + body)
         kind, data = self._read()
         if kind == b"e":
-            raise DataError(f"the embedder refused: {data.decode('utf-8', 'replace')}")
+            raise DataError(f"the embedder failed: {data.decode('utf-8', 'replace')}")
         rows = np.frombuffer(data, "<f4")
         if len(rows) != len(texts) * self.size:
             raise DataError(
-                f"a worker gave {len(rows)} numbers for {len(texts)} texts; {self.size} for each "
+                f"a worker returned {len(rows)} numbers for {len(texts)} texts; {self.size} each "
                 "were expected"
             )
         return rows.reshape(len(texts), self.size).astype(np.float32)

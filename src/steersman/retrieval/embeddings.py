@@ -50,7 +50,7 @@ class CachedEmbedder:
 
     def __init__(self, embedder: Embedder, file: Path, *, max_bytes: int = 4_000_000_000) -> None:
         if max_bytes < 16 * PAGE:
-            raise InputError(f"max_bytes is {max_bytes!r}; allowed is {16 * PAGE:,} or more")
+            raise InputError(f"max_bytes is {max_bytes!r}; the minimum is {16 * PAGE:,}")
         self.name = embedder.name
         self.size = embedder.size
         self.computed = self.found = self.unstored = 0
@@ -73,7 +73,7 @@ class CachedEmbedder:
             DataError: the cache is damaged.
         """
         if isinstance(texts, str):
-            raise InputError(f"texts is the text {texts[:40]!r}; put it in a list")
+            raise InputError(f"texts is the string {texts[:40]!r}; put it in a list")
         rows = [self._encode_batch(texts[i : i + _BATCH]) for i in range(0, len(texts), _BATCH)]
         return np.concatenate(rows) if rows else np.zeros((0, self.size), np.float32)
 
@@ -116,7 +116,7 @@ class CachedEmbedder:
 
     def _tell(self, error: Exception) -> None:
         if not self._told:
-            message = "embeddings are not stored in %s now, and computed again next time: %s"
+            message = "cannot store embeddings in %s now; they will be computed again next time: %s"
             _log.warning(message, self._file.path, error)
         self._told = True
 
@@ -138,15 +138,15 @@ def unit_rows(rows: NDArray[np.float32], count: int, embedder: Embedder) -> NDAr
     found = np.asarray(rows, np.float32)
     if found.shape != (count, embedder.size):
         raise InputError(
-            f"the embedder {embedder.name} gave an array of shape {found.shape} for {count} texts; "
-            f"it must be ({count}, {embedder.size})"
+            f"the embedder {embedder.name} returned shape {found.shape} for {count} texts; "
+            f"expected ({count}, {embedder.size})"
         )
     lengths = np.linalg.norm(found, axis=1)
-    # Written so that NaN is refused as well.
+    # Written so that NaN is refused too.
     if not (np.abs(lengths - 1.0) <= 1e-3).all():
         worst = lengths[np.argmax(np.where(np.isfinite(lengths), np.abs(lengths - 1), np.inf))]
         raise InputError(
-            f"the embedder {embedder.name} gave a vector of length {worst}; it must give finite "
-            "rows of length one: divide each by its norm"
+            f"the embedder {embedder.name} returned a vector of norm {worst}; expected finite "
+            "rows of norm 1: divide each by its norm"
         )
     return found

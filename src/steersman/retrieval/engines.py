@@ -67,7 +67,7 @@ class Engines:
         links: between the passages.
         rerankers: by name.
         expanding: how far links are followed.
-        clock: seconds, monotonic.
+        clock: monotonic clock in seconds.
         failures: counts them.
     """
 

@@ -62,7 +62,7 @@ class Entailment:
         if CONTRADICTION not in chosen.labels:
             raise DataError(
                 f"{chosen.name} has the labels {chosen.labels!r}; one must be "
-                f"{CONTRADICTION!r}: write id2label into its config.json"
+                f"{CONTRADICTION!r}: set id2label in its config.json"
             )
         self.labels = chosen.labels
         self._model = PairModel(chosen)
@@ -123,9 +123,9 @@ class Entailment:
         found = logits.argmax(axis=1) == self.labels.index(CONTRADICTION)
         if found.tolist() != wanted:
             raise DataError(
-                f"{name} does not know contradictions by its labels {', '.join(self.labels)}: of "
-                f"4 plain pairs it says {found.tolist()} instead of {wanted}; correct "
-                "id2label in its config.json, or take another model"
+                f"{name} does not detect contradictions by its labels {', '.join(self.labels)}: of "
+                f"4 test pairs it finds {found.tolist()} instead of {wanted}; correct "
+                "id2label in its config.json, or use another model"
             )
 
 

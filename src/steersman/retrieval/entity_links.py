@@ -29,7 +29,7 @@ def link_entities(passages: Sequence[Passage]) -> Links:
     others, those with the rarest names first.
 
     Args:
-        passages: of one collection.
+        passages: passages of one collection.
 
     Returns:
         Links of all these passages, of kind `ENTITY`.
@@ -56,7 +56,7 @@ def link_passages(passages: Sequence[Passage]) -> Links:
     links, 81 % with shared names, 93 % with titles and 95 % with both.
 
     Args:
-        passages: of one collection.
+        passages: passages of one collection.
 
     Returns:
         Links of all these passages.

@@ -27,7 +27,7 @@ def convex(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
     Args:
         words: candidates of BM25.
         meaning: candidates of the dense engine.
-        weight: of the dense engine, in [0, 1].
+        weight: weight of the dense engine, in [0, 1]; default 0.5.
 
     Returns:
         Every candidate of either, with scores in [0, 1].
@@ -106,8 +106,8 @@ def _summed(parts: list[tuple[NDArray[np.intp], NDArray[np.float32]]], weight: f
 
 
 def _check_weight(weight: float) -> None:
-    # Written so that NaN is refused as well.
+    # Written so that NaN is refused too.
     if not 0.0 <= weight <= 1.0:
         raise InputError(
-            f"the fusion weight is {weight!r}; allowed is 0 (words alone) to 1 (meaning alone)"
+            f"the fusion weight is {weight!r}; allowed: 0 (BM25 only) to 1 (dense only)"
         )

@@ -140,7 +140,7 @@ def load_judged(folder: Path, *, missing: Missing = "error") -> JudgedCollection
         InputError: `missing` is neither.
     """
     if missing not in {"error", "unfindable"}:
-        raise InputError(f"missing is {missing!r}; allowed are error and unfindable")
+        raise InputError(f"missing is {missing!r}; allowed: error, unfindable")
     if _found(folder, "corpus.jsonl"):
         passages = _passages(folder, "corpus.jsonl")
         questions = _with_qrels(folder)
@@ -149,13 +149,13 @@ def load_judged(folder: Path, *, missing: Missing = "error") -> JudgedCollection
         questions = _with_gold(folder)
     else:
         raise DataError(
-            f"{folder} holds no collection; put corpus.jsonl, queries.jsonl and qrels.tsv there "
+            f"no collection found in {folder}; put corpus.jsonl, queries.jsonl and qrels.tsv there "
             "(or qrels/test.tsv), or passages.jsonl and questions.jsonl (each may end in .gz), or "
-            "name another folder"
+            "pass another folder"
         )
     unfindable = _unfindable(folder, passages, questions, missing)
     if not questions:
-        raise DataError(f"no question of {folder} has a relevant document; look at its judgements")
+        raise DataError(f"no question of {folder} has a relevant document; check its judgements")
     return JudgedCollection(folder.name, passages, questions, unfindable)
 
 
@@ -166,7 +166,7 @@ def _passages(folder: Path, name: str) -> tuple[Passage, ...]:
     found = tuple(_passage(row, where) for where, row in _rows(folder, name))
     _check_unique([passage.doc_id for passage in found], f"{folder / name}")
     if not found:
-        raise DataError(f"{folder / name} holds no passage; at least one is needed")
+        raise DataError(f"{folder / name} contains no passages; at least one is needed")
     return found
 
 
@@ -186,7 +186,7 @@ def _with_qrels(folder: Path) -> tuple[Question, ...]:
     for where, row in _rows(folder, "queries.jsonl"):
         question = _question(row, where, "text", {})
         if question.id in asked:
-            raise DataError(f"{where}: the id {question.id!r} is there twice; keep one")
+            raise DataError(f"{where}: duplicate id {question.id!r}; remove one")
         asked[question.id] = question
     gains: dict[str, dict[str, float]] = {}
     splits: dict[str, str] = {}
@@ -221,13 +221,15 @@ def _judgements(file: Path) -> Iterator[tuple[str, str, str, float]]:
         content = io.StringIO(_content(file))
         lines = list(csv.reader(content, delimiter="\t", quoting=csv.QUOTE_NONE))
     except csv.Error as wrong:
-        raise DataError(f"{file} is no table: {wrong}; copy it from its origin again") from wrong
+        raise DataError(
+            f"{file} is not a valid table: {wrong}; copy it from its source again"
+        ) from wrong
     for number, row in enumerate(lines, 1):
         where = f"{file}, line {number}"
         if not row or (number == 1 and row[0] == "query-id"):
             continue
         if len(row) != 3:
-            raise DataError(f"{where}: {len(row)} columns; it must be query-id, corpus-id, score")
+            raise DataError(f"{where}: {len(row)} columns; expected query-id, corpus-id, score")
         yield where, row[0], row[1], _gain(row[2], where)
 
 
@@ -257,10 +259,10 @@ def _with_gold(folder: Path) -> tuple[Question, ...]:
 def _question(row: dict[str, Any], where: str, field: str, gains: Mapping[str, float]) -> Question:
     text = _text(row, where, field)
     if not text.strip():
-        raise DataError(f"{where}: {field} is empty; write the question, or leave the line out")
+        raise DataError(f"{where}: {field} is empty; add the text, or remove the line")
     history = row.get("history") or []
     if not isinstance(history, list) or not all(isinstance(turn, str) for turn in history):
-        raise DataError(f"{where}: history is {history!r:.60}; it must be a list of texts")
+        raise DataError(f"{where}: history is {history!r:.60}; it must be a list of strings")
     kinds = (row.get(kind) for kind in _KINDS)
     conversation = row.get("conversation")
     return Question(
@@ -288,8 +290,8 @@ def _unfindable(
         ]
         more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
         raise DataError(
-            f"{folder}: {len(unknown):,} relevant ids are no document: {', '.join(named)}{more}; "
-            "add the documents, drop the judgements, or load with missing='unfindable', which "
+            f"{folder}: no document for {len(unknown):,} relevant ids: {', '.join(named)}{more}; "
+            "add the documents, remove the judgements, or load with missing='unfindable', which "
             "counts them as missed"
         )
     return frozenset(unknown)
@@ -314,10 +316,10 @@ def _content(file: Path) -> str:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             content = stream.read(_CAP + 1)
         if len(content) > _CAP:
-            raise DataError(f"{file} holds more than the {_CAP:,} bytes accepted; split the set")
+            raise DataError(f"{file} has more than {_CAP:,} bytes, the maximum; split the set")
         return content.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as wrong:
-        raise DataError(f"{file} cannot be read: {wrong}; copy it from its origin again") from wrong
+        raise DataError(f"{file} cannot be read: {wrong}; copy it from its source again") from wrong
 
 
 def _rows(folder: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -330,16 +332,16 @@ def _rows(folder: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as wrong:
-            raise DataError(f"{where} is no JSON: {wrong}") from wrong
+            raise DataError(f"{where}: invalid JSON: {wrong}") from wrong
         if not isinstance(row, dict):
-            raise DataError(f"{where} is {line[:40]!r}; it must be an object")
+            raise DataError(f"{where}: {line[:40]!r} must be a JSON object")
         yield where, row
 
 
 def _text(row: Mapping[str, Any], where: str, *names: str) -> str:
     value = next((row[name] for name in names if name in row), None)
     if not isinstance(value, str):
-        raise DataError(f"{where}: {names[0]} is {str(value)[:40]!r}; it must be a text")
+        raise DataError(f"{where}: {names[0]} is {str(value)[:40]!r}; it must be a string")
     return value
 
 
@@ -353,5 +355,5 @@ def _check_unique(names: Sequence[str], where: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DataError(f"{where}: the id {name!r} is there twice; keep one")
+            raise DataError(f"{where}: duplicate id {name!r}; remove one")
         seen.add(name)

@@ -57,11 +57,11 @@ class Links:
         if not sound or (np.diff(starts) < 0).any():
             raise InputError(
                 f"starts has {len(starts)} numbers, targets {len(targets)}, kinds {len(kinds)}; "
-                "starts must rise from 0 to the number of targets, and each target have a kind"
+                "starts must rise from 0 to the number of targets, and each target needs a kind"
             )
         if len(targets) and not 0 <= targets.min() <= targets.max() < len(starts) - 1:
             raise InputError(
-                f"targets are {targets.min()} to {targets.max()}; allowed are 0 to "
+                f"targets are {targets.min()} to {targets.max()}; allowed: 0 to "
                 f"{len(starts) - 2}, the positions of the passages"
             )
         self.starts, self.targets, self.kinds = starts, targets, kinds
@@ -84,7 +84,9 @@ class Links:
         rows = np.array(sorted(set(pairs)), np.int64).reshape(-1, 3)
         sources = rows[:, 0]
         if len(rows) and not 0 <= sources.min() <= sources.max() < count:
-            raise InputError(f"a link starts at {sources.max()}; there are {count} passages")
+            raise InputError(
+                f"a link starts at {sources.max()}, but there are only {count} passages"
+            )
         starts = np.zeros(count + 1, np.int64)
         np.cumsum(np.bincount(sources, minlength=count), out=starts[1:])
         return cls(starts, rows[:, 1].astype(np.int32), rows[:, 2].astype(np.uint8))

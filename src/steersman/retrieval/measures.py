@@ -23,9 +23,9 @@ def recall_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) ->
     """Return the share of what is relevant that is among the first `k`.
 
     Args:
-        ranked: ids, best first, none twice.
-        gains: id -> gain; what has a gain above 0 is relevant.
-        k: ≥ 1.
+        ranked: unique ids, best first.
+        gains: gain by id; ids with a gain above 0 are relevant.
+        k: number of results, ≥ 1.
 
     Returns:
         In [0, 1].
@@ -46,8 +46,8 @@ def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) 
     What a question over several passages needs: with one of two, nobody can answer it.
 
     Args:
-        ranked: ids, best first, none twice.
-        gains: id -> gain; what has a gain above 0 is relevant.
+        ranked: unique ids, best first.
+        gains: gain by id; ids with a gain above 0 are relevant.
         k: ≥ 1; with fewer places than relevant ids the result is 0.
 
     Returns:
@@ -66,8 +66,8 @@ def reciprocal_rank(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: i
     """Return 1 divided by the place of the first relevant id; its mean is MRR@k.
 
     Args:
-        ranked: ids, best first, none twice.
-        gains: id -> gain; what has a gain above 0 is relevant.
+        ranked: unique ids, best first.
+        gains: gain by id; ids with a gain above 0 are relevant.
         k: places that count, ≥ 1.
 
     Returns:
@@ -91,9 +91,9 @@ def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> f
     BEIR reports it. For judgements of 0 and 1 the two are the same.
 
     Args:
-        ranked: ids, best first, none twice.
+        ranked: unique ids, best first.
         gains: id -> gain, ≥ 0.
-        k: ≥ 1.
+        k: number of results, ≥ 1.
 
     Returns:
         In [0, 1].
@@ -131,7 +131,7 @@ class Measured:
         if not self.values or len(self.values) != len(self.categories):
             raise InputError(
                 f"there are {len(self.values)} values and {len(self.categories)} categories; "
-                "allowed are equally many, at least 1"
+                "both must have the same length, at least 1"
             )
 
     @property
@@ -149,12 +149,16 @@ class Measured:
 
 def _relevant(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> set[Hashable]:
     if k < 1:
-        raise InputError(f"k is {k!r}; allowed is 1 or more")
+        raise InputError(f"k is {k!r}; the minimum is 1")
     if len(set(ranked[:k])) != len(ranked[:k]):
-        raise InputError("an id is ranked twice; rank documents once, by their best passage")
+        raise InputError(
+            "duplicate id in the ranking; rank each document once, by its best passage"
+        )
     relevant = {one for one, gain in gains.items() if gain > 0}
     if not relevant:
-        raise InputError("nothing is relevant to this question; leave it out of the measurement")
+        raise InputError(
+            "no document is relevant to this question; exclude it from the measurement"
+        )
     return relevant
 
 

@@ -93,8 +93,8 @@ async def find_place(
 
     Args:
         connection: within a transaction of the tenant.
-        tenant: whose.
-        name: of the corpus.
+        tenant: tenant id.
+        name: corpus name.
         snapshot: of it; None: the newest revision.
         now: default: the clock; what expired before is gone.
 
@@ -102,7 +102,7 @@ async def find_place(
         The place.
 
     Raises:
-        MissingCorpusError: there is no such corpus or snapshot.
+        MissingCorpusError: corpus or snapshot not found.
     """
     corpus = await corpus_of(connection, tenant, name)
     hnsw = await hnsw_id(connection, corpus.id)
@@ -113,8 +113,8 @@ async def find_place(
     if is_storable(snapshot):
         found = await find_corpus_snapshot(connection, tenant, corpus.id, snapshot, now=now)
     if found is None:
-        message = f"the corpus {name!r} has no snapshot {snapshot!r:.80}, or it expired; "
-        raise MissingCorpusError(message + f"`steersman corpus show {name}` lists those it has")
+        message = f"the corpus {name!r} has no snapshot {snapshot!r:.80}, or the snapshot expired; "
+        raise MissingCorpusError(message + f"`steersman corpus show {name}` lists its snapshots")
     return Place(corpus, found.revision, found.name, hnsw)
 
 
@@ -123,7 +123,7 @@ async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
     """Read as a tenant, with one state of the database for everything that is read.
 
     Args:
-        connection: in no transaction.
+        connection: connection outside a transaction.
         tenant: whose rows are seen.
 
     Returns:
@@ -142,7 +142,7 @@ async def load(
     Args:
         connection: of role app, within `one_view`, in which the place was found.
         database: where a search of a large corpus asks for vectors.
-        tenant: whose.
+        tenant: tenant id.
         place: which revision.
         by_words: leave its vectors where they are.
 
@@ -186,10 +186,12 @@ async def _vectors(
         # whoever finds the place again knows of it; until then all are compared.
         if await sees_hnsw(connection, corpus.id):
             why = f"the corpus {corpus.name!r}: {len(hashes) - count} of {len(hashes)} passages "
-            why += "have no vector in its index; open the corpus again, and if that stays, make "
-            why += f"the index anew with `steersman corpus index {corpus.name} --hnsw`, which "
-            why += "takes nothing away; only what a new one does not hold either has lost its "
-            why += "vector, and is embedded when its document is removed and added again"
+            why += (
+                "have no vector in its index; open the corpus again; if the error remains, rebuild "
+            )
+            why += f"the index with `steersman corpus index {corpus.name} --hnsw`, which "
+            why += "deletes no data; if passages are still missing after that, their vectors are "
+            why += "lost: remove their documents and add them again"
             return MissingVectors(size, len(hashes), why)
     try:
         rows = await read_vectors(connection, tenant, corpus.embedder_name, size, hashes)

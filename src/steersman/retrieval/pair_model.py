@@ -58,7 +58,7 @@ class PairWeights:
             return cls(files["model.onnx"], files["tokenizer.json"].decode(), labels, str(folder))
         except (OSError, ValueError, AttributeError, TypeError) as wrong:
             raise DataError(
-                f"{folder} holds no model that can be used: {wrong}; export one there, for "
+                f"no usable model in {folder}: {wrong}; export one there, for "
                 "example `optimum-cli export onnx --model cross-encoder/ms-marco-MiniLM-L6-v2 "
                 f"{folder}`, which writes model.onnx, tokenizer.json and config.json"
             ) from wrong
@@ -85,7 +85,7 @@ class PairModel:
             self._tokenizer = tokenizers.Tokenizer.from_str(weights.tokenizer)
         # Neither library has a class of errors of its own.
         except Exception as wrong:
-            message = f"{weights.name} is no model that can be run: {wrong}; export it again"
+            message = f"{weights.name} is not a usable ONNX model: {wrong}; export it again"
             raise DataError(message) from wrong
         self._inputs = [one.name for one in self._session.get_inputs()]
         self._cut(self._session.get_inputs()[0].shape)
@@ -105,14 +105,16 @@ class PairModel:
             DataError: the model gave something else.
         """
         if len(firsts) != len(seconds):
-            raise InputError(f"{len(firsts)} texts are paired with {len(seconds)}; give as many")
+            raise InputError(
+                f"{len(firsts)} texts are paired with {len(seconds)}; pass the same number of both"
+            )
         if not firsts:
             return np.zeros((0, 1), np.float32)
         rows = np.concatenate(
             [self._one(first, second) for first, second in zip(firsts, seconds, strict=True)]
         )
         if rows.ndim != 2 or not np.isfinite(rows).all():
-            raise DataError(f"the model gave an array of shape {rows.shape}; it must give logits")
+            raise DataError(f"the model returned shape {rows.shape}; expected logits")
         return np.asarray(rows, np.float32)
 
     def _cut(self, shape: Sequence[Any]) -> None:
@@ -147,5 +149,5 @@ def _labels(file: Path) -> tuple[str, ...]:
 def _read(file: Path) -> bytes:
     size = file.stat().st_size
     if size > _LARGEST:
-        raise ValueError(f"{file} has {size:,} bytes, more than the {_LARGEST:,} accepted")
+        raise ValueError(f"{file} has {size:,} bytes; the maximum is {_LARGEST:,}")
     return file.read_bytes()

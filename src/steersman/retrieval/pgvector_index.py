@@ -38,10 +38,10 @@ class PgvectorIndex:
         revision: of it.
         size: how many numbers a vector has.
         hashes: of the passages, by their positions, none twice.
-        breadth: how many candidates are kept while the graph is walked, 1 to 1,000.
+        breadth: candidate list size of the graph search, 1 to 1,000.
         timeout_s: of a search, and of waiting for one's turn.
         idle_s: after which its connection is closed until the next search.
-        clock: seconds that never step back.
+        clock: monotonic clock in seconds.
 
     Raises:
         InputError: a number out of range.
@@ -62,7 +62,7 @@ class PgvectorIndex:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not 1 <= breadth <= 1000:
-            raise InputError(f"breadth is {breadth!r}; allowed is 1 to 1,000")
+            raise InputError(f"breadth is {breadth!r}; allowed: 1 to 1,000")
         self.size = size
         self._places = {key: place for place, key in enumerate(hashes)}
         self._database, self._tenant = database, tenant
@@ -74,34 +74,34 @@ class PgvectorIndex:
         self._turn = threading.Lock()
 
     def __len__(self) -> int:
-        """Return how many vectors there are."""
+        """Return the number of vectors."""
         return len(self._places)
 
     def search(
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Return the nearest `k`, nearly always.
+        """Return approximately the `k` nearest vectors.
 
         Args:
-            vector: (size,) of length one.
-            k: ≥ 1.
+            vector: (size,) query vector of norm 1.
+            k: number of results, ≥ 1.
 
         Returns:
-            Positions and cosines, best first, equal ones by position.
+            Positions and cosines, best first; ties in order of position.
 
         Raises:
-            InputError: a vector of another size, or `k` is below 1.
+            InputError: a vector of another dimension, or `k` is below 1.
             StoreError: the database does not answer, or the index is gone; then, for five seconds,
                 it is not asked, so that not every search waits for it.
         """
         query = np.asarray(vector, np.float32)
         if query.shape != (self.size,):
             raise InputError(
-                f"the query's vector has the shape {query.shape}; the corpus's vectors have "
-                f"{self.size} numbers: embed both with the same embedder"
+                f"the query vector has shape {query.shape}, but the corpus has dimension "
+                f"{self.size}: embed both with the same embedder"
             )
         if k < 1:
-            raise InputError(f"k is {k!r}; allowed is 1 or more")
+            raise InputError(f"k is {k!r}; the minimum is 1")
         found = self._found(query, min(k, len(self)))
         positions = np.array([place for place, _ in found], np.intp)
         best = ordered(positions, np.array([score for _, score in found], np.float32))
@@ -132,8 +132,8 @@ class PgvectorIndex:
 
     def _ask(self, query: NDArray[np.float32], k: int) -> list[tuple[bytes, float]]:
         if not self._turn.acquire(timeout=self._timeout_s):
-            message = f"other searches of the index took more than {self._timeout_s:g} s; "
-            raise StoreError(message + "try again in a moment")
+            message = f"timeout after {self._timeout_s:g} s behind other searches of the index; "
+            raise StoreError(message + "retry in a moment")
         try:
             return self._answered(query, k)
         finally:
@@ -166,8 +166,8 @@ class PgvectorIndex:
                     )
         except AWAY as error:
             line.drop()
-            message = f"PostgreSQL finds no vectors: {error!r:.300}; "
-            raise StoreError(message + "`steersman doctor` tells what is wrong") from error
+            message = f"vector search in PostgreSQL failed: {error!r:.300}; "
+            raise StoreError(message + "run `steersman doctor` to find the cause") from error
         finally:
             line.rest()
 

@@ -29,7 +29,7 @@ class QdrantIndex:
     Args:
         vectors: (n, size) rows of length one, n ≥ 0.
         folder: for its files, made new; None: a temporary one, which goes with the index.
-        breadth: how many candidates are kept while the graph is walked, 1 to 10,000.
+        breadth: candidate list size of the graph search, 1 to 10,000.
 
     Raises:
         InputError: another shape, rows that are not finite, or a number out of range.
@@ -44,11 +44,11 @@ class QdrantIndex:
         rows = np.asarray(vectors, np.float32)
         if rows.ndim != 2 or not rows.shape[1] or not np.isfinite(rows).all():
             raise InputError(
-                f"vectors have the shape {rows.shape}; allowed is (n, size) with size ≥ 1, all "
+                f"vectors have shape {rows.shape}; expected (n, size) with size ≥ 1 and all "
                 "numbers finite"
             )
         if not 1 <= breadth <= 10_000:
-            raise InputError(f"breadth is {breadth!r}; allowed is 1 to 10,000")
+            raise InputError(f"breadth is {breadth!r}; allowed: 1 to 10,000")
         self.size = rows.shape[1]
         self._count, self._breadth = len(rows), breadth
         self._library: Any = extra("qdrant_edge", "qdrant")
@@ -57,32 +57,32 @@ class QdrantIndex:
         self._shard = self._built(path, rows)
 
     def __len__(self) -> int:
-        """Return how many vectors there are."""
+        """Return the number of vectors."""
         return self._count
 
     def search(
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Return the nearest `k`, nearly always.
+        """Return approximately the `k` nearest vectors.
 
         Args:
-            vector: (size,) of length one.
-            k: ≥ 1.
+            vector: (size,) query vector of norm 1.
+            k: number of results, ≥ 1.
 
         Returns:
-            Positions and cosines, best first, equal ones by position.
+            Positions and cosines, best first; ties in order of position.
 
         Raises:
-            InputError: a vector of another size, or `k` is below 1.
+            InputError: a vector of another dimension, or `k` is below 1.
         """
         query = np.asarray(vector, np.float32)
         if query.shape != (self.size,):
             raise InputError(
-                f"the query's vector has the shape {query.shape}; the collection's vectors have "
-                f"{self.size} numbers: embed both with the same embedder"
+                f"the query vector has shape {query.shape}, but the collection has dimension "
+                f"{self.size}: embed both with the same embedder"
             )
         if k < 1:
-            raise InputError(f"k is {k!r}; allowed is 1 or more")
+            raise InputError(f"k is {k!r}; the minimum is 1")
         edge = self._library
         asked = edge.QueryRequest(
             query=edge.Query.Nearest(query.tolist(), using=_FIELD),

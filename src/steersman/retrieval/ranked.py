@@ -55,7 +55,7 @@ def best(scores: NDArray[np.float32], k: int) -> Ranked:
     [1, 2, 3]
     """
     if k < 1:
-        raise InputError(f"k is {k!r}; allowed is 1 or more")
+        raise InputError(f"k is {k!r}; the minimum is 1")
     chosen = np.arange(len(scores))
     if k < len(scores):
         # All that reach the k-th highest: which of equal ones argpartition picks is chance.

@@ -26,7 +26,7 @@ class Reranker(Protocol):
         """Return the scores of some passages.
 
         Args:
-            query: what is asked.
+            query: query text.
             texts: of the passages, as `passage_text` gives them.
 
         Returns:
@@ -51,7 +51,7 @@ class CosineReranker:
         """Return the cosines of a query and some texts.
 
         Args:
-            query: what is asked.
+            query: query text.
             texts: of the passages.
 
         Returns:
@@ -85,14 +85,14 @@ class CrossEncoder:
         outputs = self._model.logits(["a"], ["b"]).shape[1]
         if outputs != 1:
             raise DataError(
-                f"the model in {where} has {outputs} outputs; a cross-encoder that ranks has one"
+                f"the model in {where} has {outputs} outputs; a cross-encoder must have one"
             )
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the model's scores of some passages.
 
         Args:
-            query: what is asked.
+            query: query text.
             texts: of the passages; of both together the first 512 word pieces are read.
 
         Returns:

@@ -58,7 +58,7 @@ class Scored:
 
     Args:
         engines: of the searcher.
-        query: what is asked.
+        query: query text.
     """
 
     def __init__(self, engines: Engines, query: str) -> None:
@@ -71,7 +71,7 @@ class Scored:
         """Return the positions of the best passages, best first.
 
         Args:
-            settings: how to search.
+            settings: search settings.
 
         Returns:
             At most `settings.k`.
@@ -85,7 +85,7 @@ class Scored:
         """Return the best passages with where they come from.
 
         Args:
-            settings: how to search.
+            settings: search settings.
 
         Returns:
             At most `settings.k` hits.
@@ -129,8 +129,8 @@ class Scored:
     def _links(self, settings: SearchSettings) -> Links | None:
         if settings.expansion and self._engines.links is None:
             raise InputError(
-                "expansion is wanted, but these passages have no links; give the searcher "
-                "links=link_titles(passages), or leave expansion off"
+                "expansion is on, but these passages have no links; create the searcher with "
+                "links=link_titles(passages), or turn expansion off"
             )
         return self._engines.links if settings.expansion else None
 
@@ -144,7 +144,7 @@ class Scored:
     def _candidates(self, settings: SearchSettings) -> _Search:
         if settings.variant == "dense" and self._engines.dense is None:
             raise InputError(
-                "variant is dense, but these passages have no vectors; embed them, or take bm25"
+                "variant is dense, but these passages have no vectors; embed them, or use bm25"
             )
         done = _Search(_NONE)
         meaning = self._meaning(done) if settings.variant != "bm25" else None
@@ -225,8 +225,8 @@ class Scored:
             each = self._since(start) / len(missing)
             if scores.shape != (len(missing),) or not np.isfinite(scores).all():
                 raise InputError(
-                    f"the reranker {name} gave an array of shape {scores.shape} for "
-                    f"{len(missing)} texts; it must give one finite number for each"
+                    f"the reranker {name} returned shape {scores.shape} for "
+                    f"{len(missing)} texts; it must return one finite number per text"
                 )
             known.update(
                 (position, (score, each))

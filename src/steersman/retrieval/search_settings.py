@@ -24,7 +24,7 @@ class SearchSettings:
         expansion: whether passages that the best ones lead to are added.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
 
     >>> SearchSettings(k=3).variant
     'hybrid'
@@ -39,12 +39,12 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         if self.variant not in {"bm25", "dense", "hybrid"}:
-            raise InputError(f"variant is {self.variant!r}; allowed are bm25, dense and hybrid")
+            raise InputError(f"variant is {self.variant!r}; allowed: bm25, dense, hybrid")
         whole = hasattr(self.k, "__index__") and not isinstance(self.k, bool)
         if not whole or not 1 <= self.k <= CANDIDATES:
-            raise InputError(f"k is {self.k!r}; allowed are 1 to {CANDIDATES}")
+            raise InputError(f"k is {self.k!r}; allowed: 1 to {CANDIDATES}")
         if self.fusion not in {"convex", "rrf"}:
-            raise InputError(f"fusion is {self.fusion!r}; allowed are convex and rrf")
-        # Written so that NaN is refused as well.
+            raise InputError(f"fusion is {self.fusion!r}; allowed: convex, rrf")
+        # Written so that NaN is refused too.
         if not 0.0 <= self.fusion_weight <= 1.0:
-            raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed is 0 to 1")
+            raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed: 0 to 1")

@@ -60,7 +60,7 @@ class Searcher:
     Raises:
         InputError: vectors without their embedder, of another size or of another number of
             passages; links of another number; a reranker called ``off``.
-        DataError: The extra ``rag`` is not installed.
+        DataError: the extra ``rag`` is not installed.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Searcher:
         dense = _dense(texts, embedder, vectors)
         if links is not None and len(links) != len(passages):
             raise InputError(
-                f"there are links of {len(links):,} passages, but {len(passages):,} passages; "
-                "link exactly those that are searched"
+                f"the links cover {len(links):,} passages, but there are {len(passages):,}; "
+                "link exactly the passages to search"
             )
         if rerankers is not None and "off" in rerankers:
-            raise InputError("a reranker is called 'off', which means none; name it otherwise")
+            raise InputError("a reranker is named 'off', which is reserved; use another name")
         self._engines = Engines(
             passages=passages,
             words=passage_index(texts, split) if texts else None,
@@ -114,8 +114,8 @@ class Searcher:
         """Return the best passages with where they come from.
 
         Args:
-            query: what is asked, 1 to 20,000 characters.
-            settings: how to search; None for `SearchSettings`' defaults.
+            query: query text, 1 to 20,000 characters.
+            settings: search settings; None: the defaults of `SearchSettings`.
 
         Returns:
             At most `settings.k` hits.
@@ -130,8 +130,8 @@ class Searcher:
         """Return the positions of the best passages, best first.
 
         Args:
-            query: what is asked, 1 to 20,000 characters.
-            settings: how to search; None for `SearchSettings`' defaults.
+            query: query text, 1 to 20,000 characters.
+            settings: search settings; None: the defaults of `SearchSettings`.
 
         Returns:
             At most `settings.k` positions.
@@ -145,15 +145,15 @@ class Searcher:
         """Return a query to be ranked under many settings; the engines are asked once.
 
         Args:
-            query: what is asked, 1 to 20,000 characters.
+            query: query text, 1 to 20,000 characters.
 
         Raises:
             InputError: the query is empty or too long.
         """
         if not query.strip() or len(query) > _MAX_QUERY:
             raise InputError(
-                f"the query is {query[:40]!r}, {len(query):,} characters; allowed are 1 to "
-                f"{_MAX_QUERY:,}, not all of them blank"
+                f"the query is {query[:40]!r}, {len(query):,} characters; allowed: 1 to "
+                f"{_MAX_QUERY:,}, not all of them white space"
             )
         return Scored(self._engines, query)
 
@@ -167,7 +167,7 @@ def passage_index(texts: Sequence[str], split: Callable[[str], list[str]] = word
 
     Raises:
         InputError: no text.
-        DataError: The extra ``rag`` is not installed.
+        DataError: the extra ``rag`` is not installed.
     """
     terms = partial(query_terms, split=split)
     return Bm25(texts, k1=_K1, stem=stem, query_terms=terms, split=split)
@@ -179,16 +179,16 @@ def _dense(
     if embedder is None:
         if vectors is None:
             return None
-        raise InputError("there are vectors and no embedder for queries; give the one they are of")
+        raise InputError("vectors need an embedder for queries; pass the one that made them")
     if vectors is None:
         return embedder, ExactIndex(unit_rows(embedder.encode(texts), len(texts), embedder))
     if vectors.size != embedder.size:
         raise InputError(
-            f"the embedder {embedder.name} gives {embedder.size} numbers, but the passages' "
-            f"vectors have {vectors.size}; embed them again, or take the embedder they are of"
+            f"the embedder {embedder.name} has dimension {embedder.size}, but the passage "
+            f"vectors have {vectors.size}; embed them again, or pass the embedder that made them"
         )
     if len(vectors) != len(texts):
         raise InputError(
-            f"there are {len(vectors):,} vectors and {len(texts):,} passages; each needs one"
+            f"{len(vectors):,} vectors for {len(texts):,} passages; pass one vector per passage"
         )
     return embedder, vectors

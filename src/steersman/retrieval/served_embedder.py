@@ -83,10 +83,10 @@ class ServedEmbedder:
             texts: any texts; an empty one is sent as a space, since servers refuse it.
 
         Returns:
-            (texts, size) float32, each row of length one.
+            (texts, size) float32, each row of norm 1.
 
         Raises:
-            InputError: a text holds half of a surrogate pair.
+            InputError: a text holds a lone surrogate.
             BackendUnavailableError: no answer in time, after all tries.
             BackendAnswerError: the server refused, or what it sent is no embedding of this size.
         """
@@ -124,10 +124,12 @@ class ServedEmbedder:
                 data = self._read(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             said = self._hidden(repr(error))[:300]
-            message = f"{self._address} gives no embeddings: {said}; check the address, "
-            raise BackendUnavailableError(message + "and that the server runs") from error
+            message = f"no embeddings from {self._address}: {said}; check the address, "
+            raise BackendUnavailableError(message + "and that the server is running") from error
         if len(data) > _MAX_BYTES:
-            raise BackendAnswerError(f"{self._address} sent more than {_MAX_BYTES:,} bytes")
+            raise BackendAnswerError(
+                f"{self._address} sent more than {_MAX_BYTES:,} bytes, the maximum"
+            )
         if answer.status != 200:
             raise self._refused(answer.status, answer.headers.get("retry-after", ""), data)
         return data
@@ -139,7 +141,7 @@ class ServedEmbedder:
         while len(data) <= _MAX_BYTES and (part := answer.read1(_PART)):
             data += part
             if time.monotonic() > until:
-                raise TimeoutError(f"no whole answer in {self._timeout_s:g} s")
+                raise TimeoutError(f"no complete answer within {self._timeout_s:g} s")
         return bytes(data)
 
     def _refused(self, status: int, after: str, data: bytes) -> Exception:
@@ -147,7 +149,7 @@ class ServedEmbedder:
         message = f"{self._address} answered {status}: {said!r}; "
         if status in _LATER:
             wait = float(after) if _SECONDS.fullmatch(after) else None
-            return BackendUnavailableError(message + "try again later", retry_after_s=wait)
+            return BackendUnavailableError(message + "retry later", retry_after_s=wait)
         return BackendAnswerError(f"{message}check the model {self._model!r} and {KEY_VARIABLE}")
 
     def _hidden(self, text: str) -> str:
@@ -161,17 +163,21 @@ class ServedEmbedder:
             places = {one.index: one.embedding for one in answer.data}
             rows = np.array([places[place] for place in range(count)], np.float64)
         except (msgspec.DecodeError, msgspec.ValidationError, KeyError, ValueError) as error:
-            message = f"what {self._address} sent is no list of {count} embeddings: {error!r:.200}"
-            raise BackendAnswerError(message + "; is it an embeddings endpoint?") from error
+            message = f"{self._address} did not send a list of {count} embeddings: {error!r:.200}"
+            raise BackendAnswerError(
+                message + "; check that it is an embeddings endpoint"
+            ) from error
         wanted = rows.shape[1] if size is None and rows.ndim == 2 else size
         if rows.ndim != 2 or rows.shape[1] != wanted or not 1 <= rows.shape[1] <= _MAX_NUMBERS:
-            message = f"{self._address} sent vectors of shape {rows.shape}; expected are {count} "
-            raise BackendAnswerError(f"{message}of {wanted} numbers: is it the same model?")
+            message = f"{self._address} sent vectors of shape {rows.shape}; expected {count} "
+            raise BackendAnswerError(
+                f"{message}of dimension {wanted}; check that the model is the same"
+            )
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        # Written so that NaN is refused as well.
+        # Written so that NaN is refused too.
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             message = (
-                f"{self._address} sent a vector of length {lengths.min()}; it has no direction"
+                f"{self._address} sent a vector of norm {lengths.min()}, which cannot be normalised"
             )
             raise BackendAnswerError(message)
         return np.asarray(rows / lengths, np.float32)
@@ -192,18 +198,18 @@ def _parsed(url: str) -> tuple[str, str, str]:
         parts: Any = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        message = "the URL of the embedder is none of a server; give http(s)://host[:port]/v1#model"
+        message = "invalid embedder URL; expected http(s)://host[:port]/v1#model"
         raise InputError(message) from None
     if "@" in parts.netloc:
-        message = "the URL of the embedder holds a password, and it is stored with the corpus; put "
-        raise InputError(f"{message}the key into {KEY_VARIABLE}")
+        message = "the embedder URL holds a password, and the URL is stored with the corpus; put "
+        raise InputError(f"{message}the key in {KEY_VARIABLE}")
     if parts.query:
-        message = "the URL of the embedder has a query (?...), which would not be sent; leave it "
-        raise InputError(f"{message}out, and put a key into {KEY_VARIABLE}")
+        message = "the embedder URL has a query (?...), which would not be sent; remove "
+        raise InputError(f"{message}it, and put a key in {KEY_VARIABLE}")
     if parts.scheme not in {"http", "https"} or not host:
-        raise InputError(f"{url!r:.120} is no URL of a server; give http(s)://host/v1#model")
+        raise InputError(f"invalid embedder URL {url!r:.120}; expected http(s)://host/v1#model")
     if not parts.fragment:
-        raise InputError(f"{url!r:.120} names no model; put it behind #, as in {url:.80}#bge-small")
+        raise InputError(f"{url!r:.120} has no model; add it after #, as in {url:.80}#bge-small")
     base = parts._replace(fragment="", path=parts.path.rstrip("/")).geturl()
     return f"served:{base}#{parts.fragment}", f"{base}/embeddings", parts.fragment
 
@@ -212,7 +218,7 @@ def _checked_key(key: str) -> str:
     if not _KEY.fullmatch(key):
         raise InputError(
             f"{KEY_VARIABLE} must be 1 to 4096 printable ASCII characters without spaces; the one "
-            f"given has {len(key)}, others among them (a line break at its end?)"
+            f"given has {len(key)}, some not allowed (check for a trailing line break)"
         )
     return key
 

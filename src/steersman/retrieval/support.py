@@ -66,7 +66,7 @@ class EntailmentSupport:
         self, entailment: Entailment, embedder: Embedder, *, threshold: float = THRESHOLD
     ) -> None:
         if not np.isfinite(threshold):
-            raise InputError(f"threshold is {threshold!r}; give a number")
+            raise InputError(f"threshold is {threshold!r}; it must be a number")
         self._entailment = entailment
         self._embedder = embedder
         self.threshold = threshold
@@ -86,7 +86,7 @@ class EntailmentSupport:
             DataError: the model gave something else than logits.
         """
         if not statement.strip() or not all(text.strip() for text in texts):
-            raise InputError("a statement or a text is empty; leave it out")
+            raise InputError("a statement or a text is empty; remove it")
         values = np.array([self._score(statement, text) for text in texts], np.float64)
         return np.asarray(1.0 / (1.0 + np.exp(self.threshold - values)), np.float64)
 
@@ -105,7 +105,7 @@ class EntailmentSupport:
             DataError: as `scores` does.
         """
         if not statements:
-            raise InputError("an answer without statements has no share; leave it out")
+            raise InputError("an answer without statements has no share; exclude it")
         if not texts:
             return 0.0
         borne = [float(self.scores(one, texts).max()) > 0.5 for one in statements]
@@ -130,7 +130,7 @@ def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
 
     Args:
         found: ids of all that the answer was given.
-        gains: id -> gain; what has a gain above 0 is relevant.
+        gains: gain by id; ids with a gain above 0 are relevant.
 
     Returns:
         In [0, 1].
@@ -148,7 +148,7 @@ def sentences_of(text: str) -> list[str]:
     """Return the sentences of a text that are long enough to say something; else the text.
 
     Args:
-        text: any.
+        text: text.
 
     Returns:
         One or more, in their order.

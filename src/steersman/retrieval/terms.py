@@ -32,7 +32,7 @@ def query_terms(text: str, split: Callable[[str], list[str]] = words) -> list[st
     them, so that "To be or not to be" can be found.
 
     Args:
-        text: any text.
+        text: text.
         split: takes its words apart, as those of the passages were.
 
     Returns:

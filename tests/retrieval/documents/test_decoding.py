@@ -90,7 +90,7 @@ def test_nul_and_halves_of_pairs_are_replaced_one_for_one():
     ],
 )
 def test_binary_data_with_a_texts_name_is_refused(data):
-    with pytest.raises(DataError, match=r"a\.txt is no text but"):
+    with pytest.raises(DataError, match=r"a\.txt is not a text file but"):
         decode(data, "a.txt")
 
 

@@ -47,7 +47,7 @@ def test_meta_that_cannot_go_with_every_passage_is_refused(meta):
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_meta_with_a_number_that_json_cannot_say_is_refused(number):
     for meta in ({"a": number}, {"a": [{"b": (1.0, number)}]}):
-        with pytest.raises(InputError, match="which JSON cannot say"):
+        with pytest.raises(InputError, match="which JSON does not allow"):
             Document("m", "text", meta=meta)
     assert Document("m", "text", meta={"a": 1e300}).meta == {"a": 1e300}
 

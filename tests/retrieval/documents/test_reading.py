@@ -90,7 +90,9 @@ def test_a_text_that_begins_as_a_format_is_called_is_a_text(read_one, text):
     [b"GIF89a\x01\x00\x01\x00", bz2.compress(b"text"), bz2.compress(b""), b"%PDF-1.4\r1 0 obj"],
 )
 def test_a_file_in_such_a_format_is_refused_as_text(data):
-    with pytest.raises(DataError, match=r"a\.txt is no text but (a picture|packed|a PDF)"):
+    with pytest.raises(
+        DataError, match=r"a\.txt is not a text file but (a picture|.*compressed|a PDF)"
+    ):
         read(data, name="a.txt")
 
 
@@ -104,7 +106,7 @@ def test_an_empty_file_is_refused(parser, name, data):
 
 
 def test_binary_data_with_a_texts_name_is_refused():
-    with pytest.raises(DataError, match=r"a\.txt is no text but a PDF"):
+    with pytest.raises(DataError, match=r"a\.txt is not a text file but a PDF"):
         read(b"%PDF-1.7", name="a.txt")
 
 
@@ -112,7 +114,7 @@ def test_an_enormous_file_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "a.txt").open("wb") as sparse:
         sparse.truncate(10**10)
     tracemalloc.start()
-    with pytest.raises(DataError, match=r"10,000,000,000 bytes; at most"):
+    with pytest.raises(DataError, match=r"10,000,000,000 bytes; the maximum"):
         read(tmp_path / "a.txt")
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
@@ -141,13 +143,13 @@ def test_damaged_gzip_is_refused(name, damage):
 def test_what_is_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     for path in (tmp_path / "pipe.txt", tmp_path / "missing.txt"):
-        with pytest.raises(DataError, match=r"no regular file|cannot be read"):
+        with pytest.raises(DataError, match=r"not a regular file|cannot be read"):
             read(path)
 
 
 def test_an_unknown_ending_is_refused_unless_the_kind_is_given(tmp_path):
     (tmp_path / "a.docx").write_text("text")
-    with pytest.raises(DataError, match=r"'\.docx', which says no kind"):
+    with pytest.raises(DataError, match=r"'\.docx"):
         read(tmp_path / "a.docx")
     assert read(tmp_path / "a.docx", kind="text")[0].text == "text"
 
@@ -173,14 +175,16 @@ def test_of_a_folder_with_files_that_cannot_be_read_nothing_is(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(DataError, match="2 files") as caught:
         read(tmp_path)
-    assert "bad.txt is no text" in str(caught.value)
+    assert "bad.txt is not a text file" in str(caught.value)
     assert "empty.txt is empty" in str(caught.value)
 
 
 def test_one_id_in_two_files_is_refused(tmp_path):
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text('{"id": "same", "text": "x"}')
-    with pytest.raises(DataError, match=r"b\.jsonl:1: the id 'same' is that of .*a\.jsonl:1"):
+    with pytest.raises(
+        DataError, match=r"b\.jsonl:1: the id 'same' is already used by .*a\.jsonl:1"
+    ):
         read(tmp_path)
 
 
@@ -196,7 +200,7 @@ def test_limits_hold_for_a_folder(tmp_path):
 def test_a_folder_without_a_file_to_read_says_what_it_looked_for(tmp_path):
     with pytest.raises(DataError, match=r"\*\.md"):
         read(tmp_path)
-    with pytest.raises(DataError, match="no folder"):
+    with pytest.raises(DataError, match="folder not found"):
         files(tmp_path / "missing")
 
 

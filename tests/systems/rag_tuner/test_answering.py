@@ -106,7 +106,7 @@ def test_prompts_that_cannot_be_sent_are_told_one_by_one_and_cost_nothing():
         long = episode.answer("why", ["x" * 70_000] * 3, "plain")
         assert (half.text, half.why) == (None, "unreadable")
         assert long.text is None
-        assert "allowed are 1 to 200000" in long.why
+        assert "allowed: 1 to 200000" in long.why
         assert (episode.calls, episode.cost_usd, long.cost_usd, server.asked) == (0, 0.0, 0.0, [])
         assert episode.answer("why", ["half \ud83d", "whole"], "plain").why == "unreadable"
         assert episode.answer("why", ["whole"], "plain").text == "blue"

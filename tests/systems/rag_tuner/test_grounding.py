@@ -116,7 +116,7 @@ def test_a_backend_that_never_answers_gives_no_number(collection):
 
 
 def test_an_unknown_prompt_is_refused(collection):
-    with pytest.raises(InputError, match="prompt is 'fancy'; known are cited, none, plain, short"):
+    with pytest.raises(InputError, match="prompt is 'fancy'; allowed: cited, none, plain, short"):
         asked(collection, prompt="fancy")
 
 
@@ -134,4 +134,4 @@ def test_a_question_that_cannot_be_sent_is_undefined_and_loses_no_other(collecti
     assert found.pairs == 3
     for answers in (found.given, found.alone):
         assert answers[3].support is None
-        assert "half a character" in answers[3].reason
+        assert "lone surrogate" in answers[3].reason

@@ -97,9 +97,9 @@ def test_a_damaged_manifest_names_line_and_field(folder, tmp_path):
 
 
 def test_what_no_manifest_can_say_is_refused(folder, tmp_path):
-    with pytest.raises(InputError, match="no manifest can say so"):
+    with pytest.raises(InputError, match="invalid manifest"):
         describe(folder, id="Hand Book", source="x", commit="y", updated_at=TODAY)
-    with pytest.raises(DataError, match="holds no collection"):
+    with pytest.raises(DataError, match="no collection found"):
         describe(tmp_path, id="none", source="x", commit="y", updated_at=TODAY)
 
 

@@ -43,7 +43,7 @@ class Detector(Protocol):
         """Return what it finds.
 
         Args:
-            text: any.
+            text: text.
 
         Returns:
             Flags in the order of their places; none is no promise that there is nothing.
@@ -55,7 +55,7 @@ def detect_all(detectors: Sequence[Detector], text: str) -> tuple[Flag, ...]:
 
     Args:
         detectors: each is asked.
-        text: any.
+        text: text.
 
     Returns:
         Flags by detector, in their order.

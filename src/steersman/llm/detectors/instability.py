@@ -35,7 +35,7 @@ class Instability:
 
     def __init__(self, threshold: float = 0.5) -> None:
         if not 0 <= threshold < 1:
-            raise InputError(f"threshold is {threshold!r}; allowed is 0 to below 1")
+            raise InputError(f"threshold is {threshold!r}; allowed: 0 to below 1")
         self.threshold = threshold
 
     def value(self, answers: Sequence[str]) -> float:
@@ -51,7 +51,9 @@ class Instability:
             InputError: fewer than two answers.
         """
         if len(answers) < 2:
-            raise InputError(f"{len(answers)} answers; ask the same question two times or more")
+            raise InputError(
+                f"{len(answers)} answers; pass at least two answers to the same question"
+            )
         said = [Counter(folded_words(one)) for one in answers]
         pairs = list(combinations(said, 2))
         return 1.0 - sum(_overlap(one, other) for one, other in pairs) / len(pairs)

@@ -56,7 +56,7 @@ def find_national_ids(text: str) -> Iterator[Place]:
     US numbers have no check digit: there it is the shape alone, without the ranges never given.
 
     Args:
-        text: any.
+        text: text.
 
     Returns:
         Places; one number may be of several kinds.

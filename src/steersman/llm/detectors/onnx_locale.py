@@ -35,7 +35,7 @@ def in_plain_locale(model: bytes) -> bytes:
     try:
         return _within(model, _GRAPH, lambda graph: _within(graph, _NODE, _plain))
     except (IndexError, ValueError) as error:
-        raise DataError(f"{len(model)} bytes are no ONNX model: {error}") from None
+        raise DataError(f"not an ONNX model ({len(model)} bytes): {error}") from None
 
 
 def _plain(node: bytes) -> bytes:
@@ -74,9 +74,9 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         elif key & 7 in {1, 5}:
             place += 8 if key & 7 == 1 else 4
         else:
-            raise ValueError(f"a field of kind {key & 7}")
+            raise ValueError(f"unknown wire type {key & 7}")
         if place > len(message):
-            raise ValueError("a field is longer than what holds it")
+            raise ValueError("a field is longer than its message")
         yield key >> 3, message[start:place], message[begin:place]
 
 
@@ -89,7 +89,7 @@ def _read(message: bytes, place: int) -> tuple[int, int]:
         if byte < 128:
             return value, place
         if shift > 63:
-            raise ValueError("a number without end")
+            raise ValueError("an integer is not terminated")
 
 
 def _number(value: int) -> bytes:

@@ -46,7 +46,7 @@ class PersonalData:
         """Return where personal data are.
 
         Args:
-            text: any.
+            text: text.
 
         Returns:
             Flags in the order of their places, none within another. What overlaps is one, from
@@ -64,7 +64,7 @@ class PersonalData:
         """Return a text with each finding replaced by its kind: what may be kept and shown.
 
         Args:
-            text: any.
+            text: text.
 
         >>> PersonalData().masked("Write to bob@example.org")
         'Write to [email]'

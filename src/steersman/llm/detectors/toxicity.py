@@ -36,11 +36,11 @@ class Toxicity:
 
     def __init__(self, model: bytes, *, threshold: float = 0.5) -> None:
         if not 0 <= threshold <= 1:
-            raise InputError(f"threshold is {threshold!r}; allowed is 0 to 1")
+            raise InputError(f"threshold is {threshold!r}; allowed: 0 to 1")
         self.threshold = threshold
         self._session = _session(in_plain_locale(model))
         if self.probabilities([_PROBE]).shape != (1, 3):
-            raise DataError("the model does not tell hateful, offensive and neither apart")
+            raise DataError("the model does not have the classes hateful, offensive and neither")
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return the probabilities of hateful, offensive and neither.
@@ -62,14 +62,14 @@ class Toxicity:
             rows = self._session.run(None, {"text": np.array(given, object)})[1]
             return np.array([[row[kind] for kind in range(3)] for row in rows], np.float64)
         except Exception as error:
-            message = f"the model gives no probabilities of three classes: {error!s:.200}"
+            message = f"the model does not return probabilities of three classes: {error!s:.200}"
             raise DataError(message) from error
 
     def detect(self, text: str) -> tuple[Flag, ...]:
         """Return a flag over the whole text, or none.
 
         Args:
-            text: any.
+            text: text.
         """
         found = self.probabilities([text])[0]
         score = float(1.0 - found[_NEITHER])
@@ -91,4 +91,4 @@ def _session(model: bytes) -> Any:
         providers = ["CPUExecutionProvider"]
         return onnxruntime.InferenceSession(model, options, providers=providers)
     except Exception as error:
-        raise DataError(f"ONNX Runtime does not take the model: {error!s:.300}") from error
+        raise DataError(f"ONNX Runtime cannot load the model: {error!s:.300}") from error

@@ -89,7 +89,9 @@ class BoundedParser:
         try:
             process = self._process = self._process or self._start()
         except OSError as error:
-            raise DataError(f"{name} was not parsed: no process to do it: {error}") from error
+            raise DataError(
+                f"{name} was not parsed: cannot start the parser process: {error}"
+            ) from error
         timer = Timer(seconds, _end, (process, late))
         timer.daemon = True
         timer.start()
@@ -121,10 +123,10 @@ class BoundedParser:
 
     def _why(self, late: bool) -> str:  # noqa: FBT001 - the one fact it is about
         if late:
-            return f"was not parsed within {self._limits.parse_s:g} s; divide it, or leave it out"
+            return f"was not parsed within {self._limits.parse_s:g} s; split or omit it"
         return (
-            f"ended its parser, which may take {self._limits.parser_bytes:,} bytes of memory; "
-            "divide it, or leave it out"
+            f"made the parser exit (memory limit {self._limits.parser_bytes:,} bytes); "
+            "split or omit it"
         )
 
 

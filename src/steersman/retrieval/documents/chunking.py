@@ -49,7 +49,7 @@ class Chunking:
             before it where a section had to be cut; it begins with a sentence, else a word.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
 
     >>> Chunking(500, 80).name
     'characters-500-80'
@@ -60,10 +60,10 @@ class Chunking:
 
     def __post_init__(self) -> None:
         if not _SMALLEST <= self.size <= _LARGEST:
-            raise InputError(f"size is {self.size}; allowed are {_SMALLEST} to {_LARGEST:,}")
+            raise InputError(f"size is {self.size}; allowed: {_SMALLEST} to {_LARGEST:,}")
         if not 0 <= self.overlap <= self.size // 2:
-            message = f"overlap is {self.overlap}; allowed are 0 to {self.size // 2}"
-            raise InputError(f"{message}, half of the size")
+            message = f"overlap is {self.overlap}; allowed: 0 to {self.size // 2}"
+            raise InputError(f"{message}, half of size")
 
     @property
     def name(self) -> str:

@@ -44,7 +44,7 @@ def opened(source: Path | bytes, name: str, most: int) -> Iterator[IO[bytes]]:
             else:
                 yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{name} is damaged: {error}; pack it again") from error
+        raise DataError(f"{name} is damaged: {error}; compress it again") from error
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror or error}") from error
 
@@ -62,7 +62,7 @@ def read_capped(stream: IO[bytes], name: str, most: int) -> bytes:
     """
     data = stream.read(most + 1)
     if len(data) > most:
-        raise DataError(f"{name} has more than {most:,} bytes unpacked; divide it")
+        raise DataError(f"{name} has more than {most:,} bytes uncompressed, the maximum; split it")
     return data
 
 
@@ -73,11 +73,11 @@ def _raw(source: Path | bytes, name: str, most: int) -> IO[bytes]:
     found = source.stat()
     # A pipe or a device may never end.
     if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{name} is no regular file; copy what it gives into one")
+        raise DataError(f"{name} is not a regular file; copy its content into a regular file")
     _check_size(found.st_size, name, most)
     return source.open("rb")
 
 
 def _check_size(size: int, name: str, most: int) -> None:
     if size > most:
-        raise DataError(f"{name} has {size:,} bytes; at most {most:,} are read: divide it")
+        raise DataError(f"{name} has {size:,} bytes; the maximum is {most:,}: split it")

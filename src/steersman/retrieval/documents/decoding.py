@@ -26,10 +26,10 @@ _FORMATS = (
     (b"\xff\xd8\xff", "a picture"),
     (b"\x7fELF", "a program"),
     (b"SQLite format 3\0", "a database"),
-    (b"\x1f\x8b", "packed by gzip twice"),
+    (b"\x1f\x8b", "gzip-compressed twice"),
     (b"7z\xbc\xaf", "an archive"),
-    (b"\xfd7zXZ", "packed by xz"),
-    (b"\x28\xb5\x2f\xfd", "packed by zstd"),
+    (b"\xfd7zXZ", "xz-compressed data"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
 )
 # Those that begin with letters, as a text about them does, and with what no text goes on.
 _LETTERED_FORMATS = (
@@ -40,7 +40,7 @@ _LETTERED_FORMATS = (
         "a PDF",
     ),
     (re.compile(rb"GIF8[79]a[\s\S]{0,6}?[\x00-\x08\x0e-\x1f]"), "a picture"),
-    (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), "packed by bzip2"),
+    (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), "bzip2-compressed data"),
 )
 # What no text has, but for the white space among them, escape and backspace.
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\b\x1b")) + b"\x7f"
@@ -114,7 +114,7 @@ def is_storable(text: str) -> bool:
     r"""Return whether the store can hold a text: it has no NUL and no half of a surrogate pair.
 
     Args:
-        text: any text.
+        text: text.
 
     >>> is_storable("pumps.md"), is_storable("pumps\0.md")
     (True, False)
@@ -129,7 +129,7 @@ def storable(text: str) -> tuple[str, int]:
     halves of surrogate pairs, for which UTF-8 has no bytes.
 
     Args:
-        text: any text.
+        text: text.
     """
     return _UNSTORABLE.subn(REPLACEMENT, text)
 
@@ -207,7 +207,9 @@ def _refuse_binary(data: bytes, name: str) -> None:
     if known is None and controls > 4 + len(sample) // 50:
         known = f"binary data: {controls} of its first {len(sample):,} bytes are control characters"
     if known:
-        raise DataError(f"{name} is no text but {known}; leave it out, or name it as what it is")
+        raise DataError(
+            f"{name} is not a text file but {known}; omit it, or use the matching extension"
+        )
 
 
 def _guess(data: bytes, high: int) -> str:
@@ -217,7 +219,7 @@ def _guess(data: bytes, high: int) -> str:
     try:
         from charset_normalizer import from_bytes  # noqa: PLC0415 - an extra
     except ImportError as missing:
-        message = "to tell this encoding needs the package charset-normalizer; install it with: "
+        message = "detecting this encoding needs the package charset-normalizer; install it with: "
         raise DataError(message + how_to_install("rag")) from missing
     start = max(0, next(i for i, byte in enumerate(data) if byte > 0x7F) - 256)
     found = from_bytes(data[start : start + _SAMPLE], cp_isolation=_GUESSED).best()

@@ -35,7 +35,7 @@ class Section:
         title: the heading's words, without markup; at most 1,000 characters.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
     """
 
     start: int
@@ -46,7 +46,7 @@ class Section:
         if self.start < 0 or not 1 <= self.level <= 6:
             raise InputError(
                 f"the section {self.title[:40]!r} starts at {self.start} with level {self.level}; "
-                "allowed are starts ≥ 0 and levels 1 to 6"
+                "allowed: starts ≥ 0 and levels 1 to 6"
             )
         check_text(self.title, "a section's title", MAX_TITLE)
 
@@ -116,8 +116,8 @@ def check_id(doc_id: Any) -> None:
     named = isinstance(doc_id, str) and 1 <= len(doc_id) <= MAX_ID and doc_id == doc_id.strip()
     if not named or _CONTROL.search(doc_id):
         raise InputError(
-            f"doc_id is {str(doc_id)[:60]!r}; allowed are 1 to {MAX_ID} characters without "
-            "control characters and without space at an end"
+            f"doc_id is {str(doc_id)[:60]!r}; allowed: 1 to {MAX_ID} characters without "
+            "control characters and without leading or trailing spaces"
         )
     check_text(doc_id, "doc_id")
 
@@ -136,18 +136,18 @@ def check_text(text: Any, what: str, longest: int | None = None) -> bytes:
     if not isinstance(text, str):
         raise InputError(f"{what} is {type(text).__name__}; it must be str: decode it first")
     if longest is not None and len(text) > longest:
-        raise InputError(f"{what} has {len(text):,} characters; at most {longest:,} are allowed")
+        raise InputError(f"{what} has {len(text):,} characters; the maximum is {longest:,}")
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{what} holds half of a surrogate pair at offset {error.start}, which UTF-8 cannot "
-            "say; put U+FFFD in its place"
+            f"{what} holds a lone surrogate at offset {error.start}, which UTF-8 cannot "
+            "encode; replace it by U+FFFD"
         ) from error
     if b"\0" in encoded:
         raise InputError(
-            f"{what} holds NUL at offset {text.index(chr(0))}, which PostgreSQL refuses; put "
-            "U+FFFD in its place"
+            f"{what} holds NUL at offset {text.index(chr(0))}, which PostgreSQL refuses; replace "
+            "it by U+FFFD"
         )
     return encoded
 
@@ -160,18 +160,20 @@ def _check_meta(meta: Mapping[str, Any], doc_id: str) -> None:
     except InputError:
         raise
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"{what} is nothing that JSON can say: {error}; give a mapping of plain values"
+        message = f"{what} is not JSON: {error}; pass a mapping of plain values"
         raise InputError(message) from error
     if size > MAX_META_BYTES:
-        message = f"{what} takes {size:,} bytes; at most {MAX_META_BYTES:,} are allowed"
-        raise InputError(f"{message}, since every passage carries it: put more into the text")
+        message = f"{what} takes {size:,} bytes; the maximum is {MAX_META_BYTES:,}"
+        raise InputError(f"{message}, because every passage carries it: move data into the text")
 
 
 def _check_inside(value: Any, what: str) -> None:
     if isinstance(value, str):
         check_text(value, what)
     elif isinstance(value, float) and not math.isfinite(value):
-        message = f"{what} holds {value}, which JSON cannot say; leave it out, put None or a text "
+        message = (
+            f"{what} holds {value}, which JSON does not allow; remove it, or put None or a string "
+        )
         raise InputError(message + "in its place")
     elif isinstance(value, dict):
         for name, inner in value.items():

@@ -93,7 +93,7 @@ def unique(passages: Iterable[Passage], *, near: float | None = 0.9) -> Unique:
     (['0#0', '1#0'], (Repeat(passage='2#0', repeats='0#0', similarity=1.0),))
     """
     if near is not None and not _LEAST <= near <= 1:
-        raise InputError(f"near is {near}; allowed are {_LEAST} to 1, or None")
+        raise InputError(f"near is {near}; allowed: {_LEAST} to 1, or None")
     same: dict[bytes, tuple[str, float]] = {}
     index = None if near is None else _Near(near)
     kept: list[Passage] = []
@@ -114,7 +114,7 @@ def _without_repeated_ids(passages: Iterable[Passage]) -> Iterator[Passage]:
     seen: set[str] = set()
     for passage in passages:
         if passage.id in seen:
-            raise InputError(f"two passages are called {passage.id}; give documents other ids")
+            raise InputError(f"duplicate passage id {passage.id}; give each document a unique id")
         seen.add(passage.id)
         yield passage
 

@@ -49,14 +49,16 @@ def read_lines(stream: IO[bytes], name: str, limits: Limits) -> list[Document]:
         document = _document(line, place, f"{name}:{number}")
         if document.doc_id in found:
             before = found[document.doc_id]
-            message = f"{place}: the id {document.doc_id!r} was there in line {before} already"
-            raise DataError(f"{message}; give each document an id of its own")
+            message = f"{place}: the id {document.doc_id!r} is already used in line {before}"
+            raise DataError(f"{message}; give each document a unique id")
         if len(documents) == limits.documents:
-            raise DataError(f"{name} has more than {limits.documents:,} documents; divide it")
+            raise DataError(
+                f"{name} has more than {limits.documents:,} documents, the maximum; split it"
+            )
         found[document.doc_id] = number
         documents.append(document)
     if not documents:
-        raise DataError(f"{name} is empty: it has no line with a document; leave it out")
+        raise DataError(f"{name} is empty: it has no line with a document; omit it")
     return documents
 
 
@@ -66,10 +68,14 @@ def _lines(stream: IO[bytes], name: str, limits: Limits) -> Iterator[tuple[int, 
         number += 1
         total += len(line)
         if len(line) > limits.document_bytes:
-            message = f"{name}, line {number}: it has more than {limits.document_bytes:,} bytes"
-            raise DataError(f"{message}; divide the document")
+            message = (
+                f"{name}, line {number}: more than {limits.document_bytes:,} bytes, the maximum"
+            )
+            raise DataError(f"{message}; split the document")
         if total > limits.total_bytes:
-            raise DataError(f"{name} has more than {limits.total_bytes:,} bytes; divide it")
+            raise DataError(
+                f"{name} has more than {limits.total_bytes:,} bytes, the maximum; split it"
+            )
         line = line.removeprefix(_MARK) if number == 1 else line
         if line.strip():
             yield number, line
@@ -79,12 +85,12 @@ def _document(line: bytes, place: str, source: str) -> Document:
     try:
         return _made(json.loads(line.decode()), source)
     except UnicodeDecodeError as error:
-        message = f"{place}: byte {error.start} is no UTF-8 ({error.reason})"
-        raise DataError(f"{message}; JSON lines are UTF-8: convert the file") from error
+        message = f"{place}: byte {error.start} is not UTF-8 ({error.reason})"
+        raise DataError(f"{message}; JSON lines must be UTF-8: convert the file") from error
     except RecursionError as error:
-        raise DataError(f"{place}: it is nested too deep; flatten it") from error
+        raise DataError(f"{place}: the JSON is nested too deeply; flatten it") from error
     except json.JSONDecodeError as error:
-        message = f"{place}: this is no JSON: {error.msg} at character {error.pos}"
+        message = f"{place}: invalid JSON: {error.msg} at character {error.pos}"
         raise DataError(f"{message}; every line must be one object") from error
     except InputError as error:
         raise DataError(f"{place}: {error}") from error
@@ -95,19 +101,19 @@ def _document(line: bytes, place: str, source: str) -> Document:
 
 def _made(row: Any, source: str) -> Document:
     if not isinstance(row, dict):
-        raise InputError(f"it is {type(row).__name__}; every line must be an object")
+        raise InputError(f"the line is {type(row).__name__}; every line must be an object")
     row, replaced = _cleaned(row)
     if replaced:
-        _log.warning("%s: replaced %d characters that cannot be stored by U+FFFD", source, replaced)
+        _log.warning(
+            "%s: replaced %d characters that cannot be stored with U+FFFD", source, replaced
+        )
     key = next((one for one in _IDS if one in row), None)
     if key is None or type(row[key]) not in {str, int}:
         seen = sorted(row)[:8] if key is None else f"{key} as {type(row[key]).__name__}"
-        raise InputError(
-            f"it needs an id: doc_id, id or _id, a text or whole number; it has {seen}"
-        )
+        raise InputError(f"id missing: add doc_id, id or _id, a string or an integer; found {seen}")
     if not isinstance(row.get("text"), str):
         seen = type(row["text"]).__name__ if "text" in row else "none"
-        raise InputError(f"it needs a text; it has {seen}")
+        raise InputError(f"text missing: add text, a string; found {seen}")
     meta = row.get("meta") or {}
     if not isinstance(meta, dict):
         raise InputError(f"meta is {type(meta).__name__}; it must be an object")

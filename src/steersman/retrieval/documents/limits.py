@@ -23,7 +23,7 @@ class Limits:
             ≥ 268,435,456.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
     """
 
     document_bytes: int = 64 << 20
@@ -37,9 +37,9 @@ class Limits:
         least = {"parser_bytes": 256 << 20}
         for name in (field.name for field in fields(self)):
             value, floor = getattr(self, name), least.get(name, 1)
-            # Written so that NaN is refused as well.
+            # Written so that NaN is refused too.
             if name == "parse_s" and not 0 < value <= _LONGEST_S:
-                message = f"parse_s is {value!r}; allowed is above 0 and at most {_LONGEST_S:,}"
+                message = f"parse_s is {value!r}; allowed: above 0, at most {_LONGEST_S:,}"
                 raise InputError(message)
             if name != "parse_s" and not value >= floor:
-                raise InputError(f"{name} is {value!r}; allowed is {floor:,} or more")
+                raise InputError(f"{name} is {value!r}; the minimum is {floor:,}")

@@ -63,6 +63,6 @@ def one_line(text: str) -> str:
     """Return a heading or title in one line, at most as long as one may be.
 
     Args:
-        text: any text.
+        text: text.
     """
     return " ".join(text.split())[:MAX_TITLE]

@@ -30,7 +30,7 @@ class Lineage:
         chunker: name of what cut it, with its settings; see `Chunking.name`.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
     """
 
     sha256: str
@@ -44,9 +44,9 @@ class Lineage:
         if not _SHA256.fullmatch(self.sha256):
             raise InputError(f"sha256 is {self.sha256[:70]!r}; it must be 64 hexadecimal digits")
         if not 0 <= self.start <= self.end:
-            raise InputError(f"the span is {self.start} to {self.end}; 0 ≤ start ≤ end must hold")
+            raise InputError(f"the span is {self.start} to {self.end}; allowed: 0 ≤ start ≤ end")
         if self.page is not None and self.page < 1:
-            raise InputError(f"page is {self.page}; pages count from 1")
+            raise InputError(f"page is {self.page}; the minimum is 1")
         for heading in self.headings:
             check_text(heading, "a heading", MAX_TITLE)
 
@@ -79,7 +79,7 @@ class Passage:
     def __post_init__(self) -> None:
         check_id(self.doc_id)
         if self.chunk < 0:
-            raise InputError(f"chunk of {self.doc_id!r} is {self.chunk}; passages count from 0")
+            raise InputError(f"chunk of {self.doc_id!r} is {self.chunk}; the minimum is 0")
         check_text(self.text, f"the text of passage {self.id}")
         check_text(self.title, f"the title of passage {self.id}", MAX_TITLE)
         span = self.lineage.end - self.lineage.start

@@ -35,10 +35,10 @@ def parse_pdf(data: bytes, pages: int, text_bytes: int) -> Parsed:
     reader = PdfReader(io.BytesIO(data), strict=False)
     # Many forbid printing by an empty password, which every viewer tries.
     if reader.is_encrypted and not reader.decrypt(""):
-        raise Refusal("is encrypted; give a copy without its password")
+        raise Refusal("is encrypted; pass a copy without a password")
     count = len(reader.pages)
     if count > pages:
-        raise Refusal(f"has {count:,} pages; at most {pages:,} are read: divide it")
+        raise Refusal(f"has {count:,} pages; the maximum is {pages:,}: split it")
     parts: list[str] = []
     starts: list[int] = []
     length = 0
@@ -47,12 +47,12 @@ def parse_pdf(data: bytes, pages: int, text_bytes: int) -> Parsed:
         parts.append(page.extract_text().strip())
         length += len(parts[-1]) + len(_BETWEEN)
         if length > text_bytes:
-            raise Refusal(f"has more than {text_bytes:,} characters of text; divide it")
+            raise Refusal(f"has more than {text_bytes:,} characters of text, the maximum; split it")
     empty = sum(not part for part in parts)
     if empty == count:
         raise Refusal(
-            f"has no text that can be read on its {count} pages: it may be scanned, then recognise "
-            "it (OCR), or broken, then repair it"
+            f"has no readable text on its {count} pages: if it is scanned, run OCR; "
+            "if it is broken, repair it"
         )
     text = _BETWEEN.join(parts)
     starts = [min(start, len(text)) for start in starts]

@@ -95,10 +95,12 @@ def read(
         reader = _Reader(limits, shared)
         if isinstance(source, Path) and source.is_dir():
             if kind or doc_id or name:
-                raise InputError("kind, doc_id and name are for one file; a folder has many")
+                raise InputError(
+                    "kind, doc_id and name apply to one file, not to a folder; remove them"
+                )
             return reader.folder(source, include)
         if include:
-            raise InputError("include is for a folder; this is one file")
+            raise InputError("include applies to a folder, not to one file; remove it")
         shown = name or (str(source) if isinstance(source, Path) else doc_id or "these bytes")
         return reader.file(source, printable(shown), kind, doc_id or _own_id(shown))
 
@@ -122,17 +124,19 @@ def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = 
         InputError: `include` is no list of patterns.
     """
     if isinstance(include, str) or not all(include):
-        raise InputError(f"include is {include!r}; give a list of patterns such as ['*.md']")
+        raise InputError(f"include is {include!r}; pass a list of patterns such as ['*.md']")
     limits = limits or Limits()
     found: list[Path] = []
     for path in _walk(folder):
         if _fits(path.relative_to(folder), include):
             found.append(path)
         if len(found) > limits.documents:
-            raise DataError(f"{folder} has more than {limits.documents:,} files; divide it")
+            raise DataError(
+                f"{folder} has more than {limits.documents:,} files, the maximum; split it"
+            )
     if not found:
         wanted = ", ".join(include or sorted(f"*{suffix}" for suffix in _SUFFIXES))
-        raise DataError(f"{folder} has no file to read; looked for: {wanted}")
+        raise DataError(f"no files to read in {folder}; searched for: {wanted}")
     return sorted(found, key=lambda path: path.relative_to(folder).parts)
 
 
@@ -157,12 +161,14 @@ class _Reader:
             except DataError as error:
                 problems.append(str(error))
             if total > self._limits.total_bytes:
-                raise DataError(f"{folder} has more than {self._limits.total_bytes:,} characters")
+                raise DataError(
+                    f"{folder} has more than {self._limits.total_bytes:,} characters, the maximum"
+                )
         if problems:
             listed = "\n".join(f"- {problem}" for problem in problems[:_SHOWN])
             raise DataError(
-                f"{len(problems)} files of {folder} cannot be read; nothing was, leave them out or "
-                f"mend them:\n{listed}" + "\n- …" * (len(problems) > _SHOWN)
+                f"{len(problems)} files of {folder} cannot be read; no file was read; omit them or "
+                f"repair them:\n{listed}" + "\n- …" * (len(problems) > _SHOWN)
             )
         return list(documents.values())
 
@@ -184,10 +190,10 @@ class _Reader:
 
     def _document(self, data: bytes, name: str, kind: Kind, doc_id: str) -> Document:
         if not data.strip():
-            raise DataError(f"{name} is empty; leave it out")
+            raise DataError(f"{name} is empty; omit it")
         parsed, notes = self._parsed(data, name, kind)
         if not parsed.text.strip():
-            raise DataError(f"{name} has no text; leave it out")
+            raise DataError(f"{name} has no text; omit it")
         notes.update(parsed.notes)
         if notes:
             _log.warning("%s: %s", name, notes)
@@ -222,28 +228,28 @@ def _check_arguments(
     source: Path | bytes, name: str | None, kind: Kind | None, doc_id: str | None
 ) -> None:
     if not isinstance(source, Path | bytes):
-        raise InputError(f"source is {type(source).__name__}; give a Path or bytes")
+        raise InputError(f"source is {type(source).__name__}; pass a Path or bytes")
     if kind is not None and kind not in _KINDS:
-        raise InputError(f"kind is {kind!r}; allowed are {', '.join(sorted(_KINDS))}")
+        raise InputError(f"kind is {kind!r}; allowed: {', '.join(sorted(_KINDS))}")
     if doc_id is not None:
         check_id(doc_id)
     elif isinstance(source, bytes) and not name and kind != "jsonl":
-        raise InputError("these bytes have no name; give name or doc_id")
+        raise InputError("bytes need a name; pass name or doc_id")
     called = name or (source.name if isinstance(source, Path) else "")
     if doc_id is not None and (kind or _kind_by_name(called)) == "jsonl":
-        raise InputError("JSON lines name their documents themselves; leave doc_id out")
+        raise InputError("doc_id does not apply to JSON lines, which contain ids; remove it")
 
 
 def _refuse_twice(document: Document, documents: dict[str, Document]) -> None:
     if document.doc_id in documents:
         before = documents[document.doc_id].source
-        message = f"{document.source}: the id {document.doc_id!r} is that of {before} already"
-        raise DataError(f"{message}; give each document an id of its own")
+        message = f"{document.source}: the id {document.doc_id!r} is already used by {before}"
+        raise DataError(f"{message}; give each document a unique id")
 
 
 def _walk(folder: Path) -> Iterator[Path]:
     if not folder.is_dir():
-        raise DataError(f"{folder} is no folder; give one that is there")
+        raise DataError(f"folder not found: {folder}; pass an existing folder")
     for place, inner, names in os.walk(folder, onerror=_raise_unreadable):
         inner[:] = [one for one in inner if not one.startswith(".")]
         for one in names:
@@ -253,7 +259,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _raise_unreadable(error: OSError) -> None:
-    message = f"{error.filename} cannot be read: {error.strerror}; see who may read it"
+    message = f"{error.filename} cannot be read: {error.strerror}; check its permissions"
     raise DataError(message) from error
 
 
@@ -275,8 +281,8 @@ def _kind_by_content(data: bytes, source: Path | bytes, name: str) -> Kind:
     suffix = _suffix(name)
     if isinstance(source, Path) and suffix:
         known = ", ".join(sorted(_SUFFIXES))
-        message = f"{name} ends in {suffix!r}, which says no kind; known are {known}"
-        raise DataError(f"{message}: convert it, or give its kind")
+        message = f"{name} has the unknown extension {suffix!r}; known: {known}"
+        raise DataError(f"{message}: convert it, or pass its kind")
     if is_pdf(data):
         return "pdf"
     return "html" if _LOOKS_LIKE_HTML.match(data[:512]) else "text"

@@ -58,7 +58,7 @@ def _outcome(work: Work) -> Outcome:
         message = f"needs the package {missing.name}; install it with: "
         return Outcome(refused=message + how_to_install("rag"))
     except MemoryError:
-        return Outcome(refused="needs more memory than its parser may take; divide it")
+        return Outcome(refused="needs more memory than the parser limit; split it")
     except Exception as error:  # noqa: BLE001 - a parser may raise anything at a broken file
         return Outcome(refused=f"is broken ({type(error).__name__}: {str(error)[:200]}); repair it")
 
@@ -70,7 +70,9 @@ def _parse(work: Work) -> Parsed:
         text = work.data.decode()
         parsed = parse_html(text) if work.kind == "html" else parse_markdown(text)
     if len(parsed.text) > work.text_bytes:
-        raise Refusal(f"has more than {work.text_bytes:,} characters of text; divide it")
+        raise Refusal(
+            f"has more than {work.text_bytes:,} characters of text, the maximum; split it"
+        )
     return _storable(parsed)
 
 
