@@ -1,4 +1,4 @@
-"""Ships a candidate in stages, on evidence, and takes it back when it does harm."""
+"""Staged rollout of a candidate, based on evidence, with automatic rollback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What people may do to a rollout: legal actions only, with who and why, and audited.
+"""Manual rollout actions: checked for legality, with actor and reason, and audited.
 
-Whoever acts claims the rollout first. A controller that was about to act on what it saw before is
-fenced, and looks again: of a person and a controller, one moves it.
+An action claims the rollout first. A controller that was about to write an older decision is fenced
+and reads the state again, so only one of a person and a controller moves the rollout.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Why a rollout stands where it does, and what can be done.
+    """State of a rollout with its reason and the allowed actions.
 
     Attributes:
-        rollout: the row.
+        rollout: the rollout.
         plan: its plan.
         frozen: whether the decision point is pinned to one state.
-        legal: actions that are legal now.
-        verdict: the last one; None before the first.
-        incidents: of this rollout, the latest first.
+        legal: allowed actions.
+        verdict: last verdict; None: no verdict yet.
+        incidents: incidents of this rollout, latest first.
     """
 
     rollout: RolloutRow
@@ -68,7 +68,7 @@ class Explained:
     incidents: list[IncidentRow]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, dates and ids among them."""
+        """Return plain values; dates and ids stay objects."""
         return {
             **asdict(self.rollout),
             "frozen": self.frozen,
@@ -93,33 +93,35 @@ async def act(
 ) -> RolloutRow:
     """Pause, resume, promote, roll back or freeze a rollout.
 
-    ``promote`` goes on to the next step, or from the last one lets the candidate take over. The
-    last verdict of the step must say so unless it is forced; the candidate must verify always. Of
-    two that promote at once one does: the other wanted to leave the same step.
-    ``rollback`` ends it: control serves everybody, the candidate is frozen, an incident is opened.
-    ``freeze`` pins what control serves to one state until ``resume``.
+    ``promote`` moves to the next step; on the last step the candidate becomes the live policy. The
+    last
+    verdict of the step must be promote, unless forced. The candidate must always verify. Of two
+    parallel
+    promotions of the same step one succeeds.
+    ``rollback`` ends the rollout: control serves everybody, the candidate is frozen, an incident
+    opens.
+    ``freeze`` pins control to one state until ``resume``.
 
     Args:
-        database: migrated.
-        tenant: whose.
-        identifier: of the rollout.
+        database: migrated database.
+        tenant: tenant id.
+        identifier: rollout id.
         action: pause, resume, promote, rollback or freeze.
-        actor: who, for the audit.
-        reason: why, 1 to 500 characters.
+        actor: actor for the audit log.
+        reason: reason for the audit log, 1 to 500 characters.
         clock: seconds since 1970.
-        force: promote without evidence.
-        step: only if it is on this step of its plan, from 0; None: on any.
-        bases: verifies the candidate; default: the store's own rows are believed.
+        force: whether to promote without evidence.
+        step: step of the plan, from 0, on which to act; None: any step.
+        bases: verifier of the candidate; default: trust the store's rows.
 
     Returns:
-        The rollout as it is now.
+        Rollout after the action.
 
     Raises:
-        ActionNotAllowedError: not legal now; the message names what is.
-        RolloutError: there is no such rollout, no evidence for promoting it, or it has moved on
-            meanwhile.
+        ActionNotAllowedError: action not allowed now; the message names the allowed ones.
+        RolloutError: unknown rollout, not enough evidence to promote, or another step.
         SnapshotError: the candidate does not verify.
-        InputError: no reason.
+        InputError: invalid reason.
     """
     reason = checked_reason(reason)
     connection = await database.connect("worker")
@@ -147,18 +149,18 @@ async def act(
 
 
 async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
-    """Return why a rollout stands where it does.
+    """Return the state of a rollout with its reason.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        identifier: of the rollout.
+        connection: connection in a transaction of the tenant.
+        tenant: tenant id.
+        identifier: rollout id.
 
     Returns:
-        The rollout with its last verdict and what is legal now.
+        Rollout with its last verdict and the allowed actions.
 
     Raises:
-        RolloutError: there is no such rollout.
+        RolloutError: unknown rollout.
     """
     row = await find_rollout(connection, tenant, identifier)
     if row is None:
@@ -187,22 +189,22 @@ async def close_incident(
     reason: str,
     clock: Callable[[], float],
 ) -> IncidentRow:
-    """Close an incident, with who and why; again changes nothing.
+    """Close an incident; repeated calls change nothing.
 
     Args:
-        database: migrated.
-        tenant: whose.
-        identifier: of the incident.
-        actor: who, for the audit.
-        reason: what was found and done, 1 to 500 characters.
+        database: migrated database.
+        tenant: tenant id.
+        identifier: incident id.
+        actor: actor for the audit log.
+        reason: findings and measures, 1 to 500 characters.
         clock: seconds since 1970.
 
     Returns:
         The incident.
 
     Raises:
-        StateError: this tenant has no such incident.
-        InputError: no reason.
+        StateError: unknown incident.
+        InputError: invalid reason.
     """
     reason = checked_reason(reason)
     connection = await database.connect("worker")
@@ -218,7 +220,7 @@ async def close_incident(
 
 
 class _Deed:
-    """One action of one person, within a transaction that holds the point and the rollout."""
+    """One action in a transaction that holds the decision point and the rollout."""
 
     def __init__(
         self,
@@ -262,12 +264,12 @@ class _Deed:
 
     @property
     def _lifts_pin(self) -> bool:
-        """Whether what is pinned is let go: not what the drift guard pinned before it started."""
+        """Whether the action unpins the point; a pin set by the drift guard before the start stays."""
         ended = not self._row.is_under_way
         return self._point.pinned_by is not None or (ended and self._point.pinned_seq is not None)
 
     async def _served(self) -> bool:
-        """Return whether the candidate has answered anybody."""
+        """Return whether the candidate has answered any decision."""
         return self._row.status == "promoted" or bool(
             await self._connection.fetchval(
                 "SELECT EXISTS (SELECT FROM decision WHERE tenant = $1 AND skill = $2 "

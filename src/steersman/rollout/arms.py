@@ -1,9 +1,9 @@
-"""Who is served by which arm: a pure function of the unit, the salt, the stage and its share.
+"""Assignment of units to arms: a pure function of unit, salt, stage and share.
 
-A unit stands at one place of the line from 0 to 1 for as long as a rollout lasts. The candidate
-takes a growing piece from the left, the analysed control an equal piece from the right; what lies
-between is served by control and enters no analysis. So no unit moves from one analysed arm to the
-other as the share grows, and both arms have the same expected size at every step.
+A unit has a fixed position between 0 and 1 during a rollout. The candidate takes a growing interval
+from the left, the analysed control an equal interval from the right. Control also serves the units
+between; they enter no analysis. So no unit changes its analysed arm when the share grows, and both
+arms have the same expected size at every step.
 
 ::
 
@@ -29,10 +29,10 @@ _STAGES = ("shadow", "canary", "ab", "live")
 
 
 class Placed(NamedTuple):
-    """The arm that serves a unit, and whether the unit counts.
+    """Arm of a unit, and whether the unit is analysed.
 
     Attributes:
-        arm: who serves: ``candidate`` or ``control``.
+        arm: serving arm: ``candidate`` or ``control``.
         analysed: whether its decisions belong to the rollout. In shadow all do: control serves
             them, and the candidate is computed beside it.
     """

@@ -1,9 +1,10 @@
-"""The error budget: how fast it burns, over several windows at once.
+"""Burn rate of the error budget over several windows.
 
-A budget of 1 % over thirty days is used up in time by errors at 1 %: burn rate 1. A rate is
-believed when a long window has it, so that one bad minute is no alarm, and a short one of a twelfth
-has it too, so that the alarm ends with the trouble. Windows are fractions of the budget's period:
-what takes hours in production takes seconds in a demo.
+A budget of 1 % over thirty days is used up in time by 1 % errors: burn rate 1. An alarm needs the
+rate in a long window, so that one bad minute is no alarm, and in a short window of a twelfth, so
+that
+the alarm ends with the errors. Windows are fractions of the budget's period: hours in production,
+seconds in a demo.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _SHORT = 12
 
 
 class BurnWindow(NamedTuple):
-    """A pair of windows, and the rate that must not be reached in both.
+    """Pair of windows with a rate that must not be reached in both.
 
     Attributes:
         long_s: length of the long window in seconds.
-        short_s: of the short one.
+        short_s: length of the short window in seconds.
         rate: burn rate that is too fast.
-        worse: what follows.
+        worse: consequence.
     """
 
     long_s: float
@@ -37,12 +38,12 @@ class BurnWindow(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Errors of one arm in the stretch of time that ends now.
+    """Errors of one arm in a time window that ends now.
 
     Attributes:
-        seconds: length of the stretch.
-        bad: decisions with an error.
-        total: all decisions.
+        seconds: length of the window in seconds.
+        bad: number of decisions with an error.
+        total: number of decisions.
     """
 
     seconds: float
@@ -51,13 +52,13 @@ class Counts(NamedTuple):
 
 
 class Burn(NamedTuple):
-    """A rate that was reached in both windows.
+    """Rate that was reached in both windows.
 
     Attributes:
-        window: which.
-        long_rate: in the long window.
-        short_rate: in the short one.
-        bad: errors in the long window.
+        window: the windows.
+        long_rate: rate in the long window.
+        short_rate: rate in the short window.
+        bad: number of errors in the long window.
     """
 
     window: BurnWindow

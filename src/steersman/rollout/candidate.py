@@ -1,4 +1,4 @@
-"""A candidate that verified, and what it would have drawn where the control did."""
+"""Verified candidate, and its distribution on logged decisions of control."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _COLUMNS = (
 
 
 def logged_columns(reward: str) -> str:
-    """Return the columns of `LoggedChoice`, in SQL, of a decision ``d``.
+    """Return the SQL columns of `LoggedChoice` for a decision ``d``.
 
     Args:
-        reward: SQL of its reward; a constant.
+        reward: SQL expression of its reward; a constant.
 
     >>> logged_columns("r.value").split(", ")[-3:]
     ['r.value', 'd.links', 'd.steps']
@@ -51,19 +51,19 @@ def logged_columns(reward: str) -> str:
 
 
 class LoggedChoice(NamedTuple):
-    """A decision of the control, as another policy has to see it.
+    """Logged decision of control.
 
     Attributes:
-        id: of the decision.
-        unit: what it belongs to.
-        context: what was known.
-        eligible: names allowed; None: all that are declared.
-        features: of the eligible actions, row after row; None without.
-        action: what was drawn.
-        p: with which probability.
-        reward: 0 to 1; None if it has none.
-        links: of a selection: what picking a candidate brings in.
-        steps: of a selection: what was done.
+        id: decision id.
+        unit: unit of the decision.
+        context: context of the decision.
+        eligible: eligible actions; None: all declared actions.
+        features: features of the eligible actions, row by row; None: no features.
+        action: drawn action.
+        p: propensity.
+        reward: reward, 0 to 1; None: no reward.
+        links: candidates that a pick adds to a selection.
+        steps: steps of a selection.
     """
 
     id: UUID
@@ -80,14 +80,14 @@ class LoggedChoice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A policy that is to be judged, with what it takes to ask it.
+    """Policy to be evaluated, with its declaration.
 
     Attributes:
-        policy: as it was published.
-        spec: the declaration that it was made under.
-        features: the map of that declaration's context.
-        since: decisions made before may be what it was trained from; None: it was frozen from a
-            line, whose log is adaptive.
+        policy: published policy.
+        spec: declaration of the published version.
+        features: feature map of the declaration's context.
+        since: earlier decisions may be its training data; None: it was frozen from a lineage, whose
+            log is adaptive.
     """
 
     policy: ChoicePolicy
@@ -100,13 +100,13 @@ class Candidate:
         """Return a candidate.
 
         Args:
-            policy: as it was published.
-            spec: the declaration that it was made under.
+            policy: published policy.
+            spec: declaration of the published version.
         """
         return cls(policy, spec, FeatureMap(spec.context))
 
     def names(self, logged: LoggedChoice) -> Sequence[str]:
-        """Return the actions that its distribution is over.
+        """Return the actions of its distribution.
 
         Args:
             logged: the decision.
@@ -116,13 +116,13 @@ class Candidate:
         return tuple(getattr(self.spec.actions, "names", ()))
 
     def mass(self, logged: LoggedChoice) -> float:
-        """Return the probability with which it would have drawn what was drawn; all of a selection.
+        """Return its probability of the drawn action or of the whole selection.
 
         Args:
-            logged: the decision; what it does not know, or no longer, it would never draw.
+            logged: the decision; an action unknown to the candidate has probability 0.
 
         Raises:
-            SteersmanError: it cannot decide this one.
+            SteersmanError: the candidate cannot decide it.
         """
         if isinstance(self.spec.actions, SequenceActions):
             return self.whole(logged).mass
@@ -131,19 +131,19 @@ class Candidate:
         return float(distribution[names.index(logged.action)]) if logged.action in names else 0.0
 
     def whole(self, logged: LoggedChoice) -> Whole:
-        """Return how it would have drawn a selection, and what the log lacks of its own.
+        """Return its probability of a selection, with the data that the log lacks.
 
         Args:
-            logged: a decision of kind sequence.
+            logged: decision of kind sequence.
 
         Raises:
-            SteersmanError: it cannot decide this one.
+            SteersmanError: the candidate cannot decide it.
         """
         offered = offered_of(logged.eligible, logged.links, logged.features)
         return weigh_whole(cast("SequencePolicy", self.policy), offered, logged.steps)
 
     def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
-        """Return what it would have drawn from, and the vector that it would have seen.
+        """Return its distribution for a decision, and the vector it would have seen.
 
         Args:
             logged: the decision.
@@ -152,7 +152,7 @@ class Candidate:
             Probabilities over `names`, and ``x`` or None.
 
         Raises:
-            SteersmanError: it cannot decide this one.
+            SteersmanError: the candidate cannot decide it.
         """
         x, key = encode(self.spec, self.features, logged.context)
         seen: Any = x if x is not None else key if key is not None else logged.context
@@ -177,21 +177,12 @@ class Candidate:
 async def candidate_of(
     connection: Any, point: PointRow, version: str, bases: Bases
 ) -> tuple[SnapshotRow, Candidate]:
-    """Return a candidate that verified.
-
-    Args:
-        connection: within a transaction of the tenant.
-        point: its decision point.
-        version: of the candidate.
-        bases: verifies it.
-
-    Returns:
-        Its row, and the policy with the declaration that it was made under.
+    """Return a verified candidate with the row of its snapshot.
 
     Raises:
-        RolloutError: it was never published, or was retracted.
+        RolloutError: the version is not published or was retracted.
         SnapshotError: it does not verify.
-        StateError: there is no such snapshot.
+        StateError: unknown snapshot.
     """
     found = await find_snapshot(connection, (point.tenant, point.skill, point.point), version)
     if not found.is_available:

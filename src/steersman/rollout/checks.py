@@ -1,4 +1,4 @@
-"""The checks of a verdict. Each yields what is wrong, how much that weighs, and whom to tell."""
+"""Checks of a verdict. Each yields findings with a weight and a reason."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 Weight = Literal["roll_back", "stop", "hold", "wait"]
 
 _MOST_SLOW = 0.1
-"""Share of shadowed decisions that may take longer than they should."""
+"""Maximum share of slow decisions in shadow."""
 
 
 class Finding(NamedTuple):
-    """A reason not to go on.
+    """Reason not to promote.
 
     Attributes:
-        weight: what it leads to.
-        reason: for people, with the numbers.
-        incident: the kind of trouble that people are to be told of; None for none.
+        weight: consequence.
+        reason: text with the numbers.
+        incident: kind of incident to open; None: none.
     """
 
     weight: Weight
@@ -38,13 +38,13 @@ class Finding(NamedTuple):
 def failures(
     plan: RolloutPlan, step: int, evidence: Evidence, compared: tuple[Compared, ...], now: float
 ) -> Iterator[Finding]:
-    """Yield every reason not to go on from a step.
+    """Yield every reason not to leave a step.
 
     Args:
-        plan: of the rollout.
-        step: place in its stages.
-        evidence: what was counted.
-        compared: what is known about each guardrail.
+        plan: plan of the rollout.
+        step: step of the plan, from 0.
+        evidence: counted evidence.
+        compared: comparison of the arms for each guardrail.
         now: seconds since 1970.
     """
     yield from _alive(plan, plan.stages[step], evidence, now)
@@ -57,7 +57,7 @@ def failures(
 def _alive(
     plan: RolloutPlan, stage: PlannedStage, evidence: Evidence, now: float
 ) -> Iterator[Finding]:
-    """Check time, traffic and sources: what must be true at every stage."""
+    """Check time, traffic and metrics sources, at every stage."""
     for doubt in evidence.doubts:
         yield Finding("hold", doubt)
     passed = now - evidence.step_started_at
@@ -83,7 +83,7 @@ def _alive(
 
 
 def _shadowed(plan: RolloutPlan, step: int, evidence: Evidence) -> Iterator[Finding]:
-    """Check what was seen before anybody is served."""
+    """Check the shadow results before the candidate serves."""
     stage = plan.stages[step]
     if step == len(plan.stages) - 1:
         yield Finding(
@@ -104,12 +104,7 @@ def _shadowed(plan: RolloutPlan, step: int, evidence: Evidence) -> Iterator[Find
 
 
 def what_the_log_says(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iterator[Finding]:
-    """Yield what off-policy evidence has against a candidate: numbers, not only its own reasons.
-
-    Args:
-        plan: of the rollout.
-        seen: the evidence; None: the log was not asked yet.
-    """
+    """Yield the findings of off-policy evaluation; None: still running."""
     if seen is None:
         yield Finding("wait", "off-policy evaluation is still running")
         return
@@ -157,7 +152,7 @@ def _served(
 
 
 def _comparable(plan: RolloutPlan, evidence: Evidence) -> Iterator[Finding]:
-    """Check that both arms are of the same size and lack numbers equally often."""
+    """Check that both arms have equal sizes and equal shares of missing values."""
     split = sequential_sample_ratio_test(evidence.arrived, level=1.0 - plan.sample_ratio_alpha)
     if split.mismatch:
         candidate, control = evidence.arrived
@@ -176,7 +171,7 @@ def _comparable(plan: RolloutPlan, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _unharmed(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Finding]:
-    """Check that no guardrail is shown to be broken."""
+    """Check that no guardrail is broken."""
     for guardrail, seen in zip(plan.guardrails, compared, strict=True):
         if seen.harm_high is None or seen.harm_high >= -guardrail.tolerate:
             continue
@@ -186,12 +181,12 @@ def _unharmed(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Fin
 
 
 def _within_budget(plan: RolloutPlan, source: SourceEvidence) -> Iterator[Finding]:
-    """Check that the candidate does not burn the error budget, or not alone."""
+    """Check the candidate's error budget; errors of both arms only hold."""
     control = {burn.window for burn in burning(plan.budget, source.control)}
     for burn in burning(plan.budget, source.candidate):
         what = f"the candidate burns the error budget {burn.long_rate:.1f} times too fast over "
         what += f"{burn.window.long_s:.0f} s ({burn.bad:.0f} errors according to {source.name})"
-        # What both arms suffer is not the candidate's doing; but nothing goes on meanwhile.
+        # If both arms burn the budget, the candidate is not the cause, so the rollout only holds.
         both = burn.window in control
         if both or burn.window.worse == "hold":
             yield Finding("hold", what + ("; control does too" if both else ""))
@@ -202,7 +197,7 @@ def _within_budget(plan: RolloutPlan, source: SourceEvidence) -> Iterator[Findin
 def _known(
     plan: RolloutPlan, evidence: Evidence, compared: tuple[Compared, ...]
 ) -> Iterator[Finding]:
-    """Check that every guardrail has values of both arms."""
+    """Check that every guardrail has values for both arms."""
     for seen in compared:
         if seen.units >= plan.first_look_units:
             continue
@@ -238,13 +233,7 @@ def _objective(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Fi
 
 
 def what_was_shown(plan: RolloutPlan, step: int, compared: tuple[Compared, ...]) -> str:
-    """Return what a promotion rests on.
-
-    Args:
-        plan: of the rollout.
-        step: place in its stages.
-        compared: what is known about each guardrail.
-    """
+    """Return the reason of a promotion."""
     stage = plan.stages[step]
     if stage.name == "shadow":
         return "shadow checks passed"

@@ -1,9 +1,10 @@
-"""Which controller moves which rollout: a lock, a lease, and an epoch that settles every doubt.
+"""Claims of controllers on rollouts: a lock, a lease and a fencing epoch.
 
-As learners hold decision points, so controllers hold rollouts: the lock tells at once that one is
-gone, the lease tells that one is paused, and whoever takes over raises the epoch, under which alone
-anything can be written. People who act raise it too, so what a controller had in hand when they did
-is never written.
+As learners hold decision points, controllers hold rollouts. The lock shows at once that a
+controller
+has ended, the lease shows that one hangs. A takeover raises the epoch, and only the newest epoch
+can
+write. Manual actions raise it too, so a controller never writes a decision made before them.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ Task = tuple["UUID", "UUID"]
 
 
 class Claims:
-    """The rollouts that one controller moves.
+    """Rollouts claimed by one controller.
 
     Args:
-        connection: of role worker, for nothing else: locks live as long as it does.
-        holder: a name for people.
-        lease_s: a controller that was not heard of for so long is taken over from.
+        connection: connection of role worker, used for nothing else: locks live as long as it.
+        holder: display name.
+        lease_s: time in seconds after which a silent controller loses its claims.
     """
 
     def __init__(self, connection: Any, holder: str, lease_s: float) -> None:
@@ -47,15 +48,11 @@ class Claims:
         self._elsewhere: dict[Task, float] = {}
 
     async def take(self, task: Task) -> RolloutRow | None:
-        """Return a rollout that this controller may move, claiming it if that is possible.
-
-        Args:
-            task: tenant and rollout.
+        """Return a rollout that this controller may move, claiming it if possible.
 
         Returns:
-            The rollout as it was when it was claimed, with the epoch under which alone anything
-            can be written; None if another controller has it, and then it is left alone for a
-            while.
+            Rollout with the epoch of the claim; None if another controller has it, which pauses the
+            next attempt.
         """
         if task in self.held:
             if task not in self._locked:  # taken over from one that is paused; the lock comes later
@@ -73,11 +70,11 @@ class Claims:
         return row
 
     async def give_up(self, task: Task, *, pause_s: float = 0.0) -> None:
-        """Let go of a rollout.
+        """Release a rollout.
 
         Args:
             task: tenant and rollout.
-            pause_s: how long it is left alone.
+            pause_s: time in seconds before the next attempt.
         """
         self.held.pop(task, None)
         if pause_s:

@@ -1,4 +1,4 @@
-"""What both arms' units say about each guardrail: intervals that may be looked at at any time."""
+"""Comparison of both arms for each guardrail, with always-valid confidence intervals."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class MetricEvidence(NamedTuple):
-    """The numbers of one guardrail, one per closed unit that has any.
+    """Values of one guardrail, one per closed unit that has any.
 
     Attributes:
-        candidate: of the candidate's units.
-        control: of the control's.
+        candidate: moments of the candidate's units.
+        control: moments of the control's units.
     """
 
     candidate: Moments
@@ -25,25 +25,27 @@ class MetricEvidence(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What is known about one guardrail.
+    """Comparison of both arms for one guardrail.
 
-    ``low`` and ``high`` bound candidate minus control, each by itself, at the guardrail's own
-    alpha: they show harm. ``gain_low`` and ``canary_low`` bound how much *better* the candidate is
-    (negative: worse) at the plan's alpha, tuned for promotion and for the canary.
+    ``low`` and ``high`` bound candidate minus control, each separately, at the guardrail's alpha:
+    they
+    show harm. ``gain_low`` and ``canary_low`` bound how much *better* the candidate is (negative:
+    worse)
+    at the plan's alpha, tuned for promotion and for the canary.
 
     Attributes:
-        name: of the guardrail.
-        better: which direction is good.
-        margin: how much worse the candidate may be.
-        worse: what happens when it is shown to be worse.
-        units: of the smaller arm.
-        candidate: mean over its units; None without any.
-        control: likewise.
+        name: name of the guardrail.
+        better: good direction.
+        margin: accepted loss for a promotion.
+        worse: consequence of a broken guardrail.
+        units: units of the smaller arm.
+        candidate: mean over the candidate's units; None without units.
+        control: mean over the control's units; None without units.
         low: lower bound of candidate minus control; None before the first look.
-        high: upper bound.
-        harm_high: upper bound of how much better the candidate is; below 0 it is shown worse.
-        gain_low: lower bound of the same, for promotion.
-        canary_low: the same, tuned for few units.
+        high: upper bound of candidate minus control.
+        harm_high: upper bound of how much better the candidate is; below 0 it is worse.
+        gain_low: lower bound of how much better the candidate is, for promotion.
+        canary_low: the same bound, tuned for few units.
     """
 
     name: str
@@ -60,19 +62,19 @@ class Compared(NamedTuple):
     canary_low: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, to be shown."""
+        """Return plain values for display."""
         return self._asdict()
 
 
 def compare(plan: RolloutPlan, metrics: Mapping[str, MetricEvidence]) -> tuple[Compared, ...]:
-    """Return what is known about each guardrail of a plan.
+    """Compare both arms for each guardrail of a plan.
 
     Args:
-        plan: of the rollout.
-        metrics: by the guardrail's name; one that is absent has no units.
+        plan: plan of the rollout.
+        metrics: values by the guardrail's name; a missing one has no units.
 
     Returns:
-        One per guardrail, in the plan's order; without bounds before the first look.
+        One comparison per guardrail, in the plan's order; without bounds before the first look.
     """
     nothing = MetricEvidence(Moments(0, 0.0, 0.0), Moments(0, 0.0, 0.0))
     return tuple(
@@ -107,14 +109,9 @@ def steadied(moments: Moments) -> Moments:
 
 
 def missing_differs(plan: RolloutPlan, metric: MetricEvidence, closed: tuple[int, int]) -> bool:
-    """Return whether one arm's units lack a number more often than the other's.
+    """Return whether one arm's units lack a value more often than the other's.
 
-    Then the units that have one are not comparable, and no interval of them can be trusted.
-
-    Args:
-        plan: of the rollout.
-        metric: of one guardrail.
-        closed: units of candidate and control, with and without a number.
+    Then the units with a value are not comparable, and their intervals are invalid.
     """
     if min(closed) < plan.first_look_units:
         return False

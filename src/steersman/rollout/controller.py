@@ -1,9 +1,10 @@
-"""The controller: looks at every rollout that is under way, judges it, and moves it on or back.
+"""Rollout controller: judges every active rollout and moves it forward or back.
 
-Any number of controllers may run; each rollout has one of them at a time. What a turn does is
-written in one transaction that begins by checking that the rollout is still ours: the verdict with
-all its inputs, and the move that follows from it. A controller that is killed anywhere leaves
-either the whole turn or nothing of it, and whoever comes next reads where the rollout stands.
+Any number of controllers may run; one at a time moves a rollout. A turn is one transaction: it
+checks
+the claim, then writes the verdict with its inputs and the resulting move. A killed controller
+leaves
+either the whole turn or nothing.
 """
 
 from __future__ import annotations
@@ -52,19 +53,18 @@ _TRY_AGAIN = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """How a controller works.
+    """Settings of a controller.
 
     Attributes:
-        poll_s: the longest wait between two looks at a rollout.
-        lease_s: a controller that was not heard of for so long is taken over from.
-        keep_s: a verdict that is the same as the one before is stored again after so long.
-        settle_s: how long after the end of a window its decision counts, so that events that are
-            under way have come.
-        evidence_s: how often the log is asked again while it was not enough.
-        reload_s: how often it is checked that the candidate still verifies.
-        clock_tolerance_s: by how much the wall clock may jump between two looks.
-        clock_steady_s: how long it must have been steady after a jump to be believed.
-        holder: its name, for people; default: machine and process.
+        poll_s: maximum wait between two looks at a rollout, in seconds.
+        lease_s: time in seconds after which a silent controller loses its rollouts.
+        keep_s: time in seconds after which an unchanged verdict is stored again.
+        settle_s: delay in seconds after a window's end before its decision counts, for late events.
+        evidence_s: interval in seconds of off-policy evaluation while it is not enough.
+        reload_s: interval in seconds for verifying the candidate.
+        clock_tolerance_s: accepted jump of the wall clock between two looks, in seconds.
+        clock_steady_s: time in seconds without jumps before the clock is trusted again.
+        holder: display name; default: host and process.
     """
 
     poll_s: float = 1.0
@@ -89,19 +89,19 @@ async def run_controller(
     watch: Callable[[TurnDone], None] = lambda _done: None,
     settings: ControllerSettings | None = None,
 ) -> None:
-    """Control rollouts until told to stop.
+    """Control rollouts until `stop` is set.
 
-    While the server is away it is asked again, and then all rollouts are claimed anew.
+    While the store does not respond, the controller retries; then it claims all rollouts again.
 
     Args:
-        database: migrated.
-        stop: set it to end.
+        database: migrated database.
+        stop: event that ends the controller.
         clock: seconds since 1970.
-        monotonic: seconds that never step.
-        sources: where errors are counted besides the store; one that is dead or stale means hold.
-        bases: verifies candidates; default: the store's own rows are believed.
-        watch: called after every turn.
-        settings: how to work.
+        monotonic: monotonic clock in seconds.
+        sources: error counts in addition to the store; a failed or stale source leads to hold.
+        bases: verifier of candidates; default: trust the store's rows.
+        watch: callback after every turn.
+        settings: settings of the controller.
     """
     chosen = settings or ControllerSettings()
     steady = SteadyClock(
@@ -152,7 +152,7 @@ class _Controller:
         self._tenants, self._tenants_until = 0, float("-inf")
 
     async def serve(self) -> None:
-        """Work over one set of connections, until told to stop or one of them is lost."""
+        """Work over one set of connections until the stop or the loss of a connection."""
         self.did_work = False
         self._looking.clear()
         async with AsyncExitStack() as stack:
@@ -186,7 +186,7 @@ class _Controller:
         self._wake.set()
 
     async def _round(self, connection: Any, claims: Claims) -> None:
-        """Look at everything that is under way, once."""
+        """Look at every active rollout once."""
         moment = self._clock.look()
         tasks = await due_rollouts(connection, _EVER)
         for gone in set(claims.held) - set(tasks):
@@ -203,7 +203,7 @@ class _Controller:
     async def _look_at(
         self, connection: Any, claims: Claims, row: RolloutRow, moment: Moment
     ) -> None:
-        """Take one turn, or find out why not."""
+        """Take one turn, or find out why it is impossible."""
         task = row.tenant, row.id
         try:
             looking = self._looking.get(task)
@@ -234,7 +234,7 @@ class _Controller:
     async def _ask(
         self, connection: Any, row: RolloutRow, looking: Looking, moment: Moment
     ) -> list[SourceEvidence]:
-        """Ask the sources, outside of the transaction that judges: some of them may hang."""
+        """Query the sources outside the judging transaction, because they may hang."""
         now = datetime.fromtimestamp(moment.now, UTC)
         said = []
         for source in self._sources:
@@ -245,10 +245,10 @@ class _Controller:
         return said
 
     async def _is_only_tenant(self) -> bool:
-        """Return whether counts of all tenants are those of one.
+        """Return whether the store has a single tenant, so that common counts are its counts.
 
-        Which other tenants have a point of the same name, now or in the stretch that is counted,
-        is not asked: a tenant that reads its verdicts would learn it.
+        Other tenants' decision points of the same name are not checked: the verdict would disclose
+        them.
         """
         now = asyncio.get_running_loop().time()
         if now >= self._tenants_until:
@@ -262,7 +262,7 @@ class _Controller:
 
 
 def _is_broken(error: Exception) -> bool:
-    """Return whether it is this one rollout that cannot be looked at, and the store is well."""
+    """Return whether the error concerns this rollout only, and not the store."""
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] in _BAD_DATA
 
 

@@ -1,4 +1,4 @@
-"""What was counted of a rollout: all that a verdict depends on besides plan, step and time."""
+"""Counted evidence of a rollout: all inputs of a verdict besides plan, step and time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from steersman.rollout.comparing import MetricEvidence  # noqa: TC001 (msgspec r
 
 @dataclass(frozen=True, slots=True)
 class OffPolicyEvidence:
-    """What the control's log says of the candidate before it serves anybody.
+    """Off-policy evaluation of the candidate on control's log, before it serves.
 
     Attributes:
-        value: estimated reward of the candidate; None if evaluation refused.
-        low: lower end of its interval.
-        high: upper end.
-        control: mean reward of what was logged.
-        effective_sample_size: of the importance weights.
-        max_weight_share: greatest share of one weight.
-        reasons: why it is not enough; empty if it is.
+        value: estimated mean reward of the candidate; None: no estimate.
+        low: lower bound of its confidence interval.
+        high: upper bound of its confidence interval.
+        control: logged mean reward.
+        effective_sample_size: effective sample size of the importance weights.
+        max_weight_share: share of the largest weight.
+        reasons: why it is not enough; empty: enough.
     """
 
     value: float | None = None
@@ -34,12 +34,12 @@ class OffPolicyEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ShadowEvidence:
-    """How the candidate did on decisions that it did not make.
+    """Results of the candidate on decisions that it did not serve.
 
     Attributes:
-        decisions: that it was asked.
-        failures: that it could not answer.
-        slow: that took it too long.
+        decisions: number of decisions.
+        failures: number of failures.
+        slow: number of slow answers.
     """
 
     decisions: int = 0
@@ -49,16 +49,15 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True)
 class SourceEvidence:
-    """What one source of metrics said about errors.
+    """Error counts of one metrics source.
 
     Attributes:
-        name: of the source.
-        alive: whether it answered, with numbers of now.
+        name: name of the source.
+        alive: whether it answered with current numbers.
         reason: why it is not alive.
-        candidate: errors of the candidate, by stretch; see `stretches`. One that is not there is
-            not known, and no rate follows from it.
-        control: of the control, where the source knows.
-        behind: what it has not counted yet; empty if nothing.
+        candidate: errors of the candidate by window; see `stretches`. A missing window has no rate.
+        control: errors of the control, if the source knows them.
+        behind: what it has not counted yet; empty: nothing.
     """
 
     name: str
@@ -71,19 +70,19 @@ class SourceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a verdict depends on besides the plan, the step and the time.
+    """All inputs of a verdict besides plan, step and time.
 
     Attributes:
-        step_started_at: seconds since 1970.
-        last_decision_at: of the rollout; None: never.
-        arrived: units of candidate and control, closed or not, from canary on.
-        closed: those whose windows are over.
-        step_closed: those that came in since this step began.
-        metrics: one number per closed unit, by the guardrail's name.
-        sources: of errors; at least one.
-        shadow: while in shadow.
-        off_policy: while nobody is served by the candidate.
-        doubts: other reasons not to go on, such as a clock that jumped.
+        step_started_at: start of the step in seconds since 1970.
+        last_decision_at: last decision of the rollout; None: no decision.
+        arrived: units of candidate and control, open and closed, from canary on.
+        closed: units with closed windows.
+        step_closed: closed units that arrived in this step.
+        metrics: values per closed unit by the guardrail's name.
+        sources: error counts, at least one.
+        shadow: shadow results, in shadow only.
+        off_policy: off-policy evaluation, before the candidate serves.
+        doubts: other reasons to hold, such as a clock jump.
     """
 
     step_started_at: float

@@ -1,7 +1,7 @@
-"""What the log says of a candidate before it serves anybody, and how it does in the shadow.
+"""Off-policy evaluation of a candidate on the log, and its shadow run.
 
-Both recompute the candidate's distribution on decisions that the control made: off-policy
-evaluation weighs their rewards with it, the shadow counts where it fails and how long it takes.
+Both recompute the candidate's distribution on decisions of control. Off-policy evaluation weights
+their rewards; the shadow run counts failures and measures time.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _TIGHTEST_ROWS = 1_000
 
 @dataclass(slots=True)
 class Shadow:
-    """How a candidate did on decisions that it did not make.
+    """Results of a candidate's shadow run.
 
     Attributes:
-        decisions: that it was asked.
-        failures: that it could not answer.
-        slow: that it answered too late.
-        total_ms: time that it took for all.
-        longest_ms: for one.
-        agreement: mean probability that it draws what was drawn; 0 without decisions.
-        examples: first reasons of failures.
+        decisions: number of decisions.
+        failures: number of failures.
+        slow: number of slow answers.
+        total_ms: total time in milliseconds.
+        longest_ms: longest time in milliseconds.
+        agreement: mean probability of the drawn action; 0 without decisions.
+        examples: first failures.
     """
 
     decisions: int = 0
@@ -57,7 +57,7 @@ class Shadow:
     examples: list[str] = field(default_factory=list)
 
     def evidence(self) -> ShadowEvidence:
-        """Return what a verdict needs of it."""
+        """Return the part that a verdict needs."""
         return ShadowEvidence(self.decisions, self.failures, self.slow)
 
 
@@ -132,14 +132,14 @@ def shadow(
     target_ms: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Ask a candidate what it would have done; count failures and time.
+    """Run a candidate on logged decisions; count failures and measure time.
 
     Args:
-        candidate: to be judged.
-        logged: decisions of the control in the stage shadow, each once.
-        found: what was counted before; changed in place.
-        target_ms: an answer that takes longer is slow.
-        clock: seconds that never step.
+        candidate: candidate to run.
+        logged: decisions of control in shadow, each once.
+        found: earlier counts; changed in place.
+        target_ms: limit in milliseconds above which an answer is slow.
+        clock: monotonic clock in seconds.
     """
     for one in logged:
         begun = clock()
@@ -168,22 +168,24 @@ async def logged_choices(
     limit: int = MOST_ROWS,
     kinds: Sequence[str] = ("exact",),
 ) -> list[LoggedChoice]:
-    """Return the newest decisions that the control drew and whose windows are closed.
+    """Return the newest decisions that control drew and whose windows are closed.
+
+    Fallbacks, other kinds, withdrawn and erased decisions and draws of a candidate are excluded,
+    and the
+    oldest ones beyond 256 MiB in total.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: connection in a transaction of the tenant.
         point: tenant, skill and decision point.
         closed: windows that end later are open.
-        since: none that were made before; None: however old.
-        judged: the declaration of the candidate: of kind sequence, selections that were made under
-            one with other actions are left out.
-        limit: most rows.
-        kinds: of propensities: exact of what was drawn here, imported of logs from elsewhere.
+        since: earliest time of a decision; None: no limit.
+        judged: declaration of the candidate; for kind sequence, selections with other actions are
+            excluded.
+        limit: maximum number of rows.
+        kinds: kinds of propensities: exact for draws of the service, imported for imported logs.
 
     Returns:
-        In the order in which they were made. Fallbacks, other kinds, what was withdrawn, what
-        was erased and what a candidate drew are left out; so are the oldest ones that together
-        would take more than 256 MiB.
+        Decisions in time order.
     """
     specs = None if judged is None else await alike(connection, point, judged)
     rows = await newest_rows(
@@ -201,15 +203,15 @@ async def logged_choices(
 
 
 def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedData:
-    """Return logged decisions as off-policy evaluation takes them.
+    """Return logged decisions in the format of off-policy evaluation.
 
     Args:
-        candidate: whose distributions are the target.
-        logged: decisions with a reward, one or more, in the order in which they were made.
+        candidate: target policy.
+        logged: decisions with a reward, one or more, in time order.
 
     Returns:
-        One row for each; with contexts where all actions share them. Of mixed actions, of which
-        there are thousands, and of selections, what was drawn and anything else.
+        One row per decision, with contexts if all actions share them. Mixed actions and selections
+        have two columns: the drawn action and any other.
 
     Raises:
         SteersmanError: the candidate cannot decide one of them.
@@ -296,18 +298,18 @@ def least_value(
 
 
 def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[str]:
-    """Return why an estimate is not enough for what a declaration demands; empty if it is.
+    """Return why an estimate misses the declared gates; empty if it passes.
 
     Args:
-        found: the estimate with its diagnostics.
-        gates: what it must show at least.
+        found: estimate with its diagnostics.
+        gates: declared gates.
 
     Returns:
-        Plain sentences with the numbers seen and wanted.
+        Sentences with the seen and the required numbers.
 
     >>> from steersman.spec import Gates
     >>> beyond_gates(OffPolicyEvidence(max_weight_share=0.04, effective_sample_size=99.8), Gates())
-    ['the effective sample size is 99; wanted are 100']
+    ['effective sample size 99; at least 100 needed']
     """
     reasons = []
     if found.effective_sample_size < gates.min_effective_sample_size:

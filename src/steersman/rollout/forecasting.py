@@ -1,4 +1,4 @@
-"""How many units and days a rollout will take, before it is started."""
+"""Forecast of a rollout's units and days."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HARM_POWER = 0.95
 
 @dataclass(frozen=True, slots=True)
 class StageForecast:
-    """One step, as it will probably go.
+    """Forecast of one step.
 
     Attributes:
-        name: of the stage.
-        share: of units that the candidate serves.
-        units: of each arm that close in it.
-        days: that it takes.
+        name: stage.
+        share: share of units that the candidate serves.
+        units: units per arm that close in the step.
+        days: duration in days.
     """
 
     name: str
@@ -41,20 +41,19 @@ class StageForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a rollout will probably take.
+    """Forecast of a rollout.
 
     Attributes:
-        stages: step by step.
-        units: of each arm until the objective is shown and no stage waits for more.
-        needed_units: of each arm until the objective is shown, whatever the stages wait for.
-        days: from the start until the candidate has taken over.
-        power: chance that this is enough.
-        harm_units: of the candidate until a loss as large as the effect is rolled back, in 95 of
-            100 rollouts; None where it never is: the reward's guardrail tolerates it, or only
-            holds.
-        effect: that was assumed.
-        sd: of one unit's number, that was assumed.
-        guardrail_units: of each arm until a guardrail is shown within its margin, each by itself.
+        stages: forecast of each step.
+        units: units per arm until the objective is shown and all stages have enough units.
+        needed_units: units per arm until the objective is shown.
+        days: days from the start until the candidate becomes the live policy.
+        power: probability that this is enough.
+        harm_units: units of the candidate until a loss as large as the effect is rolled back, in 95
+            of 100 rollouts; None: never, because the reward's guardrail tolerates it or only holds.
+        effect: assumed effect.
+        sd: assumed standard deviation of one unit's reward.
+        guardrail_units: units per arm until a guardrail is shown within its margin, by guardrail.
     """
 
     stages: tuple[StageForecast, ...]

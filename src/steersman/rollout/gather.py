@@ -1,8 +1,8 @@
-"""What the arms of a rollout have earned: rows of the store, once their windows are closed.
+"""Reader of a rollout's decisions after their reward windows have closed.
 
-Rows are read a stretch at a time. Each stretch begins a little before the last one ended, and what
-was seen there is left out: a row that was committed late, while later ones were there already, is
-not passed over.
+Rows are read in time ranges. Each range starts a little before the end of the last one and skips
+rows
+that were seen, so that a row committed late is not missed.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""The verdict: promote, hold, roll back, or not enough data. A pure function of what was counted.
+"""Verdict: promote, hold, roll back, or not enough data. A pure function of the evidence.
 
-A rollout goes one step on when, and only when, every check says yes. A check that fails says why
-and how much it weighs:
+A rollout moves one step only if every check passes. A failed check gives its reason and weight:
 
-- **roll back**: a guardrail that may roll back is shown to be broken, or the error budget burns.
-- **stop**: the arms cannot be compared, since units or their numbers are missing in one of them.
-  The rollout holds, and people are told, as nothing that follows can be believed.
-- **hold**: something is broken that may only hold; the traffic, a source of metrics or a metric is
-  dead; what was seen off-policy or in the shadow is not good enough.
-- **wait**: not enough units or time yet, or the objective is not shown yet: not enough data.
+- **roll back**: a guardrail that may roll back is broken, or the error budget burns too fast.
+- **stop**: the arms cannot be compared, because units or their values are missing in one of them.
+  The rollout holds and an incident opens.
+- **hold**: a guardrail that may only hold is broken; traffic, a metrics source or a metric has
+  failed;
+  off-policy or shadow results are not good enough.
+- **wait**: not enough units or time, or the objective is not shown yet: not enough data.
 
-The heaviest wins. Whatever is not known never promotes: no units, no values, no traffic and no
-source are reasons to wait or hold, never to go on.
+The heaviest weight wins. Unknown values never promote: without units, values, traffic or sources
+the
+verdict is to wait or hold.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ Verdict = Literal["promote", "hold", "roll_back", "not_enough_data"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict, why, and all that it was reached from.
+    """Verdict with its reasons and inputs.
 
     Attributes:
-        verdict: what should be done.
-        reasons: why, the weightiest first; with ``promote`` what was shown.
-        incident: what kind of trouble people should be told of; None for none.
-        compared: what is known about each guardrail.
-        plan: of the rollout.
-        step: place in its stages.
-        evidence: what was counted.
-        now: when, in seconds since 1970.
+        verdict: the verdict.
+        reasons: reasons, heaviest first; for ``promote`` what was shown.
+        incident: kind of incident to open; None: none.
+        compared: comparison of the arms for each guardrail.
+        plan: plan of the rollout.
+        step: step of the plan, from 0.
+        evidence: counted evidence.
+        now: time in seconds since 1970.
     """
 
     verdict: Verdict
@@ -62,7 +63,7 @@ class Judgement:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """All that `rejudge` needs, as JSON values; and, to be read by people, ``compared``."""
+        """Inputs of `rejudge` as JSON values, and ``compared`` for display."""
         evidence = self.evidence
         return {
             "plan": self.plan.to_json(),
@@ -89,19 +90,19 @@ _VERDICTS: dict[Weight, Verdict] = {
 
 
 def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judgement:
-    """Return what should be done with a rollout.
+    """Judge a step of a rollout.
 
     Args:
-        plan: fixed at the start.
-        step: place in its stages, from 0.
-        evidence: what was counted.
+        plan: plan, fixed at the start.
+        step: step of the plan, from 0.
+        evidence: counted evidence.
         now: seconds since 1970.
 
     Returns:
-        The verdict: ``promote`` means one step on, or, on the last step, the end.
+        Verdict; ``promote`` means one step on, or the end on the last step.
 
     Raises:
-        InputError: there is no such step.
+        InputError: invalid step.
     """
     if not 0 <= step < len(plan.stages):
         message = (
@@ -119,16 +120,16 @@ def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judge
 
 
 def rejudge(inputs: Mapping[str, Any]) -> Judgement:
-    """Return the judgement again from the inputs that were stored with a verdict.
+    """Recompute a judgement from the inputs stored with a verdict.
 
     Args:
-        inputs: as `Judgement.inputs` gave them, or as JSON brought them back.
+        inputs: result of `Judgement.inputs`, also after a round trip through JSON.
 
     Returns:
-        A judgement with the same verdict and the same reasons.
+        Judgement with the same verdict and reasons.
 
     Raises:
-        InputError: they are no inputs of a verdict.
+        InputError: invalid inputs.
     """
     try:
         plan = RolloutPlan.from_json(inputs["plan"])
@@ -141,7 +142,7 @@ def rejudge(inputs: Mapping[str, Any]) -> Judgement:
 
 
 def _tupled(evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics as msgspec reads named tuples: as lists."""
+    """Return metrics as lists, the format in which msgspec reads named tuples."""
     metrics = {
         name: [metric["candidate"], metric["control"]]
         for name, metric in evidence["metrics"].items()

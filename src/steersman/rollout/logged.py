@@ -1,4 +1,4 @@
-"""What the log says of traffic and spread, to tell beforehand how long a rollout will take."""
+"""Recent traffic and reward spread of a decision point, for a forecast."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _LARGEST_SD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a decision point had of late.
+    """Recent traffic of a decision point.
 
     Attributes:
-        days: that the log covers, at most those that were asked for.
-        decisions: in that time.
-        units: likewise.
-        units_per_day: of them; 0 without decisions.
-        sd: standard deviation of the units' mean rewards, at most 0.5, as none in 0 to 1 is larger;
-            None with fewer than two.
-        mean: of the units' mean rewards; None without any.
+        days: length of the log in days, at most the requested number.
+        decisions: number of decisions.
+        units: number of units.
+        units_per_day: units per day; 0 without decisions.
+        sd: standard deviation of the units' mean rewards, at most 0.5; None with fewer than two
+            units.
+        mean: mean of the units' mean rewards; None without units.
     """
 
     days: float
@@ -39,16 +39,16 @@ class Traffic:
 
 
 async def traffic_of(connection: Any, point: PointRow, *, now: float, days: float = 7.0) -> Traffic:
-    """Return what a decision point had of late: units, and how much their rewards differ.
+    """Return the recent traffic of a decision point.
 
     Args:
-        connection: within a transaction of the tenant.
-        point: the decision point.
+        connection: connection in a transaction of the tenant.
+        point: decision point.
         now: seconds since 1970.
-        days: how far back; above 0.
+        days: length of the period in days, above 0.
 
     Returns:
-        Its traffic. The first hour of a log counts as an hour.
+        Traffic. The first hour of a log counts as an hour.
     """
     moment = datetime.fromtimestamp(now, UTC)
     since = moment - timedelta(days=days)

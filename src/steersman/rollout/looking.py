@@ -1,7 +1,8 @@
-"""What a controller has seen of a rollout so far: kept between its turns, made anew by the next.
+"""Memory of a controller about one rollout, kept between its turns.
 
-Nothing here is stored. A controller that takes a rollout over reads the log from the beginning, and
-comes to the same numbers, but for outcomes that were reported after their window had been read.
+Nothing here is stored. A controller that takes over reads the log from the beginning and gets the
+same
+numbers, except for outcomes that were reported after their window had been read.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 UNDER_WAY: frozenset[Status] = frozenset({"running", "paused"})
-"""Statuses in which a candidate may be serving, and in which no other rollout may start."""
+"""Active statuses: a candidate may serve, and no other rollout may start."""
 
 _NEXT: dict[tuple[Status | None, Action], Status] = {
     (None, "start"): "running",
@@ -47,18 +47,17 @@ _NEXT: dict[tuple[Status | None, Action], Status] = {
 
 
 def legal_actions(status: Status | None, *, frozen: bool = False) -> tuple[Action, ...]:
-    """Return the actions that are legal now.
+    """Return the actions that are allowed now.
 
     Args:
-        status: of the rollout; None before it was started.
+        status: status of the rollout; None before its start.
         frozen: whether the decision point is pinned to one state by ``freeze``.
 
     Returns:
-        Their names, in the order of `ACTIONS`.
+        Names in the order of `ACTIONS`.
 
-    Example:
-        >>> legal_actions("running")
-        ('pause', 'promote', 'rollback', 'freeze')
+    >>> legal_actions("running")
+    ('pause', 'promote', 'rollback', 'freeze')
     """
     return tuple(action for action in ACTIONS if _after(status, action, frozen) is not None)
 
@@ -71,28 +70,27 @@ def next_of(
     served: bool = True,
     frozen: bool = False,
 ) -> Status:
-    """Return the status of a rollout after an action.
+    r"""Return the status of a rollout after an action.
 
     Args:
-        status: now; None before it was started.
-        action: what is to be done.
+        status: present status; None before its start.
+        action: the action.
         last: whether the rollout is on its last stage, where ``promote`` ends it.
-        served: whether the candidate has answered anybody; if not, ``rollback`` aborts.
+        served: whether the candidate has answered any decision; if not, ``rollback`` aborts.
         frozen: whether the decision point is pinned to one state by ``freeze``.
 
     Returns:
-        The status afterwards, the same one where only the stage or the pin changes.
+        Status afterwards; unchanged if only the stage or the pin changes.
 
     Raises:
-        ActionNotAllowedError: the action is not legal now; the message names those that are.
+        ActionNotAllowedError: action not allowed now; the message names the allowed ones.
 
     Example:
         >>> next_of("running", "promote"), next_of("running", "promote", last=True)
         ('running', 'promoted')
         >>> next_of("promoted", "pause")
         Traceback (most recent call last):
-        steersman.errors.ActionNotAllowedError: pause is not allowed of a rollout that is \
-promoted; allowed now: rollback, freeze
+        steersman.errors.ActionNotAllowedError: pause is not allowed for a rollout with ...
     """
     after = _after(status, action, frozen)
     if after is None:

@@ -1,7 +1,7 @@
-"""What a move of a rollout consists of, whoever makes it: a controller on evidence, or a person.
+"""Moves of a rollout, by a controller or a person.
 
-Every function runs within one transaction, under an epoch that was claimed: the row moves, what
-follows from it (incident, audit, notices) is written with it, or nothing is.
+Every function runs in one transaction under a claimed epoch: the row, the incident, the audit entry
+and the notices are written together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.store import RolloutRow
 
 CONTROLLER = "controller"
-"""The actor of the audit where nobody but the controller acts."""
+"""Actor of the controller in the audit log."""
 
 
 async def next_stage(

@@ -1,8 +1,9 @@
-"""The plan of one rollout: every number that its verdicts depend on, fixed before the first look.
+"""Plan of one rollout: all numbers that its verdicts depend on, fixed before the first look.
 
-Made from the declaration (``rollout:`` of a decision point) and what a person overrode at the
-start, stored with the rollout, and never changed: a margin, an alpha or a planned size that is
-chosen after seeing results breaks every guarantee.
+It is made from the declaration (``rollout:`` of a decision point) and the overrides of the start,
+stored with the rollout, and never changed: a margin, alpha or planned size chosen after seeing
+results
+breaks every guarantee.
 """
 
 from __future__ import annotations

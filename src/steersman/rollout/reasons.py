@@ -1,4 +1,4 @@
-"""The reasons that people give: one line of text, since they are printed wherever rollouts are."""
+"""Reasons given by people: one line of text, because rollouts print them everywhere."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def checked_reason(reason: str, *, name: str = "reason") -> str:
-    """Return a reason without spaces around it.
+    """Return a reason without surrounding spaces.
 
-    What a terminal would obey rather than show is refused: who reads the audit must see what was
-    written, and nothing else.
+    Control characters for terminals are refused, so that the audit log shows what was written.
 
     Args:
-        reason: what somebody gave.
-        name: what the message calls it.
+        reason: given reason.
+        name: name of the field in the message.
 
     Returns:
-        What is to be kept.
+        Reason to store.
 
     Raises:
-        InputError: it is empty or too long, has more than one line, or characters that steer a
-            terminal.
+        InputError: empty, too long, several lines, or control characters.
 
     >>> checked_reason(" the latency alert ")
     'the latency alert'

@@ -1,4 +1,4 @@
-"""Whether a stored verdict is the one that follows from the inputs stored with it."""
+"""Check of a stored verdict against its stored inputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def recompute(row: VerdictRow) -> bool:
     """Return whether a verdict and its reasons follow from its inputs.
 
     Args:
-        row: as it was stored.
+        row: stored verdict.
 
     Returns:
-        False as well for inputs that are none.
+        True if they follow; False also for invalid inputs.
     """
     try:
         again = rejudge(row.inputs)

@@ -1,9 +1,10 @@
-"""Where errors are counted, and whether that place can be believed: dead or stale means hold.
+"""Metrics sources that count errors; a failed or stale source leads to hold.
 
-The store is always asked. A Prometheus may be named as well: it also knows of requests that failed
-since their decision could not be stored, of which no row tells. A source that does not answer,
-answers nonsense, or whose newest sample is old is told with its reason, and never read as "no
-errors".
+The store is always queried. A Prometheus is optional: it also counts requests whose decision could
+not
+be stored. A source that does not respond, answers nonsense, or has only old samples is reported
+with a
+reason, never read as "no errors".
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ _MOST_BYTES = 1 << 20
 _MOST_KNOWN = 10_000
 _MOST_TALLIES = 1_000
 _FRESH = 60
-"""A stretch is counted again after this part of its length."""
+"""Fraction of a window after which it is counted again."""
 _ARMS = ("candidate", "control")
 _COUNTING = "errors of earlier hours or days are still being counted"
 
 
 class Source(Protocol):
-    """Somewhere that counts errors."""
+    """Source of error counts."""
 
     name: str
     tells_tenants_apart: bool
-    """Whether its counts are those of one tenant; if not, it is asked only where there is one."""
+    """Whether its counts are per tenant; if not, it is queried only in a store with one tenant."""
 
     async def read(
         self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
     ) -> SourceEvidence:
-        """Return the counts of stretches of time that end now; what is wrong is told, not raised.
+        """Return the error counts of windows that end now; errors are reported in the result.
 
         Args:
-            connection: of role worker, not within a transaction.
+            connection: connection of role worker, outside a transaction.
             row: the rollout.
-            stretches: lengths in seconds, above 0.
-            now: where they end.
+            stretches: lengths of the windows in seconds, above 0.
+            now: end of the windows.
         """
 
 
@@ -137,23 +138,24 @@ class StoreSource:
 
 
 class PrometheusSource:
-    """Counts from a Prometheus that scrapes the service processes, by its HTTP interface.
+    """Error counts from a Prometheus that scrapes the service processes, over its HTTP API.
 
-    No label of the metrics names a tenant, so it is asked only where there is one; where there are
-    several, a verdict could follow from, and would show, what another's candidate did.
+    Metric labels contain no tenant, so it is queried only in a store with one tenant; otherwise a
+    verdict
+    could follow from another tenant's candidate and disclose it.
 
     Args:
-        url: of Prometheus, such as ``http://127.0.0.1:9090``.
-        timeout_s: for all queries of one look; above 0.
-        stale_s: the newest sample must be younger than this many seconds.
-        headers: sent with every query, such as an authorization.
+        url: URL of Prometheus, for example ``http://127.0.0.1:9090``.
+        timeout_s: timeout in seconds for all queries of one look, above 0.
+        stale_s: maximum age of the newest sample in seconds.
+        headers: headers of every query, for example an authorization.
 
     Raises:
         InputError: a URL that is not HTTP, or a time that is not above 0.
 
     >>> PrometheusSource("ftp://metrics")
     Traceback (most recent call last):
-    steersman.errors.InputError: the address of Prometheus is 'ftp://metrics'; allowed is ...
+    steersman.errors.InputError: invalid Prometheus URL 'ftp://metrics': expected ...
     """
 
     name = "prometheus"

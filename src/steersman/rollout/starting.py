@@ -1,4 +1,4 @@
-"""Starting a rollout: what has to be true of a candidate before anybody may see it."""
+"""Start of a rollout: checks of a candidate before it serves."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A rollout that somebody wants to start.
+    """Request to start a rollout.
 
     Attributes:
-        skill: the application capability.
-        point: the decision point's name.
-        candidate: a published version.
-        reason: why, for people; may be empty.
+        skill: skill of the decision point.
+        point: name of the decision point.
+        candidate: published version.
+        reason: reason for the audit log; may be empty.
         overrides: fields of the section ``rollout`` that replace the declared ones.
-        concurrent: whether the skill may have others under way; None: as declared.
-        again: why a candidate that was rolled back before may be tried again; empty: it may not.
-        force: why it may serve somebody at once, without a shadow and without evidence.
+        concurrent: whether to allow other active rollouts of the skill; None: as declared.
+        again: reason to retry a candidate that was rolled back; empty: not allowed.
+        force: reason to serve at once, without shadow and evidence.
     """
 
     skill: str
@@ -71,28 +71,29 @@ async def start(
 ) -> RolloutRow:
     """Start a rollout.
 
-    The candidate must be published, verify, and fit what is declared: the same actions, context
-    and reward. What was rolled back before needs a reason to be tried again. A plan without a
-    shadow needs the evidence of the log at once.
+    The candidate must be published, verify, and have the declared actions, context and reward. A
+    candidate that was rolled back needs a reason for a retry. A plan without a shadow stage needs
+    evidence
+    from the log at once.
 
     Args:
-        database: migrated.
-        tenant: whose.
-        wanted: what.
-        actor: who, for the audit.
+        database: migrated database.
+        tenant: tenant id.
+        wanted: the request.
+        actor: actor for the audit log.
         clock: seconds since 1970.
-        bases: verifies the candidate; default: the store's own rows are believed.
-        salt: of the hash that places units; default: a random one, as it should be.
+        bases: verifier of the candidate; default: trust the store's rows.
+        salt: salt of the hash that places units; default: random.
 
     Returns:
-        The rollout, running, on its first step.
+        Running rollout on its first step.
 
     Raises:
-        RolloutError: the candidate does not fit, was rolled back, or another one is under way.
+        RolloutError: the candidate does not fit, was rolled back, or another rollout is active.
         SnapshotError: the candidate does not verify.
-        StateError: there is no such decision point or snapshot, or it could never be promoted from
-            what serves now: it has served before, or comes from a line that does not serve.
-        InputError: the overrides are no valid section, or a reason is none.
+        StateError: unknown decision point or snapshot, or the candidate cannot be promoted from the
+            live policy: it has served before, or comes from another lineage.
+        InputError: invalid overrides or reason.
     """
     wanted = _with_reasons(wanted)
     key = tenant, wanted.skill, wanted.point
@@ -113,7 +114,7 @@ async def start(
 
 
 def _with_reasons(wanted: Wanted) -> Wanted:
-    """Check what reasons there are: one of spaces alone would open the gates as a true one does."""
+    """Check the given reasons: one of only spaces would open the gates."""
     checked: dict[str, Any] = {}
     for name in ("reason", "again", "force"):
         given: str = getattr(wanted, name)
@@ -123,11 +124,7 @@ def _with_reasons(wanted: Wanted) -> Wanted:
 
 
 def check_fits(declared: DecisionPoint, candidate: DecisionPoint) -> None:
-    """Refuse a candidate that does other things than what is declared, or for other rewards.
-
-    Args:
-        declared: the declaration in force.
-        candidate: the one that the candidate was made under.
+    """Refuse a candidate with other actions, context fields or reward than declared.
 
     Raises:
         RolloutError: actions, context fields or the reward differ.
@@ -162,7 +159,7 @@ async def _verified(
     bases: Bases,
     salt: str,
 ) -> _Checked:
-    """Verify and compare before anything is held: a registry may be slow."""
+    """Verify and compare before any lock is taken, because a registry may be slow."""
     now = datetime.fromtimestamp(clock(), UTC)
     async with connection.transaction():
         point = await hold_view(connection, key)

@@ -1,7 +1,7 @@
-"""A clock that is not believed when it jumps: stages must not end because somebody set the time.
+"""Clock that is not trusted after a jump, so that a changed system time does not end stages.
 
-Two clocks are compared: the wall clock, which says when a window closes, and one that never steps.
-Where they part, nothing is promoted until the wall clock has run steadily again for a while.
+The wall clock says when a window closes; it is compared with a monotonic clock. After a difference
+nothing is promoted until the wall clock has been steady for a while.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Moment(NamedTuple):
 
 
 class SteadyClock:
-    """Tells the time, and whether it can be believed.
+    """Wall clock with a check for jumps.
 
     Args:
         wall: seconds since 1970.
-        monotonic: seconds that never step.
-        tolerance_s: by how much the two may part between two looks.
-        steady_s: how long the wall clock must have run steadily after a jump.
+        monotonic: monotonic clock in seconds.
+        tolerance_s: accepted difference between two looks, in seconds.
+        steady_s: time without jumps in seconds before the clock is trusted again.
 
     >>> times = iter([(100.0, 0.0), (101.0, 1.0), (3702.0, 2.0), (3765.0, 65.0)])
     >>> now = [0.0, 0.0]
@@ -47,7 +47,7 @@ class SteadyClock:
     >>> [moment.now for moment in told]
     [100.0, 101.0, 102.0, 3765.0]
     >>> told[2].doubt
-    'the clock jumped by +3600.0 s; it is believed again once it was steady for 60 s'
+    'the clock jumped by +3600.0 s; it is trusted again after it is steady for 60 s'
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SteadyClock:
         self._last: float | None = None
 
     def look(self) -> Moment:
-        """Return what time it is; call it once per turn."""
+        """Return the time; call it once per turn."""
         wall, tick = self._wall(), self._monotonic()
         offset = wall - tick
         passed_s = 0.0 if self._last is None else max(0.0, tick - self._last)

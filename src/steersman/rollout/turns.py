@@ -1,4 +1,4 @@
-"""One turn of a controller at one rollout: look, judge, act; all of it written, or nothing."""
+"""One turn of a controller: look, judge and act in one transaction."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnDone:
-    """What a turn did.
+    """Result of a turn.
 
     Attributes:
-        row: the rollout as it stands now.
-        judgement: what was judged; None where it had ended already.
-        acted: what was done.
-        stored: whether the verdict was written: always when something was done.
+        row: rollout after the turn.
+        judgement: the judgement; None: the rollout had ended.
+        acted: action that followed.
+        stored: whether the verdict was stored; always after an action.
     """
 
     row: RolloutRow
@@ -79,17 +79,10 @@ class TurnDone:
 
 
 async def take_turn(connection: Any, turn: Turn) -> TurnDone:
-    """Look at a rollout, judge it, and do what follows, in one transaction.
-
-    Args:
-        connection: of role worker, not within a transaction.
-        turn: what it starts from.
-
-    Returns:
-        What was done.
+    """Look at a rollout, judge it and act, in one transaction.
 
     Raises:
-        FencedError: somebody else has the rollout; nothing was written.
+        FencedError: another controller has the rollout; nothing was written.
     """
     done = await _try(connection, turn, holding=False)
     if done is None:
@@ -103,7 +96,7 @@ async def take_turn(connection: Any, turn: Turn) -> TurnDone:
 
 
 async def _try(connection: Any, turn: Turn, *, holding: bool) -> TurnDone | None:
-    """Take the turn; return None where it takes holding the point."""
+    """Take the turn; return None if it needs a lock on the decision point."""
     row = turn.row
     point_name = row.tenant, row.skill, row.point
     async with connection.transaction():
@@ -133,7 +126,7 @@ async def _try(connection: Any, turn: Turn, *, holding: bool) -> TurnDone | None
 
 
 def _deed(turn: Turn, row: RolloutRow, judged: Judgement) -> Acted:
-    """Return what a verdict leads to."""
+    """Return the action for a verdict."""
     if judged.verdict == "roll_back":
         return "rolled_back"
     if row.status == "paused":
@@ -147,7 +140,7 @@ def _deed(turn: Turn, row: RolloutRow, judged: Judgement) -> Acted:
 async def _write(
     connection: Any, turn: Turn, row: RolloutRow, judged: Judgement, acted: Acted
 ) -> bool:
-    """Store the verdict if it is news, or the last one is old; return whether."""
+    """Store the verdict if it is new or the last one is old; return whether it was stored."""
     last = turn.looking.verdict
     said = judged.verdict, acted, row.step
     if (
@@ -188,7 +181,7 @@ async def _act(
 
 
 async def _tell(connection: Any, turn: Turn, row: RolloutRow, judged: Judgement) -> RolloutRow:
-    """Open an incident where a person has to look, once of each kind.
+    """Open an incident for people, once of each kind.
 
     Arms that cannot be compared stop the rollout: it is paused until somebody resumes it.
     """

@@ -1,8 +1,8 @@
-"""What other policies would have earned, by the log: off-policy evaluation for people to read.
+"""Off-policy evaluation of other policies on the log, for people.
 
-It moves no rollout: what a rollout asks of the log is in ``rollout/evidence.py``, and looks at what
-was drawn here alone. Here rows of imported logs count too where their propensities are known, if
-they are asked for: they come from other conditions, and who reads the answer has to know that.
+It moves no rollout; ``rollout/evidence.py`` evaluates candidates of rollouts on the service's draws
+only. Here rows of imported logs with known propensities are included on request, although they come
+from other conditions.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _FEWEST = 2
 
 
 class Valued(NamedTuple):
-    """What the log says of a policy.
+    """Off-policy evaluation of one policy.
 
     Attributes:
-        policy: its name.
-        report: estimates, diagnostics and reasons against them; None: it cannot be evaluated.
-        reason: why not; empty where there is a report.
+        policy: name of the policy.
+        report: estimates, diagnostics and objections; None: it cannot be evaluated.
+        reason: why not; empty if there is a report.
     """
 
     policy: str
@@ -50,12 +50,12 @@ class Valued(NamedTuple):
 
 
 class Log(NamedTuple):
-    """The decisions that policies are valued on.
+    """Logged decisions for off-policy evaluation.
 
     Attributes:
-        rows: in the order in which they were made.
-        mean: of what they earned.
-        against: why they tell nothing of other policies; empty if they do.
+        rows: decisions in time order.
+        mean: logged mean reward.
+        against: why they cannot evaluate other policies; empty if they can.
     """
 
     rows: Sequence[LoggedChoice]
@@ -106,21 +106,21 @@ def baselines(spec: DecisionPoint) -> dict[str, Candidate]:
 async def read_log(
     connection: Any, point: PointRow, *, rows: Rows = "own", newest: int = 5_000, now: float
 ) -> Log:
-    """Return the newest decisions of a point whose reward is final.
+    """Return the newest decisions of a point with a final reward.
 
     Args:
-        connection: within a transaction of the tenant.
-        point: whose decisions.
-        rows: what was drawn here (own), what was imported with its propensities, or all.
-        newest: how many are looked at, 2 to 1,000,000.
+        connection: connection in a transaction of the tenant.
+        point: decision point.
+        rows: own (drawn by the service), imported (with known propensities), or all.
+        newest: maximum number of decisions, 2 to 1,000,000.
         now: seconds since 1970; windows that end later are open.
 
     Returns:
-        Two decisions or more; with a reason against them where those made here are among them and
-        the point declares ``explore: none``.
+        At least two decisions; with an objection if own decisions are included and the point
+        declares ``explore: none``.
 
     Raises:
-        InputError: the number is out of range, or fewer than two decisions have a final reward.
+        InputError: `newest` is out of range, or fewer than two decisions have a final reward.
     """
     if not _FEWEST <= newest <= _MOST_ROWS:
         raise InputError(f"invalid newest {newest!r}: expected {_FEWEST} to {_MOST_ROWS:,}")
@@ -151,21 +151,21 @@ async def read_log(
 async def find_candidates(
     connection: Any, point: PointRow, versions: Sequence[str], bases: Bases
 ) -> dict[str, Candidate]:
-    """Return published versions that verify.
+    """Return verified published versions.
 
     Args:
-        connection: within a transaction of the tenant.
-        point: their decision point.
-        versions: to be valued.
-        bases: verifies them.
+        connection: connection in a transaction of the tenant.
+        point: decision point.
+        versions: versions to evaluate.
+        bases: verifier of the versions.
 
     Returns:
-        What `value` takes, by version.
+        Candidates for `value`, by version.
 
     Raises:
-        RolloutError: one was never published, or was retracted.
-        SnapshotError: one does not verify.
-        StateError: there is no such snapshot.
+        RolloutError: a version is not published or was retracted.
+        SnapshotError: a version does not verify.
+        StateError: unknown snapshot.
     """
     found = {}
     for version in versions:
@@ -174,21 +174,22 @@ async def find_candidates(
 
 
 def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -> list[Valued]:
-    """Return what each policy would have earned on decisions that others made.
+    """Evaluate policies on logged decisions.
 
-    The log is taken for one of a policy that learned from these very rewards. Looking at many
-    policies and keeping the best breaks the level of its interval, as does looking again each day.
+    The log counts as adaptive, because its policy learned from these rewards. Choosing the best of
+    many
+    policies, or repeating the evaluation every day, invalidates the level of the intervals.
 
     Args:
-        log: of `read_log`.
-        policies: by name.
-        level: of the intervals, in (0, 1).
+        log: result of `read_log`.
+        policies: policies by name.
+        level: level of the confidence intervals, in (0, 1).
 
     Returns:
-        One of each, in order, with ``ips``, ``snips`` and ``dr``.
+        One evaluation per policy, in order, with ``ips``, ``snips`` and ``dr``.
 
     Raises:
-        InputError: a level out of range.
+        InputError: `level` is out of range.
     """
     from steersman.ope import evaluate  # noqa: PLC0415 (who serves must not wait for it)
 
