@@ -181,7 +181,7 @@ def test_arguments_that_make_no_sense_are_refused_here(client):
         with pytest.raises(InputError, match="lists of names, got"):
             client.decide("mail", "tone", {}, **wrong)
     for wrong in ({"features": [1.0]}, {"links": ["a"]}):
-        with pytest.raises(InputError, match="lists by name, a mapping"):
+        with pytest.raises(InputError, match="must be a mapping from names to lists"):
             client.decide("mail", "tone", {}, **wrong)
     for wrong in (5, "12"):
         with pytest.raises(InputError, match=r"a list of numbers for each name, got .* for 'a'"):
@@ -189,7 +189,7 @@ def test_arguments_that_make_no_sense_are_refused_here(client):
     for default in (3, [3], b"a"):
         with pytest.raises(InputError, match="an action or a list of picks"):
             client.decide("mail", "tone", {}, default=default)
-    with pytest.raises(InputError, match="context is a mapping"):
+    with pytest.raises(InputError, match="context must be a mapping"):
         client.decide("mail", "tone", ["a"])
     with pytest.raises(InputError, match="1 to 1000"):
         client.decide_many([])

@@ -103,7 +103,7 @@ def test_an_error_nobody_thought_of_ends_no_delivery(client, server, monkeypatch
     name = client.submit_feedback(episode="e", **EVENT)
     assert client.flush(20) == 0
     assert server.order == [name]
-    assert "nobody thought of: LookupError('unknown encoding')" in caplog.text
+    assert "unexpected error while sending: LookupError('unknown encoding')" in caplog.text
 
 
 @pytest.mark.parametrize("fault", [401, 403, 404, 429, 500, 503, "drop", "garbage", 302])
@@ -162,7 +162,7 @@ def test_a_refused_event_is_set_aside_and_told(client, server, problem, caplog):
     assert json.loads(refused.body)["outcomes"] == {"good": 1.0}
     assert server.order == [good]
     assert client.backlog().refused == 1
-    assert "event bad was refused" in caplog.text
+    assert "the service refused event bad" in caplog.text
 
 
 def test_an_event_that_cannot_be_stored_now_does_not_hold_up_the_others(

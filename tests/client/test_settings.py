@@ -61,7 +61,11 @@ def test_servers_and_keys_have_queues_of_their_own():
         (THERE | {"STEERSMAN_URL": "http://there/#"}, {}, "base_url"),
         (THERE | {"STEERSMAN_URL": "http://there..example"}, {}, "base_url"),
         (THERE | {"STEERSMAN_URL": f"http://{'a' * 64}.example"}, {}, "base_url"),
-        (THERE | {"STEERSMAN_HOME": "~nobody-of-that-name/x"}, {}, "STEERSMAN_HOME is '~nobody"),
+        (
+            THERE | {"STEERSMAN_HOME": "~nobody-of-that-name/x"},
+            {},
+            "invalid STEERSMAN_HOME '~nobody",
+        ),
         (THERE, {"timeout_ms": 0}, "timeout_ms"),
         (THERE, {"timeout_ms": float("nan")}, "timeout_ms"),
         (THERE, {"retries": -1}, "retries"),

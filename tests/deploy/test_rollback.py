@@ -100,7 +100,7 @@ def test_what_prometheus_alone_can_see_is_rolled_back_on_its_word(folder):
     assert serving.traffic.counts["refused"] >= 10  # and nobody else was harmed
     assert serving.traffic.counts["degraded"] == 0
     assert (last.verdict, last.acted) == ("roll_back", "rolled_back")
-    assert re.search(r"burns the error budget .* says prometheus", last.reasons[0])
+    assert re.search(r"burns the error budget .* according to prometheus", last.reasons[0])
     sources = {source["name"]: source for source in last.inputs["evidence"]["sources"]}
     store, prometheus = sources["store"], sources["prometheus"]
     assert [bad for _, bad, _ in store["candidate"]] == [0] * len(store["candidate"])

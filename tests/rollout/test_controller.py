@@ -83,7 +83,7 @@ async def test_one_that_is_no_better_is_neither_promoted_nor_taken_back(database
     rows = await check_history(w, begun.id)
     assert (now.status, now.stage, now.share) == ("running", "ab", 0.5), rows[-1].reasons
     assert rows[-1].verdict == "not_enough_data"
-    assert any("not shown to be better" in reason for reason in rows[-1].reasons)
+    assert any("cannot yet show that reward is better" in reason for reason in rows[-1].reasons)
 
 
 async def test_a_shadow_that_asks_for_many_decisions_gets_them(database, tenant, monkeypatch):
@@ -116,7 +116,7 @@ async def test_traffic_that_stops_holds(database, tenant):
     rows = await check_history(w, begun.id)
     assert (now.status, now.stage) == ("running", "canary")
     assert (rows[-1].verdict, rows[-1].acted) == ("hold", "held")
-    assert "is there traffic" in rows[-1].reasons[0]
+    assert "check the traffic" in rows[-1].reasons[0]
 
 
 async def test_units_that_get_lost_stop_the_rollout(database, tenant):
@@ -132,7 +132,7 @@ async def test_units_that_get_lost_stop_the_rollout(database, tenant):
             until=lambda row: row.status != "running",
         )
         assert (now.status, now.stage != "live") == ("paused", True)
-        assert "no even split" in now.reason
+        assert "uneven split" in now.reason
         later = await w.drive(begun.id, steps=3, candidate=0.9)
     assert (later.status, later.step) == ("paused", now.step)
     (incident,) = await w.incidents()
@@ -208,7 +208,7 @@ async def test_a_dead_source_of_metrics_holds(database, tenant):
         now = await w.drive(begun.id, steps=6)
     rows = await check_history(w, begun.id)
     assert (now.status, now.stage, rows[-1].verdict) == ("running", "shadow", "hold")
-    assert "metrics source watch is dead: it does not answer" in rows[-1].reasons
+    assert "metrics source watch has failed: it does not answer" in rows[-1].reasons
 
 
 async def test_while_paused_it_goes_no_further_but_may_be_taken_back(database, tenant):
@@ -237,7 +237,7 @@ async def test_a_rollout_that_cannot_be_read_keeps_no_other_waiting(database, te
         now = await good.drive(begun.id, steps=10, until=at("canary"))
     assert now.stage == "canary"
     assert (await broken.rollout(other.id)).stage == "shadow"
-    assert f"rollout {other.id} is not looked at" in caplog.text
+    assert f"rollout {other.id} will not be checked" in caplog.text
 
 
 @pytest.mark.slow

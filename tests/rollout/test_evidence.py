@@ -72,7 +72,7 @@ async def test_a_log_that_is_asked_until_it_is_enough_is_asked_strictly(asked):
     often = off_policy(fixed("deep"), logged, gates=near, often=True)
     assert 1.3 < (often.value - often.low - unseen) / (once.value - once.low) < 1.8
     assert (often.value, often.high) == (once.value, once.high)
-    assert "the lower bound of its reward is" in often.reasons[0]
+    assert "lower bound of the mean reward" in often.reasons[0]
     far = replace(plan, min_value=once.low - 0.1)
     assert off_policy(fixed("deep"), logged, gates=far, often=True).reasons == ()
 
@@ -126,14 +126,18 @@ async def test_a_candidate_that_the_log_says_is_worse_serves_nobody(database, te
     why = Reason(actor="test", force="to see it held")
     made = await publish(database, w.row, NoSigner(), why, spec=worse)
     at_once = {"stages": [{"name": "canary", "share": 0.1, "min_units": 1, "min_s": 1}]}
-    with pytest.raises(RolloutError, match=r"value is at most .* begin with a shadow"):
+    with pytest.raises(
+        RolloutError, match=r"upper bound of the candidate.s mean reward .* start with a shadow"
+    ):
         await w.start(candidate=made.version, overrides=at_once)
     begun = await w.start(candidate=made.version)
     async with w.controlled():
         now = await w.drive(begun.id, steps=6)
     rows = await check_history(w, begun.id)
     assert (now.status, now.stage, rows[-1].verdict) == ("running", "shadow", "hold")
-    assert any("off-policy: the candidate's value is at most" in it for it in rows[-1].reasons)
+    assert any(
+        "off-policy: upper bound of the candidate's mean reward" in it for it in rows[-1].reasons
+    )
     assert rows[-1].inputs["evidence"]["shadow"]["decisions"] > 1000
 
 

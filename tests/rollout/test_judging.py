@@ -103,45 +103,65 @@ def test_a_candidate_that_the_log_and_the_shadow_speak_for_goes_on():
 @pytest.mark.parametrize(
     ("step", "changes", "verdict", "said"),
     [
-        (LAST, {"step_started_at": NOW - DAY + 1}, "not_enough_data", "86399 of 86400 s at ab"),
-        (LAST, {"step_closed": (199, 500)}, "not_enough_data", "199 of 200 units of candidate"),
-        (LAST, {"step_closed": (500, 0)}, "not_enough_data", "0 of 200 units of control"),
+        (
+            LAST,
+            {"step_started_at": NOW - DAY + 1},
+            "not_enough_data",
+            "86399 of at least 86400 s at ab",
+        ),
+        (
+            LAST,
+            {"step_closed": (199, 500)},
+            "not_enough_data",
+            "199 of at least 200 closed units of candidate",
+        ),
+        (
+            LAST,
+            {"step_closed": (500, 0)},
+            "not_enough_data",
+            "0 of at least 200 closed units of control",
+        ),
         (LAST, {"step_started_at": NOW + 60}, "hold", "60 s in the future"),
         (LAST, {"last_decision_at": NOW - 3601}, "hold", "no decision for 3601 s"),
         (LAST, {"last_decision_at": None}, "hold", "no decision for 86400 s"),
-        (LAST, {"sources": ()}, "hold", "no source of metrics was asked"),
+        (LAST, {"sources": ()}, "hold", "no metrics source was queried"),
         (
             LAST,
             {"sources": (STORE, SourceEvidence("prometheus", alive=False, reason="refused"))},
             "hold",
-            "prometheus is dead: refused",
+            "prometheus has failed: refused",
         ),
-        (LAST, {"sources": (replace(STORE, behind="counting"),)}, "hold", "behind: counting"),
+        (LAST, {"sources": (replace(STORE, behind="counting"),)}, "hold", "lags: counting"),
         (LAST, {"doubts": ("the clock jumped",)}, "hold", "the clock jumped"),
-        (LAST, {"arrived": (2000, 2500)}, "hold", "no even split"),
-        (LAST, {"metrics": {}}, "hold", "reward has no values: does anybody report it?"),
+        (LAST, {"arrived": (2000, 2500)}, "hold", "uneven split"),
+        (
+            LAST,
+            {"metrics": {}},
+            "hold",
+            "reward has no values; check that the application reports it",
+        ),
         (
             LAST,
             {"metrics": {}, "closed": (60, 60)},
             "not_enough_data",
-            "reward has values of 0 units of an arm; 50 are needed",
+            "reward has values for 0 units of one arm; at least 50 needed",
         ),
-        (SHADOW, {"shadow": None}, "not_enough_data", "0 of 100 decisions in shadow"),
+        (SHADOW, {"shadow": None}, "not_enough_data", "0 of at least 100 decisions in shadow"),
         (SHADOW, {"shadow": ShadowEvidence(500, 6, 0)}, "hold", "failed in 6 of 500"),
         (SHADOW, {"shadow": ShadowEvidence(500, 0, 51)}, "hold", "slow in 51 of 500"),
-        (SHADOW, {"off_policy": None}, "not_enough_data", "has not been asked"),
+        (SHADOW, {"off_policy": None}, "not_enough_data", "off-policy evaluation is still running"),
         (
             SHADOW,
             {"off_policy": OffPolicyEvidence(reasons=("no overlap",))},
             "hold",
             "off-policy: no overlap",
         ),
-        (SHADOW, {"off_policy": OffPolicyEvidence()}, "hold", "gives no value"),
+        (SHADOW, {"off_policy": OffPolicyEvidence()}, "hold", "no estimate for the candidate"),
         (
             SHADOW,
             {"off_policy": OffPolicyEvidence(0.5, 0.4, 0.6, 0.5, 99.0, 0.01)},
             "hold",
-            "effective sample size 99, below 100",
+            "effective sample size 99; at least 100 needed",
         ),
         (
             SHADOW,
@@ -153,7 +173,7 @@ def test_a_candidate_that_the_log_and_the_shadow_speak_for_goes_on():
             SHADOW,
             {"off_policy": OffPolicyEvidence(0.4, 0.3, 0.45, 0.5, 900.0, 0.01)},
             "hold",
-            "at most 0.4500, and the log earned 0.5000",
+            "mean reward 0.4500, below the logged mean reward 0.5000",
         ),
     ],
 )
@@ -208,11 +228,11 @@ def test_before_live_the_objective_must_be_shown_and_margins_kept():
     assert judged(AB, equal).verdict == "promote"
     found = judged(LAST, equal)
     assert found.verdict == "not_enough_data"
-    assert "reward is not shown to be better yet" in found.reasons[0]
+    assert "cannot yet show that reward is better" in found.reasons[0]
     loose = with_metric("errors", candidate=0.02, control=0.02, sd=0.14)
     found = judged(LAST, loose)
     assert found.verdict == "not_enough_data"
-    assert "errors may be worse by 0.012" in found.reasons[0]
+    assert "cannot yet rule out that errors is worse by 0.012" in found.reasons[0]
     # What may only hold needs no margin to be shown.
     assert judged(LAST, with_metric("cost", candidate=0.5, control=0.5, sd=0.5)).verdict == (
         "promote"
@@ -224,14 +244,17 @@ def test_a_candidate_that_need_not_be_better():
     equal = with_metric("reward", candidate=0.5, control=0.5)
     assert judged(LAST, equal, plan=plan).verdict == "promote"
     found = judged(LAST, with_metric("reward", candidate=0.485, control=0.5), plan=plan)
-    assert "not shown to be less than 0.03 worse" in found.reasons[0]
+    assert "cannot yet show that reward is less than 0.03 worse" in found.reasons[0]
 
 
 def test_a_canary_shows_little_and_that_little_is_asked_of_it():
     few = {"n": 60, "candidate": 0.47, "control": 0.5}
     found = judged(CANARY, with_metric("reward", **few))
     assert found.verdict == "not_enough_data"
-    assert any("the canary's reward may be worse by 0.1" in reason for reason in found.reasons)
+    assert any(
+        "canary: cannot yet rule out that reward is worse by 0.1" in reason
+        for reason in found.reasons
+    )
     assert judged(AB, with_metric("reward", **few)).verdict == "promote"
 
 
@@ -245,7 +268,7 @@ def test_numbers_that_are_missing_in_one_arm_stop_the_rollout():
     lacking = MetricEvidence(Moments(1700, 0.56, 0.06), Moments(2000, 0.5, 0.06))
     found = judged(evidence=replace(GOOD, metrics={**GOOD.metrics, "reward": lacking}))
     assert (found.verdict, found.incident) == ("hold", "missing_values")
-    assert "reward is missing in 15.0% of the candidate's units and 0.0%" in found.reasons[0]
+    assert "reward is missing for 15.0% of the candidate's units and 0.0%" in found.reasons[0]
     both = MetricEvidence(Moments(1700, 0.56, 0.06), Moments(1690, 0.5, 0.06))
     assert judged(evidence=replace(GOOD, metrics={**GOOD.metrics, "reward": both})).verdict == (
         "promote"
@@ -369,7 +392,7 @@ def test_what_cannot_be_judged_is_refused():
             judge(PLAN, step, GOOD, NOW)
     inputs = judged().inputs
     for broken in ({}, {**inputs, "evidence": {}}, {**inputs, "step": "x"}):
-        with pytest.raises(InputError, match="no inputs of a verdict"):
+        with pytest.raises(InputError, match="invalid inputs of a verdict"):
             rejudge(broken)
     bad = json.loads(json.dumps(inputs))
     bad["evidence"]["metrics"]["reward"]["candidate"]["variance"] = -1.0

@@ -91,7 +91,7 @@ def test_overrides_that_are_none_are_refused(changes, said):
 
 
 def test_what_was_not_a_plan_is_refused():
-    with pytest.raises(InputError, match="no plan of a rollout"):
+    with pytest.raises(InputError, match="invalid rollout plan"):
         RolloutPlan.from_json({"salt": 3})
 
 

@@ -120,7 +120,7 @@ async def test_prometheus_is_not_asked_about_the_time_before_the_rollout(prometh
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"said": {"age": None}}, "it has no samples"),
+        ({"said": {"age": None}}, "no samples of"),
         ({"said": {"age": 3600.0}}, "its newest sample is 3600 s old"),
         ({"status": 503}, "it answered 503"),
         ({"raw": b"<html>"}, "what is no result"),
@@ -132,9 +132,9 @@ async def test_prometheus_is_not_asked_about_the_time_before_the_rollout(prometh
         ),
         (
             {"said": {"age": 1.0, "total": {"candidate": "+Inf"}, "bad": {}}},
-            "answered inf, which is no",
+            "value inf, which is not a count",
         ),
-        ({"raw": b"x" * (2 << 20)}, "bytes; wanted is 200"),
+        ({"raw": b"x" * (2 << 20)}, "bytes; expected 200"),
     ],
 )
 async def test_a_prometheus_that_is_not_to_be_believed_is_told(prometheus, change, reason):
@@ -148,7 +148,7 @@ async def test_a_prometheus_that_is_not_to_be_believed_is_told(prometheus, chang
 
 async def test_a_prometheus_that_is_gone_or_hangs_is_told_in_time():
     said = await PrometheusSource("http://127.0.0.1:9").read(None, Row, STRETCHES, now())
-    assert "it does not answer" in said.reason
+    assert "no response" in said.reason
     silent = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # nobody serves it
     try:
         source = PrometheusSource(f"http://127.0.0.1:{silent.server_port}", timeout_s=0.2)
@@ -232,7 +232,7 @@ async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
     async with w.controlled(sources=[source]):
         now = await w.drive(begun.id, steps=5)
         assert (now.stage, w.last.judgement.verdict) == ("shadow", "hold")
-        assert any("source prometheus is dead" in it for it in w.last.judgement.reasons)
+        assert any("source prometheus has failed" in it for it in w.last.judgement.reasons)
         prometheus.status = 200
         now = await w.drive(begun.id, steps=15, until=at("canary"))
         assert now.stage == "canary"
@@ -256,4 +256,6 @@ async def test_what_counts_for_all_tenants_is_not_read_where_there_are_several(
     (row, *_) = await check_history(w, begun.id)
     (said,) = [one for one in row.inputs["evidence"]["sources"] if one["name"] == "prometheus"]
     assert (said["alive"], said["candidate"], said["control"]) == (False, [], [])
-    assert said["reason"].startswith("it counts for all tenants together, and there are several")
+    assert said["reason"].startswith(
+        "its counts cover all tenants together, and this store has several"
+    )

@@ -101,5 +101,5 @@ async def test_numbers_out_of_range_are_refused(logs):
         with pytest.raises(InputError, match="allowed is 2 to 1,000,000"):
             await _read(logs, point, newest=newest)
     for level in (0.0, 1.0):
-        with pytest.raises(InputError, match="allowed is between 0 and 1"):
+        with pytest.raises(InputError, match="expected a number between 0 and 1"):
             value((), {}, level=level)

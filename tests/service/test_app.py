@@ -215,7 +215,7 @@ async def test_a_flag_that_is_neither_true_nor_false_is_told(serving, said) -> N
         for path, name in ((explain, "recompute"), ("/rl-status", "states")):
             answer = await s.ask("GET", f"{path}?{name}={said.format(name)}")
             assert (answer.status, answer.body.get("field")) == (422, name)
-            assert "allowed are true and false" in answer.body["detail"]
+            assert "expected true or false" in answer.body["detail"]
 
 
 async def test_a_flag_is_read_as_the_query_has_it(serving) -> None:

@@ -52,7 +52,7 @@ async def test_a_tenant_whose_states_take_long_holds_up_nobody_else(
         refused, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         (refused,) = [task.result() for task in refused]
         assert (refused.status, refused.body["code"]) == (503, "unavailable")
-        assert "4 states of yours" in refused.body["detail"]
+        assert "4 rebuilds of this tenant" in refused.body["detail"]
         assert int(refused.headers["retry-after"]) >= 1
         told = await other()
         assert (told.status, told.body["recomputed"]["same"]) == (200, True)

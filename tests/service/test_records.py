@@ -69,7 +69,7 @@ def test_what_could_not_come_back_is_refused_before_anybody_relies_on_it() -> No
     row = decision(uuid4())
     large = row._replace(context={"text": "a" * 5_800_000})
     assert verify(SECRET, row.tenant, sign(SECRET, large)).context == large.context
-    with pytest.raises(Refused, match="ask again later"):
+    with pytest.raises(Refused, match="try again later"):
         sign(SECRET, row._replace(context={"text": "a" * 5_900_000}))
 
 
@@ -164,7 +164,7 @@ async def test_a_record_that_cannot_be_taken_holds_up_no_other(
         assert answer.status == 200, answer
         told = [one.get("problem", {}).get("status") for one in answer.body["results"]]
         assert told == [503, 500, None]
-        assert "a record cannot be taken" in caplog.text
+        assert "a record cannot be stored" in caplog.text
 
 
 async def test_what_a_client_decided_itself_keeps_all_that_it_belongs_to(serving) -> None:

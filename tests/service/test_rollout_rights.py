@@ -30,7 +30,7 @@ async def test_the_same_promotion_twice_goes_one_step(serving, database, tenant)
         assert sorted(one.status for one in both) == [200, 409]
         again = await s.ask("POST", f"{path}/promote", go)
         assert (again.status, again.body["code"]) == (409, "not_allowed")
-        assert "step 1 (canary) by now, and step 0 was meant" in again.body["detail"]
+        assert "on step 1 (canary), not on step 0" in again.body["detail"]
         assert (await s.ask("GET", path)).body["stage"] == "canary"
         wrong = await s.ask("POST", f"{path}/promote", {**go, "step": -1})
         assert (wrong.status, wrong.body["field"]) == (422, "step")
@@ -50,7 +50,7 @@ async def test_a_refusal_does_not_tell_where_files_lie(serving, database, tenant
         (s.home / "trust" / tenant.name / "root.json").unlink()
         answer = await s.ask("POST", "/v1/rollouts", new)
         assert (answer.status, answer.body["code"]) == (409, "not_allowed")
-        assert "no trusted root" in answer.body["detail"]
+        assert "missing trusted root" in answer.body["detail"]
         assert str(s.home) not in answer.body["detail"]
 
 

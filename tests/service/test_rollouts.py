@@ -36,7 +36,7 @@ async def test_a_rollout_is_started_moved_and_taken_back(serving, database, tena
         assert shown["legal_actions"] == ["pause", "promote", "rollback", "freeze"]
         assert shown["plan"]["stages"][0]["name"] == "shadow"
         no = await s.ask("POST", f"{path}/promote", {"reason": "I feel lucky"})
-        assert "no evidence" in no.body["detail"]
+        assert "not enough evidence" in no.body["detail"]
         forced = await s.ask("POST", f"{path}/promote", {"reason": "a drill", "force": True})
         assert (forced.body["stage"], forced.body["share"]) == ("canary", 0.05)
         back = await s.ask("POST", f"{path}/rollback", {"reason": "enough"})

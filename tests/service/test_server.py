@@ -212,7 +212,7 @@ def test_a_killed_process_is_started_again_and_the_other_serves_meanwhile(served
             await processes_seen(s, {"0", "1"})
 
         asyncio.run(run())
-        assert "started again" in s.log.read_text()
+        assert "restarting it" in s.log.read_text()
         assert b"postgres" not in b"".join(map(_line, s.children()))
 
 

@@ -148,7 +148,7 @@ async def test_a_budget_ends_it_the_rest_is_told_and_the_next_goes_on(
         assert cut["spent"]["calls"] <= 3
         reasons = [one.get("unjudged", {}) for one in cut["configurations"]]
         assert sum(one.get("budget", 0) for one in reasons) > 0
-        assert any("ask again to go on" in note for note in cut["notes"])
+        assert any("send the request again to continue" in note for note in cut["notes"])
         none = [one for one in cut["configurations"] if one["questions"] == 0]
         assert all("reward" not in one for one in none)
         before = model.answer.answered
@@ -197,7 +197,7 @@ async def test_a_tenant_spends_no_more_in_a_day_however_often_it_asks(
         assert any("of $10.00 and 8 that a tenant may" in note for note in more.body["notes"])
         refused = await evaluate(s, configurations=[WORDS], questions=other)
         assert refused.status == 429
-        assert "ask again after midnight UTC" in refused.body["detail"]
+        assert "try again after midnight UTC" in refused.body["detail"]
         assert 0 < int(refused.headers["retry-after"]) <= 86_400
         assert len(model.asked) == asked
 
@@ -221,8 +221,8 @@ async def test_a_full_store_does_not_say_that_it_keeps(
         await fill(database, tenant, s)
         model.answer.answer = "The bearing is worn. " * 3000  # larger than all that may be kept
         told = (await evaluate(s, configurations=[WORDS], answers={"max_calls": 3})).body
-        assert any("no room to keep" in note for note in told["notes"])
-        assert not any("is kept, and not paid again" in note for note in told["notes"])
+        assert any("not cached because space is short" in note for note in told["notes"])
+        assert not any("are cached and not paid again" in note for note in told["notes"])
 
 
 async def test_what_detectors_find_is_charged_and_goes_to_the_review_list(
@@ -282,7 +282,7 @@ async def test_a_model_that_is_away_is_told_and_the_loop_goes_on(serving, databa
             assert (await s.ask("GET", "/healthz", key=None)).status == 200
         late = await asking
         assert late.status == 503
-        assert "ask the same again to go on" in late.body["detail"]
+        assert "send the same request to continue" in late.body["detail"]
         model.mode = "unauthorized"
         (one,) = (await evaluate(s, configurations=[WORDS])).body["configurations"]
         assert one["unjudged"] == {"model": 2}

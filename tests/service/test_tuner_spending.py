@@ -37,7 +37,7 @@ def test_what_is_spent_is_gone_until_midnight_for_every_process(tmp_path):
     empty = spend(beside, ONE, 0.0, 0)
     assert (empty.usd, empty.ended.problem.status) == (0.0, 429)
     assert empty.ended.problem.retry_after_s == 43_200.0
-    assert "$8.00 and 60 calls of models are spent" in empty.ended.problem.detail
+    assert "$8.00 and 60 calls are spent" in empty.ended.problem.detail
     assert spend(daily, OTHER, 1.0, 1).usd == 5.0
     now[0] += 43_200
     assert spend(daily, ONE, 0.0, 0).usd == 5.0
@@ -76,7 +76,7 @@ def test_what_a_killed_process_held_is_free_after_a_while_but_for_what_it_spent(
 def test_what_cannot_be_written_down_is_not_spent(tmp_path):
     (tmp_path / "spent.sqlite").write_bytes(b"x" * 5_000)
     daily = Daily(tmp_path / "spent.sqlite", usd=8.0, calls=150)
-    with pytest.raises(Refused, match="cannot be written down"):
+    with pytest.raises(Refused, match="spending record cannot be written"):
         spend(daily, ONE, 0.0, 0)
 
 
@@ -91,9 +91,9 @@ def test_what_could_not_be_committed_is_told_and_written_the_next_time(
         with closing(sqlite3.connect(file, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT * FROM spent").fetchall()
-            with pytest.raises(Refused, match="cannot be written down"):
+            with pytest.raises(Refused, match="spending record cannot be written"):
                 daily.save(purse)
-    assert f"$3.000000 and 40 calls that tenant {ONE} spent are not written down" in caplog.text
+    assert f"spending of $3.000000 and 40 calls by tenant {ONE} is not recorded" in caplog.text
     with daily.purse(ONE, 8.0, 150) as left:
         assert (left.usd, left.calls) == (5.0, 110)
 
@@ -109,7 +109,7 @@ def test_what_the_end_could_not_write_is_written_by_the_next_request(tmp_path, m
                 purse.spent_usd, purse.spent_calls = 3.0, 40
                 other.execute("BEGIN IMMEDIATE")
 
-        with pytest.raises(Refused, match="cannot be written down"):
+        with pytest.raises(Refused, match="spending record cannot be written"):
             spent_while_another_writes()
         with pytest.raises(Refused), daily.purse(ONE, 1.0, 1):
             pass  # nor by this one, so it is not forgotten

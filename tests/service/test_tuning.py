@@ -56,7 +56,7 @@ async def test_every_configuration_is_told_what_it_is_worth(serving, database, t
         assert told["measures"] == ["recall", "ndcg"]
         assert told["missing_gold"] == []
         assert told["notes"] == [
-            "F and R are recall and nDCG of gold documents: no answer was written or judged"
+            "F and R are recall and nDCG of gold documents; no answers were written or judged"
         ]
         first, second = told["configurations"]
         assert first["configuration"]["variant"] == "bm25"
@@ -102,10 +102,9 @@ async def test_gold_that_the_corpus_lacks_is_told_in_plain_words(serving, databa
         assert told["missing_gold"] == ["gone.md", "never.md"]
         assert told["questions"] == 1
         assert told["notes"][0] == (
-            "1 of 2 questions have no gold document in 'manuals' and are left out: nothing could "
-            "find it"
+            "1 of 2 questions have no gold document in 'manuals' and are excluded"
         )
-        assert told["notes"][1].startswith("2 gold ids are no documents of 'manuals' ('gone.md'")
+        assert told["notes"][1].startswith("2 gold ids are not in 'manuals' ('gone.md'")
         assert told["configurations"][0]["faithfulness_proxy"]["value"] == 0.5
         none = await evaluate(s, questions=asked[1:])
         assert none.status == 422

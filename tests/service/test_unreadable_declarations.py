@@ -68,7 +68,7 @@ async def test_a_process_that_starts_serves_the_others_and_takes_no_event_unscru
         }
         unknown = await s.ask("POST", "/v1/feedback.submit", event)
         assert unknown.status == 503
-        assert "taken out of events" in unknown.body["detail"]
+        assert "personal-data rules for events" in unknown.body["detail"]
         await declare(database, tenant.id, POINT.replace("depth", "width"), actor="test")
         await s.until(lambda: s.service.replicas.problems() == 0)
         assert (await s.ask("POST", "/v1/feedback.submit", event)).status == 200
