@@ -29,7 +29,7 @@ def test_what_a_connection_says_while_it_is_lost_is_told_by_commands():
     async def work():
         raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2)")
 
-    with pytest.raises(StoreError, match="the database refused: cannot switch"):
+    with pytest.raises(StoreError, match="database error: cannot switch"):
         run(work())
 
 

@@ -27,6 +27,10 @@ class Number(click.FloatRange):
             self.fail(f"{number} must be a finite number", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        # click shows "x<=None" in the help of a range without ends.
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
 
 class Folder(click.Path):
     """A directory path, which may not exist yet; ``~`` is expanded to the user's home.

@@ -88,10 +88,10 @@ def send(
     *,
     as_json: bool,
 ) -> None:
-    """Send one event of TYPE: interaction.create, interaction.output, feedback.submit, task_result.
+    """Send one event.
 
-    The event stays on disk until it is delivered. The next use of the same key sends undelivered
-    events again.
+    TYPE is interaction.create, interaction.output, feedback.submit or task_result. The event stays
+    on disk until it is delivered. The next use of the same key sends undelivered events again.
     """
     about = None if decision is None else str(decision)
     event: dict[str, Any] = {
@@ -113,10 +113,10 @@ def send(
 def load(
     file: Iterable[bytes], wait_s: float, url: str, api_key: str | None, *, as_json: bool
 ) -> None:
-    """Send the events in FILE, one JSON object per line ("-": standard input).
+    """Send the events in FILE, one JSON object per line.
 
-    If a line is invalid, the command reports it and sends nothing. Events with `event_id` and `at`
-    can be sent again; the service stores them once.
+    FILE "-" is the standard input. If a line is invalid, the command reports it and sends nothing.
+    Events with `event_id` and `at` can be sent again; the service stores them once.
     """
     events = [_parsed(number, line) for number, line in enumerate(file, 1) if line.strip()]
     _deliver(events, url, api_key, wait_s, as_json=as_json)
