@@ -37,7 +37,7 @@ async def test_a_decision_whose_declaration_is_gone_fails_alone(database, tenant
     assert len(await rows(database, tenant.id, "SELECT FROM update")) == 4
     assert sum(done.failed for done in seen if done.point[0] == tenant.id) == 1
     assert str(made[2].id) in caplog.text
-    assert "there is no declaration" in caplog.text
+    assert "declaration not found" in caplog.text
 
 
 async def test_what_the_policy_refuses_keeps_its_reward_and_is_counted(database, tenant, caplog):
@@ -74,7 +74,7 @@ async def test_a_row_that_breaks_its_batch_is_found_by_halving(database, tenant,
     assert status.pop(made[4].id) == "failed"
     assert set(status.values()) == {"scored"}
     assert sum(done.failed for done in seen if done.point[0] == tenant.id) == 1
-    assert "cannot be done" in caplog.text
+    assert "cannot process work row" in caplog.text
 
 
 async def test_a_damaged_state_stops_its_own_point_only(database, tenant, caplog):

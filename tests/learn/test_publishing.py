@@ -85,9 +85,9 @@ async def test_candidates_that_could_not_be_compared_are_refused(database, tenan
     row = await declared(database, tenant.id)
     other = document(reward="window_s: 60")
     for text, message in (
-        (other, "another reward"),
-        (document().replace("deep]", "deep, deeper]"), "another actions"),
-        (document().replace("decision: depth", "decision: width"), "another point"),
+        (other, "changes the reward"),
+        (document().replace("deep]", "deep, deeper]"), "changes the actions"),
+        (document().replace("decision: depth", "decision: width"), "changes the point"),
     ):
         with pytest.raises(InputError, match=message):
             await publish(database, row, signer(tenant), WHY, spec=text)

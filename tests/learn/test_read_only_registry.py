@@ -43,7 +43,7 @@ async def test_a_promotion_needs_no_write_and_publishing_goes_on_later(database,
         folder = tmp_path / "registry" / tenant.name
         reader = Consumer(folder, root, tmp_path / "cache", refresh_s=0)
         with read_only(tmp_path / "registry"):
-            read_only_said = "Read-only file system; see to it"
+            read_only_said = "Read-only file system; fix this"
             with pytest.raises(RegistryError, match=read_only_said):
                 await publish_point(database, tenant.id, signer)
             with pytest.raises(RegistryError, match=read_only_said):

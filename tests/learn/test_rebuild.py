@@ -303,7 +303,7 @@ async def test_erased_decisions_need_no_seeing(database, tenant):
 async def test_ids_of_others_are_refused(database, tenant):
     row, old = await bot_of_old(database, tenant, bots=1)
     strange = uuid4()
-    with pytest.raises(InputError, match=rf"1 ids are not decisions.*{strange}"):
+    with pytest.raises(InputError, match=rf"1 id\(s\) are not decisions.*{strange}"):
         await rebuild(database, row, decisions=[old[0].id, strange], actor="test")
     assert len(await rows(database, tenant.id, "SELECT FROM snapshot")) == 1
 

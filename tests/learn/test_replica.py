@@ -67,9 +67,9 @@ async def test_gaps_and_repetitions_are_refused(database, tenant):
     async with as_tenant(connection, tenant.id):
         updates = await updates_after(connection, replica.point, "0.1.0", 0)
     await connection.close()
-    with pytest.raises(StateError, match="is at update 2 and got 4; wanted is 3"):
+    with pytest.raises(StateError, match="is at update 2 and got 4; expected 3"):
         replica.apply([*updates[:2], updates[3]])
-    with pytest.raises(StateError, match="got 1; wanted is 3"):
+    with pytest.raises(StateError, match="got 1; expected 3"):
         replica.apply(updates)
     with pytest.raises(StateError, match="does not fit"):
         replica.apply([updates[2]._replace(action="unknown")])

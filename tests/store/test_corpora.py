@@ -159,13 +159,13 @@ async def test_bad_names_are_refused_and_found_by_nobody(database, tenant, corpu
         with pytest.raises(InputError, match="allowed are 1 to 63"):
             await create_corpus(connection, tenant.id, name, chunking=CHUNKING)
         assert await find_corpus(connection, tenant.id, name) is None
-        with pytest.raises(InputError, match="corpus snapshot is called"):
+        with pytest.raises(InputError, match="corpus snapshot name is"):
             await snapshot_corpus(connection, tenant.id, corpus, name, expires_at=None, now=NOW)
 
 
 async def test_an_unknown_corpus_is_told_with_those_there_are(database, tenant, corpus):
     async with connected(database, "app", tenant.id) as connection:
-        with pytest.raises(MissingCorpusError, match="there are 1: manuals"):
+        with pytest.raises(MissingCorpusError, match="1 exist: manuals"):
             await corpus_of(connection, tenant.id, "manual")
 
 

@@ -190,7 +190,7 @@ def test_a_folder_that_somebody_else_put_there_is_refused(home):
         (home / "socket").unlink()
         (home / "socket").mkdir()
         os.chown(home / "socket", 54_321, 54_321)
-        with pytest.raises(StoreError, match="belongs to user 54321"):
+        with pytest.raises(StoreError, match="belongs to user id 54321"):
             embedded.start(home)
 
 

@@ -84,7 +84,9 @@ async def test_nothing_is_left_of_a_file_that_failed(fresh, monkeypatch):
     files = migrate.__globals__["_files"]()
     broken = [*files[:2], ("0002_tables_broken.sql", "CREATE TABLE half (a int); SELECT 1 / 0;")]
     monkeypatch.setitem(migrate.__globals__, "_files", lambda: broken)
-    with pytest.raises(StoreError, match=r"0002_tables_broken.sql failed: division by zero"):
+    with pytest.raises(
+        StoreError, match=r"0002_tables_broken.sql failed and was rolled back: division by zero"
+    ):
         await migrate(fresh)
     assert await fetch(fresh, "SELECT to_regclass('half')::text") == [(None,)]
     applied = await fetch(fresh, "SELECT name FROM migration ORDER BY name")
@@ -107,7 +109,10 @@ def place(database):
 
 
 async def test_a_user_without_the_roles_is_told(fresh, plain):
-    with pytest.raises(StoreError, match=r"0001_roles.sql failed: (permission denied|must have)"):
+    with pytest.raises(
+        StoreError,
+        match=r"0001_roles.sql failed and was rolled back: (permission denied|must have)",
+    ):
         await migrate(plain)
     with pytest.raises(StoreError, match="cannot connect to PostgreSQL as app"):
         await plain.connect("app")

@@ -17,8 +17,8 @@ from tests.store.rows import connected, counts
 
 @pytest.mark.parametrize("day", [0, 5])  # with a partition of its own, and without
 @pytest.mark.parametrize("dataset", ["decision", "event", "reward"])
-@pytest.mark.parametrize("harm", ["gone", "damaged"])
-async def test_what_no_whole_file_has_stays(days, dataset, day, harm):
+@pytest.mark.parametrize(("harm", "said"), [("gone", "missing"), ("damaged", "damaged")])
+async def test_what_no_whole_file_has_stays(days, dataset, day, harm, said):
     await days.write(day=day)
     await days.compact()
     (file,) = (days.destination.root / dataset / f"tenant={days.tenant.id}").rglob("*.parquet")
@@ -29,7 +29,7 @@ async def test_what_no_whole_file_has_stays(days, dataset, day, harm):
         file.write_bytes(content[:-1])
     before = await counts(days.database, days.tenant.id)
     kept = await days.keep()
-    assert any(f"{file.name} is {harm}" in why for why in kept.waiting.values())
+    assert any(f"{file.name} is {said}" in why for why in kept.waiting.values())
     after = await counts(days.database, days.tenant.id)
     kind = "event" if dataset == "event" else "decision"
     assert after[kind] == before[kind]

@@ -200,7 +200,7 @@ async def test_what_no_server_says_ends_the_connection(database):
     pipeline = await _opened(database, SLEEP)
     asked = [pipeline.ask(_int4(30_000)) for _ in range(2)]
     pipeline.data_received(b"?\0\0\0\4")
-    with pytest.raises(asyncpg.InternalClientError, match="kind '\\?'"):
+    with pytest.raises(asyncpg.InternalClientError, match="type '\\?'"):
         await asked[0]
     with pytest.raises(ConnectionResetError):
         await asked[1]

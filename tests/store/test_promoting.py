@@ -132,7 +132,7 @@ async def test_rows_of_another_making_are_numbered_on(database, point):
         times = await connection.fetch("SELECT at FROM update ORDER BY seq")
     updates = await log(database, point, "0.1.0")
     rows = [(update, time["at"]) for update, time in zip(updates, times, strict=True)]
-    with pytest.raises(StateError, match=r"updates 2 to 3 of .* do not follow its last, 0"):
+    with pytest.raises(StateError, match=r"updates 2 to 3 of .* do not follow its last update 0"):
         await promoted(database, point, row.version, rows=rows[1:])
     again = [(update._replace(seq=n), at) for n, (update, at) in enumerate(rows[1:], 1)]
     assert await promoted(database, point, row.version, rows=again) == 2

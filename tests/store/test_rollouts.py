@@ -90,7 +90,7 @@ async def test_a_point_has_one_candidate_and_a_skill_too(database, point):
     first = await started(database, point)
     other = await declared(database, point[0], DOCUMENT.replace("depth", "width"))
     version = (await published(database, other, 0)).version
-    name = f"{first.id} of search/depth 0.1.1 is under way"
+    name = f"{first.id} of search/depth 0.1.1 is active"
     for place, concurrent in ((point, False), (point, True), (other, False)):
         with pytest.raises(RolloutError, match=name):
             await start(database, place, version, concurrent=concurrent)
@@ -138,7 +138,7 @@ async def test_it_moves_and_ends(database, point):
     assert (one.status, one.reason, one.started_at) == ("running", "fine", NOW)
     two = await moved(database, one, 0, status="paused")
     assert (two.status, two.stage, two.ended_at) == ("paused", "canary", None)
-    with pytest.raises(RolloutError, match=r"cannot move: .* nothing was changed"):
+    with pytest.raises(RolloutError, match=r"cannot move rollout .* nothing was changed"):
         await moved(database, two, 0, share=-0.1)
     three = await moved(database, two, 0, status="promoted")
     assert (three.ended_at, three.is_under_way) == (NOW, False)
@@ -220,7 +220,7 @@ async def test_services_and_controllers_hear_of_it(database, point):
 async def test_what_its_arms_depend_on_stays_as_it_is(database, point):
     row = await started(database, point)
     changed = DOCUMENT.replace("weight: 1", "weight: 2")
-    with pytest.raises(RolloutError, match=f"the rollout {row.id} of search/depth 0.1.1 is under"):
+    with pytest.raises(RolloutError, match=f"rollout {row.id} of search/depth 0.1.1 is active"):
         await declare(database, point[0], changed, actor="me")
     await declare(database, point[0], DOCUMENT, actor="me")  # it changes nothing
     async with connected(database, "app", point[0]) as connection:

@@ -1,7 +1,7 @@
-"""From outcomes to states: one learner per decision point, replicas that follow it, relearning.
+"""Online learner: learning, replicas, publishing, rebuilds and promotion of policy states.
 
-What publishes states is resolved on first use: whoever serves or learns must not pay for the import
-of off-policy evaluation.
+Names of the publishing side load on first use, so that the service does not import off-policy
+evaluation.
 """
 
 from __future__ import annotations

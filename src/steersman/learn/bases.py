@@ -1,4 +1,4 @@
-"""Where the first state of a line comes from: the state that its updates are applied to."""
+"""Base states: the policy state that a snapshot's updates start from."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ if TYPE_CHECKING:
 
 
 class Bases(Protocol):
-    """Gives the policy that a snapshot starts from, or refuses it."""
+    """Source of base states for replicas."""
 
     async def check(self, connection: Any, row: PointRow) -> None:
-        """Refuse the base of ``row.snapshot`` if it must not be served.
+        """Raise an error if the base of ``row.snapshot`` must not be used.
 
-        It is asked before a checkpoint takes the base's place.
+        Called before a checkpoint replaces the base.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point, with the snapshot that is wanted.
+            connection: inside a transaction of the tenant.
+            row: the decision point with the wanted snapshot.
 
         Raises:
-            SteersmanError: it must not.
+            SteersmanError: the base must not be used.
         """
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
-        """Return the policy that ``row.snapshot`` starts from, before its first update.
+        """Return the policy of ``row.snapshot`` before its first update.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point, with the snapshot that is wanted.
+            connection: inside a transaction of the tenant.
+            row: the decision point with the wanted snapshot.
 
         Returns:
-            A policy of its own.
+            A new policy object.
 
         Raises:
-            SteersmanError: there is none, or it must not be loaded.
+            SteersmanError: the base is missing or must not be loaded.
         """
 
 
 class StoredBases:
-    """Bases as the store holds them, for who trusts the store: its bytes fit their hash."""
+    """Base states from the database, checked by hash only."""
 
     async def check(self, connection: Any, row: PointRow) -> None:
-        """Refuse nothing.
+        """Accept every base.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point.
+            connection: inside a transaction of the tenant.
+            row: the decision point.
         """
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
-        """Return the policy of the snapshot's row.
+        """Return the policy from the snapshot row.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the point, with the snapshot that is wanted.
+            connection: inside a transaction of the tenant.
+            row: the decision point with the wanted snapshot.
 
         Returns:
-            A policy of its own.
+            A new policy object.
 
         Raises:
-            StateError: there is no such snapshot, or its bytes are not those that were stored.
+            StateError: the snapshot is missing or its bytes do not match their hash.
         """
         point = row.tenant, row.skill, row.point
         state = await base_state(connection, point, row.snapshot)

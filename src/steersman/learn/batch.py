@@ -1,7 +1,7 @@
-"""One transaction of the learner: work off the queue, rewards and updates in, replicas told.
+"""Learner batch: one transaction that processes work rows, rewards and updates.
 
-All of it is committed or none. The replica is brought forward while the transaction is open, so an
-update that the policy refuses is never written; if the transaction fails, the replica is dropped.
+The transaction commits everything or nothing. The replica applies updates while the transaction is
+open, so a rejected update is never written. If the transaction fails, the replica is dropped.
 """
 
 from __future__ import annotations
@@ -39,18 +39,17 @@ _STORED = StoredBases()
 
 @dataclass(slots=True)
 class BatchDone:
-    """What one transaction did.
+    """Result of one learner batch.
 
     Attributes:
         point: tenant, skill and decision point.
-        taken: work rows that were done.
-        rewards: revisions of rewards that were written.
-        updates: updates that were written.
-        refused: rewards that the policy could not learn, such as those of an action it lacks.
-        failed: decisions whose reward could not be computed.
-        oldest: when the oldest of the work was queued; None if there was none.
-        traceparents: W3C trace contexts of what caused it, and of the decisions it is about, each
-            once.
+        taken: number of processed work rows.
+        rewards: number of reward revisions written.
+        updates: number of updates written.
+        refused: rewards that the policy rejected, for example for an unknown action.
+        failed: decisions whose reward cannot be computed.
+        oldest: queue time of the oldest work row; None if there was no work.
+        traceparents: distinct W3C trace contexts of the events and decisions.
     """
 
     point: Point
@@ -66,22 +65,14 @@ class BatchDone:
 async def learn_batch(
     connection: Any, claim: Claim, ids: Sequence[int], *, now: float, bases: Bases = _STORED
 ) -> BatchDone:
-    """Do work of one decision point in one transaction.
+    """Process one batch of work of a decision point in one transaction.
 
-    Args:
-        connection: of role worker, not within a transaction.
-        claim: of the point; its replica is brought forward.
-        ids: of work rows, in their order.
-        now: seconds since 1970; windows that end later are open.
-        bases: gives the state before the first update.
-
-    Returns:
-        What was done.
+    `now`: Unix time in seconds; reward windows that end later are open.
 
     Raises:
-        FencedError: another learner has the point; nothing was done.
-        StateError: the point's declaration or state cannot be read; nothing was done.
-        RegistryError: its base does not verify; nothing was done.
+        FencedError: another learner holds the point; nothing was written.
+        StateError: the declaration or state cannot be read; nothing was written.
+        RegistryError: the base does not verify; nothing was written.
     """
     done = BatchDone(claim.point)
     try:
@@ -95,8 +86,8 @@ async def learn_batch(
             evidence = await read_evidence(connection, replica.row, held.snapshot, list(causes))
             drafted = draft(replica, evidence, causes, now=now)
             await _write(connection, claim, held, drafted)
-    except BaseException:  # whatever it was, it is raised again
-        claim.replica = None  # it may be ahead of what was committed
+    except BaseException:  # any error is raised again
+        claim.replica = None  # it may be ahead of the commit
         raise
     done.taken, done.oldest = len(work), min(row.at for row in work)
     done.rewards, done.updates = len(drafted.rewards), len(drafted.updates)
@@ -108,18 +99,10 @@ async def learn_batch(
 
 
 async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchDone:
-    """Take work off the queue that cannot be done, and write down that its reward failed.
-
-    Args:
-        connection: of role worker, not within a transaction.
-        claim: of the point.
-        identifier: of the work row.
-
-    Returns:
-        What was done.
+    """Remove a work row that cannot be processed and record a failed reward.
 
     Raises:
-        FencedError: another learner has the point; nothing was done.
+        FencedError: another learner holds the point; nothing was written.
     """
     done = BatchDone(claim.point, failed=1)
     async with as_tenant(connection, claim.point[0]):
@@ -134,7 +117,7 @@ async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchDone
 
 
 async def _current(connection: Any, claim: Claim, held: Fence, bases: Bases) -> Replica:
-    """Return the claim's replica, loaded anew if it does not stand where the log does."""
+    """Return the claim's replica, reloaded if it is behind the log."""
     known = claim.replica
     if known is not None:
         place = known.snapshot, known.seq, known.row.spec_hash
@@ -147,7 +130,7 @@ async def _current(connection: Any, claim: Claim, held: Fence, bases: Bases) -> 
             raise StateError(f"decision point not found: {skill}/{point}; declare it first")
         claim.replica = replica = await load(connection, row, bases=bases)
     except SpecError as error:
-        raise StateError(str(error)) from error  # its outcomes wait: they are not at fault
+        raise StateError(str(error)) from error  # its outcomes stay queued: they are not invalid
     claim.checkpointed = replica.stored
     return replica
 

@@ -1,9 +1,7 @@
-"""Candidates under another declaration: the same log, learned as if it had been in force all along.
+"""Candidates under another declaration: relearn the live log into a separate lineage.
 
-The log of the serving line is relearned into a line of its own, which is kept: so corrections that
-come later find what the candidate holds of a decision, and the candidate can be made again. The
-serving line and its learner go on meanwhile; what they learn after the last update that was read
-is relearned when the candidate is promoted.
+The new lineage is stored, so later corrections apply to it and the candidate can be reproduced. The
+live lineage keeps learning meanwhile. Promotion relearns the updates that came later.
 """
 
 from __future__ import annotations
@@ -32,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a candidate's line comes from.
+    """Origin of a candidate's lineage.
 
     Attributes:
-        line: the snapshot whose line was relearned,
-        seq: and the last of its updates that was.
-        kept: updates that the candidate learned.
-        excluded: updates left out, because of an exclusion or an erasure.
-        lost: updates that it cannot learn.
+        line: the snapshot whose lineage was relearned.
+        seq: last relearned update of it.
+        kept: number of updates that the candidate learned.
+        excluded: updates left out by an exclusion or an erasure.
+        lost: updates that the candidate cannot learn.
     """
 
     line: str
@@ -49,15 +47,12 @@ class Origin:
     lost: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, to be signed with the candidate."""
+        """Return JSON values for the signed description."""
         return asdict(self)
 
     @classmethod
     def of(cls, evidence: dict[str, Any] | None) -> Origin | None:
-        """Return the origin that a snapshot was signed with; None if it was not relearned.
-
-        Args:
-            evidence: of its description.
+        """Return the origin from a signed description; None if it was not relearned.
 
         >>> Origin.of({"relearned": {"line": "0.1.0", "seq": 7}})
         Origin(line='0.1.0', seq=7, kept=0, excluded=0, lost=0)
@@ -68,13 +63,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relearned:
-    """A candidate's line.
+    """Relearned lineage of a candidate.
 
     Attributes:
-        row: the point, under the candidate's declaration, with the new line as its snapshot.
-        policy: after the last of its updates.
-        seq: the number of that one.
-        origin: where it comes from.
+        row: the decision point under the candidate's declaration, with the new snapshot.
+        policy: state after the last update.
+        seq: number of the last update.
+        origin: where the lineage comes from.
     """
 
     row: PointRow
@@ -84,31 +79,20 @@ class Relearned:
 
 
 def holds_line(one: SnapshotRow) -> bool:
-    """Return whether a version holds what its line had learned: not what was trained elsewhere.
+    """Return whether a version holds the state of its lineage.
 
-    Trees that were grown from the log are signed with the line that served then, and are not its
-    state.
-
-    Args:
-        one: a snapshot.
+    False for policies trained from the log, such as trees.
     """
     return not ((one.description or {}).get("evidence") or {}).get("trained")
 
 
 def declared_as(row: PointRow, document: str) -> PointRow:
-    """Return a point as a candidate declares it.
-
-    Args:
-        row: the point in force.
-        document: the candidate's declaration, in YAML.
-
-    Returns:
-        The point under that declaration.
+    """Return a point under a candidate's declaration.
 
     Raises:
-        SpecError: the document is wrong.
-        InputError: it is of another point, has other actions or another reward: what the arms of
-            a rollout do and earn must be the same, or they could not be compared.
+        SpecError: the document is invalid.
+        InputError: it declares another point, other actions or another reward. Both arms of a
+            rollout need the same actions and reward to be comparable.
     """
     spec = loads(document, source="candidate")
     _check_comparable(row.spec, spec)
@@ -128,20 +112,10 @@ def declared_as(row: PointRow, document: str) -> PointRow:
 async def relearn(
     connection: Any, row: PointRow, wanted: PointRow, document: str, seq: int
 ) -> Relearned:
-    """Relearn the serving line under another declaration, into a line of its own.
-
-    Args:
-        connection: of role worker, within a transaction that holds the snapshots of the point.
-        row: the point in force.
-        wanted: as `declared_as` returned it.
-        document: the candidate's declaration.
-        seq: the last update of the serving line that counts.
-
-    Returns:
-        The new line; nothing serves it.
+    """Relearn the live lineage under another declaration as a new lineage.
 
     Raises:
-        InputError: a declaration that no policy can be made of.
+        InputError: no policy can be built from the declaration.
     """
     point = row.tenant, row.skill, row.point
     policy = initial_policy(wanted.spec)
@@ -164,7 +138,7 @@ def _check_comparable(old: DecisionPoint, new: DecisionPoint) -> None:
     ):
         if before != after:
             raise InputError(
-                f"the candidate's {name} differs from {old.skill}/{old.decision} ({after!s:.80} "
+                f"the candidate changes the {name} of {old.skill}/{old.decision} ({after!s:.80} "
                 f"instead of {before!s:.80}), so they cannot be compared; declare the change with "
                 "`steersman tenant declare`"
             )

@@ -1,9 +1,8 @@
-"""Who learns which decision point: a lock, a lease, and an epoch that settles every doubt.
+"""Claims on decision points: an advisory lock, a lease and a fencing epoch.
 
-The lock says at once that a learner is gone: it ends with the session that holds it. A learner that
-is paused keeps its session, so each also says now and then that it is alive; whoever was not heard
-of for a lease is taken over from, lock or not. Either way the epoch grows, and whatever the former
-holder still tries to write is refused.
+The lock ends with its session, so a dead learner is noticed at once. A paused learner keeps its
+session, so each learner also sends heartbeats; after one lease without any, another learner takes
+over. Each takeover increases the epoch, and the store rejects writes of an older epoch.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A decision point that this process learns.
+    """Decision point that this process learns.
 
     Attributes:
         point: tenant, skill and decision point.
-        epoch: under which it writes.
-        locked: whether the lock is held too.
-        replica: its state after the last batch; None if it has to be loaded.
-        checkpointed: the last update that a stored state holds.
-        used: when it was last learned, on the event loop's clock.
+        epoch: fencing epoch of its writes.
+        locked: whether this process also holds the advisory lock.
+        replica: state after the last batch; None if not loaded.
+        checkpointed: last update in a stored checkpoint.
+        used: time of the last batch, on the event loop's clock.
     """
 
     point: Point
@@ -51,12 +50,12 @@ class Claim:
 
 
 class Claims:
-    """The points that one learner holds.
+    """Decision points that one learner holds.
 
     Args:
-        connection: of role worker, for nothing else: locks live as long as it does.
-        holder: a name for people.
-        lease_s: a learner that was not heard of for so long is taken over from.
+        connection: of role worker, used only for locks.
+        holder: display name of the learner.
+        lease_s: seconds without a heartbeat after which a learner loses its points.
     """
 
     def __init__(self, connection: Any, holder: str, lease_s: float) -> None:
@@ -68,28 +67,20 @@ class Claims:
         self._elsewhere: dict[Point, float] = {}
 
     def elsewhere(self) -> list[Point]:
-        """Return the points that are not to be tried now, since somebody else has them."""
+        """Return the points to skip because another learner holds them."""
         now = asyncio.get_running_loop().time()
         self._elsewhere = {point: until for point, until in self._elsewhere.items() if until > now}
         return list(self._elsewhere)
 
     def avoid(self, point: Point, seconds: float) -> None:
-        """Leave a point alone for a while.
-
-        Args:
-            point: tenant, skill and decision point.
-            seconds: for how long.
-        """
+        """Skip a point for a while."""
         self._elsewhere[point] = asyncio.get_running_loop().time() + seconds
 
     async def take(self, point: Point) -> Claim | None:
-        """Return the claim on a point, claiming it if that is possible.
-
-        Args:
-            point: tenant, skill and decision point.
+        """Return the claim on a point.
 
         Returns:
-            The claim; None if another learner is at it, and then it is avoided for a while.
+            The claim; None if another learner holds the point, which is then skipped for a while.
         """
         found = self.held.get(point)
         if found is None:
@@ -105,12 +96,7 @@ class Claims:
         return found
 
     async def give_up(self, point: Point, *, fenced: bool = False) -> None:
-        """Let go of a point.
-
-        Args:
-            point: tenant, skill and decision point.
-            fenced: whether somebody else has it: then it is avoided until they have the lock too.
-        """
+        """Release a point."""
         gone = self.held.pop(point, None)
         if gone is not None and gone.locked:
             async with self._turn:
@@ -119,7 +105,7 @@ class Claims:
             self.avoid(point, self._lease_s / 2)
 
     async def keep(self) -> None:
-        """Say that this learner is alive; give up what somebody else has claimed meanwhile."""
+        """Send a heartbeat and drop points that another learner has taken."""
         tenants: dict[UUID, list[Claim]] = defaultdict(list)
         for held in self.held.values():
             tenants[held.point[0]].append(held)
@@ -135,18 +121,18 @@ class Claims:
                 if held.point in holders and self._has(held):
                     await self._let_go(held, holders[held.point])
         for held in list(self.held.values()):
-            if not held.locked:  # taken over from one that is paused; the lock comes later
+            if not held.locked:  # taken over from a paused learner; the lock follows later
                 async with self._turn:
                     await self._lock(held)
 
     async def _let_go(self, held: Claim, holder: str | None) -> None:
-        """Give up a point whose epoch is over: of another learner, or of the snapshot before."""
+        """Drop a point whose epoch has ended, through another learner or a new snapshot."""
         if holder:
             _log.warning("another learner holds the lock on %s/%s", *held.point[1:])
         await self.give_up(held.point, fenced=bool(holder))
 
     async def _lock(self, held: Claim) -> None:
-        """Get the lock of a claim if it is free; one that was given up meanwhile leaves it so."""
+        """Take the lock of a claim if it is free; release it if the claim ended meanwhile."""
         if not self._has(held):
             return
         locked = await self._connection.fetchval(_LOCK, _name(held.point))
@@ -156,7 +142,7 @@ class Claims:
             await self._connection.fetchval(_UNLOCK, _name(held.point))
 
     def _has(self, claim: Claim) -> bool:
-        """Return whether a claim is still held: work goes on while the database is asked."""
+        """Return whether this learner still holds the claim; it can end during a query."""
         return self.held.get(claim.point) is claim
 
     async def _claim(self, point: Point) -> Claim | None:

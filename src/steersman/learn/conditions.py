@@ -1,8 +1,8 @@
-"""Conditions over decisions, as an operator writes them: one SQL expression, and nothing else.
+"""Conditions over decisions: a single SQL expression from an operator.
 
-The condition runs with the rights of one tenant in a transaction that cannot write. It is still
-checked word by word: it may name columns, compare, calculate and call a few harmless functions, but
-hold no query, no comment and no second statement.
+The condition runs with the rights of one tenant in a read-only transaction. It is also checked
+token by token: columns, comparisons, arithmetic and a few safe functions are allowed. Subqueries,
+comments and further statements are not.
 """
 
 from __future__ import annotations
@@ -46,16 +46,13 @@ _TIMEOUT_MS = 30_000
 
 
 def check_condition(condition: str) -> str:
-    """Return a condition that is one expression over columns.
+    """Return a condition if it is one expression over columns.
 
     Args:
         condition: SQL, such as ``unit = 'bot-7' AND at > '2026-11-01'``; at most 2000 characters.
 
-    Returns:
-        The same.
-
     Raises:
-        InputError: it holds anything else; the message names it.
+        InputError: it contains anything else; the message names it.
 
     >>> check_condition("unit = 'bot-7' AND context->>'intent' <> 'it''s fine'")
     "unit = 'bot-7' AND context->>'intent' <> 'it''s fine'"
@@ -69,7 +66,7 @@ def check_condition(condition: str) -> str:
         )
     try:
         condition.encode()
-    except UnicodeEncodeError as error:  # typed in a terminal of another encoding
+    except UnicodeEncodeError as error:  # typed in a terminal with another encoding
         part = condition[error.start : error.end]
         raise _refused("has", error.start, f"{part!r}, which is not valid UTF-8") from None
     opened, place = 0, 0
@@ -89,18 +86,10 @@ def check_condition(condition: str) -> str:
 
 
 async def matching(database: Database, point: Point, condition: str) -> list[UUID]:
-    """Return the decisions of a point for which a condition holds.
-
-    Args:
-        database: migrated.
-        point: tenant, skill and decision point.
-        condition: as for `check_condition`, over the columns of table ``decision``.
-
-    Returns:
-        Ids, of the decisions that the hot tables hold; `unseen_by` counts what it could not judge.
+    """Return the decisions of a point that match a condition.
 
     Raises:
-        InputError: not one expression, an unknown column, a wrong type, or more than 30 seconds.
+        InputError: invalid expression, unknown column, wrong type, or a run time over 30 s.
     """
     query = (
         "SELECT id FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (checked)
@@ -123,17 +112,10 @@ async def unseen_by(
     snapshot: str,
     until: datetime | None,
 ) -> tuple[int, UUID | None]:
-    """Return how many updates a condition could not judge: the hot tables lack their decisions.
-
-    Args:
-        connection: of role worker, within a transaction of the tenant.
-        point: tenant, skill and decision point.
-        segments: the lineage that is learned again.
-        snapshot: the one that excludes decisions; what is excluded or erased needs no judging.
-        until: none written later.
+    """Return how many updates have no decision in the hot tables, and the newest such time.
 
     Returns:
-        The number, and the newest of their decisions; None if there are none.
+        The count and the time; None for the time if the count is 0.
     """
     rows = await connection.fetch(
         "SELECT count(*), max(u.decision::text)::uuid FROM update AS u "
@@ -153,16 +135,7 @@ async def unseen_by(
 
 
 async def unknown_among(connection: Any, point: Point, ids: Sequence[UUID]) -> list[UUID]:
-    """Return ids that no decision of a point has, nor any of its updates.
-
-    Args:
-        connection: of role worker, within a transaction of the tenant.
-        point: tenant, skill and decision point.
-        ids: of decisions, wherever they are.
-
-    Returns:
-        Those of them, in order.
-    """
+    """Return the ids that no decision or update of a point has."""
     rows = await connection.fetch(
         "SELECT w.id FROM unnest($4::uuid[]) AS w (id) WHERE NOT EXISTS ("
         "  SELECT FROM decision AS d WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 "

@@ -1,8 +1,8 @@
-"""What a decision has earned by now, from the rows of its events; pure, so it can be verified.
+"""Credit assignment: the reward of a decision from its stored events.
 
-The reward is `evaluate_window` of the declaration that the decision was made under. Two things a
-stored row knows better than a clock: an outcome that is stored has happened, whichever clock is
-ahead; and a window that was found closed stays closed, also when the clock steps back.
+The functions are pure, so the result can be verified. `evaluate_window` of the decision's own
+declaration computes the reward. Stored facts take precedence over the clock: a stored outcome has
+happened, and a closed window stays closed when the clock steps back.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LEARNABLE = {"exact", "imported", "none"}
 
 
 class Credit(NamedTuple):
-    """What a decision has earned.
+    """Reward of a decision.
 
     Attributes:
         value: 0 to 1, or None.
-        status: scored, waiting, assumed, dropped; withdrawn where the application did something
-            else; failed where no reward can be computed.
+        status: scored, waiting, assumed, dropped; withdrawn if the application took another action;
+            failed if no reward can be computed.
         terms: raw values by outcome.
         final: whether the window is closed.
     """
@@ -43,10 +43,10 @@ class Credit(NamedTuple):
 
 
 class Course(list["Happened"]):
-    """What happened to a decision, or in an episode, found by name and time without a walk.
+    """Index of the events of a decision or an episode, by name and time.
 
-    Of an episode every decision is credited with all that happened in it: walked through for each
-    of them, long ones would hold up everybody else's learning.
+    Every decision of an episode gets credit for all its events. The index avoids a scan of the
+    whole episode for each decision.
     """
 
     @cached_property
@@ -56,7 +56,7 @@ class Course(list["Happened"]):
     @cached_property
     def _by_name(self) -> dict[str, tuple[list[float], list[float]]]:
         found: dict[str, tuple[list[float], list[float]]] = {}
-        for event in sorted(self, key=lambda one: one.at):  # those of one time stay in their order
+        for event in sorted(self, key=lambda one: one.at):  # stable for equal times
             at = event.at.timestamp()
             for name, value in (event.outcomes or {}).items():
                 times, values = found.setdefault(name, ([], []))
@@ -73,24 +73,17 @@ class Course(list["Happened"]):
         return found
 
     def latest(self, names: Iterable[str], closes: float) -> list[Outcome]:
-        """Return the latest outcome of each name, of two at one time the last.
+        """Return the latest outcome of each name; of two at the same time, the last.
 
-        Args:
-            names: those that count.
-            closes: seconds since 1970; later ones do not count.
+        `closes`: Unix time in seconds; later outcomes do not count.
 
         Raises:
-            InputError: one that is no finite number.
+            InputError: an outcome is not a finite number.
         """
         return [Outcome(name, *told) for name, told in self.told(names, closes).items()]
 
     def told(self, names: Iterable[str], closes: float) -> dict[str, tuple[float, float]]:
-        """Return what was told last of each name, finite or not, and when.
-
-        Args:
-            names: those that count.
-            closes: as for `latest`.
-        """
+        """Return the last outcome of each name, finite or not, with its time."""
         found = {}
         for name in names:
             times, values = self._by_name.get(name, ([], []))
@@ -99,25 +92,21 @@ class Course(list["Happened"]):
         return found
 
     def newest(self, closes: float) -> float:
-        """Return when the latest outcome of any name was, up to a moment.
+        """Return the time of the latest outcome up to a moment.
 
         Args:
-            closes: seconds since 1970.
+            closes: Unix time in seconds.
 
         Returns:
-            Seconds since 1970; minus infinity where there was none.
+            Unix time in seconds; minus infinity if there is none.
         """
         place = bisect_right(self._times, closes)
         return self._times[place - 1] if place else -inf
 
     def did_something_else(self, decision: UUID, action: str) -> bool:
-        """Return whether the application told that it took another action than was decided.
+        """Return whether the application reported another action than the decided one.
 
-        Some tell what they did of every decision: the action that was decided is no other.
-
-        Args:
-            decision: its id.
-            action: that was decided.
+        Some applications report the action of every decision; the decided action does not count.
         """
         return not self._done.get(decision, set()) <= {action}
 
@@ -125,19 +114,19 @@ class Course(list["Happened"]):
 def credit_of(
     spec: DecisionPoint, decided: Decided, happened: Iterable[Happened], *, now: float
 ) -> Credit:
-    """Return what a decision has earned by now.
+    """Return the reward of a decision as of now.
 
     Args:
-        spec: the declaration that it was made under.
+        spec: the declaration of the decision.
         decided: the decision.
-        happened: events that may credit it, in the order in which they happened.
-        now: seconds since 1970.
+        happened: events that may credit it, in time order.
+        now: Unix time in seconds.
 
     Returns:
-        Its reward, or that it was withdrawn.
+        The reward or the withdrawal.
 
     Raises:
-        InputError: an outcome that counts is no finite number.
+        InputError: an outcome that counts is not a finite number.
     """
     course = happened if isinstance(happened, Course) else Course(happened)
     start = decided.at.timestamp()
@@ -155,12 +144,7 @@ def credit_of(
 def is_learnable(decided: Decided) -> bool:
     """Return whether a policy may learn from a decision.
 
-    Args:
-        decided: the decision.
-
-    Returns:
-        False for answers of a fallback or of the client, for weight 0, and for what was erased or
-        excluded.
+    False for decisions of a fallback or the client, with weight 0, erased or excluded.
     """
     return (
         decided.weight > 0
@@ -171,14 +155,14 @@ def is_learnable(decided: Decided) -> bool:
 
 
 def changed(before: float | None, after: float | None) -> tuple[float, float] | None:
-    """Return the change of reward and of weight from what is learned to what should be.
+    """Return the change in reward and weight from the learned to the wanted reward.
 
     Args:
-        before: the reward as it is learned; None if it is not.
-        after: the reward as it should be; None if there is none.
+        before: learned reward; None if not learned.
+        after: wanted reward; None if there is none.
 
     Returns:
-        As `steersman.rewards.revision`; None when nothing changes.
+        As `steersman.rewards.revision`; None if nothing changes.
 
     >>> changed(None, 0.5), changed(0.5, 0.75), changed(0.75, None), changed(0.75, 0.75)
     ((0.5, 1.0), (0.25, 0.0), (-0.75, -1.0), None)

@@ -1,6 +1,6 @@
-"""From evidence to what is to be written: revisions of rewards, updates, and what is due later.
+"""Batch drafts: reward revisions, updates and later work computed from evidence.
 
-Drafting brings the replica forward, so that an update which its policy refuses is never numbered.
+The draft applies each update to the replica first, so a rejected update never gets a number.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Draft:
-    """What one batch is going to write.
+    """Rows that one batch will write.
 
     Attributes:
-        rewards: revisions, at most one of each decision.
-        updates: numbered on from where the replica stood.
-        later: decision, when it is due again, and the trace context that it is part of.
-        refused: rewards that the policy could not learn.
-        failed: decisions whose reward could not be computed.
+        rewards: reward revisions, at most one per decision.
+        updates: updates, numbered from the replica's position.
+        later: decision, its next due time and its trace context.
+        refused: number of rewards that the policy rejected.
+        failed: decisions whose reward cannot be computed.
     """
 
     rewards: list[RewardRow] = field(default_factory=list)
@@ -50,17 +50,9 @@ class Draft:
 def draft(
     replica: Replica, evidence: Evidence, causes: Mapping[UUID, str | None], *, now: float
 ) -> Draft:
-    """Return what the evidence asks to be written, and bring the replica forward by it.
+    """Return the rows to write, and apply the updates to the replica.
 
-    Args:
-        replica: stands where the log does.
-        evidence: of the decisions in ``causes``.
-        causes: the decisions whose rewards may have changed, in order, and the trace context that
-            each is part of.
-        now: seconds since 1970.
-
-    Returns:
-        What is to be written in the transaction that read the evidence.
+    `now`: Unix time in seconds.
     """
     drafted = Draft()
     for decision, cause in causes.items():
@@ -83,16 +75,12 @@ def draft(
 
 
 def failure(decided: Decided) -> RewardRow:
-    """Return the revision that says that a decision's reward cannot be computed.
-
-    Args:
-        decided: the decision.
-    """
+    """Return a reward revision with status failed."""
     return _row(decided, _failed(decided))
 
 
 def _credit(evidence: Evidence, decided: Decided, now: float, drafted: Draft) -> Credit:
-    """Return what a decision has earned; what cannot be computed is told and not tried again."""
+    """Return the reward of a decision; log a failure and do not retry it."""
     try:
         return credit_of(evidence.spec(decided), decided, evidence.about(decided), now=now)
     except SteersmanError as error:
@@ -110,7 +98,7 @@ def _row(decided: Decided, credit: Credit) -> RewardRow:
 
 
 def _revise(drafted: Draft, decided: Decided, credit: Credit, cause: str | None) -> int:
-    """Draft the next revision if the reward has changed; return the one that holds now."""
+    """Add a revision if the reward has changed; return the current one."""
     if decided.status is None and not credit.final:
         drafted.later.append((decided.id, decided.window_ends, cause))
     if credit == (decided.value, decided.status, decided.terms, decided.final):
@@ -127,7 +115,7 @@ def _learn(
     why: tuple[int, str | None],
     drafted: Draft,
 ) -> None:
-    """Draft the step from what the state holds of a decision to its reward."""
+    """Add the update from the learned reward to the current reward."""
     try:
         if not isinstance(source, Learned):
             source = _first(replica, evidence.spec(source), source)
@@ -138,7 +126,6 @@ def _learn(
 
 
 def _take_back(replica: Replica, known: Learned, cause: str | None, drafted: Draft) -> None:
-    """Draft the withdrawal of an erased decision."""
     if known.value is None or replica.row.spec.learning.mode == "frozen":
         return
     try:
@@ -156,7 +143,7 @@ def _append(
     cause: str | None,
     drafted: Draft,
 ) -> None:
-    """Apply an update and draft it: a correction enters exactly where the reward did."""
+    """Apply and add an update; a correction uses the features of the first update."""
     update = UpdateRow(
         *(replica.seq + 1, source.decision, revision, source.x, source.key, source.action),
         *(*step, source.weight, source.bucket, cause),
@@ -167,7 +154,7 @@ def _append(
 
 
 def _first(replica: Replica, spec: DecisionPoint, decided: Decided) -> Learned:
-    """Return what a policy learns from that has not learned of a decision yet."""
+    """Return the features for a decision that was not learned before."""
     x, key = seen(replica, spec, decided)
     bucket = int(decided.at.timestamp() // replica.row.spec.learning.bucket_s)
     return Learned(decided.id, x, key, decided.action, decided.weight, bucket, None)

@@ -1,9 +1,9 @@
-"""Drift: an online line that leaves the bounds of the signed state it began with goes back to it.
+"""Drift guard: pin a live lineage to its signed base when it leaves the base's bounds.
 
-Between two versions a line learns without anybody looking. So its state is held, now and then,
-against its base: the publish guard's measures, and what held-out decisions say of both. Where it is
-outside, the point is pinned to its base, which was signed and shown to be good; learning goes on
-unserved, so that what happened can be looked at and, if it was right, be published as a candidate.
+Lineages learn without supervision between two versions. The guard therefore compares the state with
+its base, using the publish guard's measures and held-out decisions. If a bound is violated, the
+point is pinned to its signed base. Learning continues in the background, so that an operator can
+inspect the state and publish it as a candidate.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ ACTOR = "drift guard"
 async def check_drift(
     database: Database, row: PointRow, *, level: float = LEVEL, now: float
 ) -> list[str]:
-    """Pin a decision point to its signed base if its line has left the bounds.
+    """Pin a decision point to its signed base if its lineage left the bounds.
 
-    Nothing is done where nothing signed could be gone back to, where the point is pinned already,
-    and while a rollout is under way, since then neither arm learns.
+    Does nothing if there is no signed base, if the point is already pinned, or during a rollout
+    (neither arm learns then).
 
     Args:
-        database: migrated.
+        database: a migrated database.
         row: the decision point.
-        level: of the interval that must show a loss on held-out decisions. It is looked at every
-            hour, so it leaves one false alarm in two thousand looks.
-        now: seconds since 1970, for the incident.
+        level: confidence level that must show a loss on held-out decisions. The default allows one
+            false alarm in two thousand hourly checks.
+        now: Unix time in seconds, for the incident.
 
     Returns:
-        Why it was pinned; empty: it was not.
+        Reasons for pinning; empty if the point was not pinned.
 
     Raises:
-        StoreError: the server does not answer.
+        StoreError: the database is unreachable.
     """
     point = row.tenant, row.skill, row.point
     connection = await database.connect("worker")
@@ -111,7 +111,7 @@ def _worse(report: HeldOutReport) -> str:
 async def _go_back(
     connection: Any, row: PointRow, reasons: list[str], detail: dict[str, Any], now: float
 ) -> list[str]:
-    """Pin the point, unless somebody has changed what serves meanwhile."""
+    """Pin the point unless the live version changed meanwhile."""
     point = row.tenant, row.skill, row.point
     held = await hold_point(connection, point)
     if held.snapshot != row.snapshot or not await _may_drift(connection, held):

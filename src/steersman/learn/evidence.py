@@ -1,4 +1,4 @@
-"""What the learner reads before it computes rewards: decisions, declarations, events, the state."""
+"""Evidence of a batch: decisions, declarations, events and learned state."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Evidence:
-    """What is known of some decisions of one point.
+    """Stored facts about some decisions of one point.
 
     Attributes:
-        decisions: those that are there, by id.
-        learned: what the snapshot holds of them.
-        erased: those of which only the id remains.
-        specs: the declarations they were made under, by hash; or why there is none.
+        decisions: existing decisions by id.
+        learned: what the snapshot learned from them.
+        erased: ids of erased decisions.
+        specs: declarations by hash, or the error that explains why one is missing.
     """
 
     decisions: dict[UUID, Decided]
@@ -43,13 +43,13 @@ class Evidence:
     _of_episode: dict[str | None, Course]
 
     def spec(self, decided: Decided) -> DecisionPoint:
-        """Return the declaration that a decision was made under.
+        """Return the declaration of a decision.
 
         Args:
             decided: the decision.
 
         Raises:
-            SteersmanError: it is gone, or not readable any more.
+            SteersmanError: the declaration is missing or unreadable.
         """
         found = self.specs[decided.spec_hash]
         if isinstance(found, SteersmanError):
@@ -57,10 +57,10 @@ class Evidence:
         return found
 
     def came_back(self, decided: Decided) -> bool:
-        """Return whether a decision was learned, left the store with its day, and came once more.
+        """Return whether a client sent a learned decision again after its day was dropped.
 
-        A client may bring its record again after any time; the rewards and events that it had are
-        in the cold store alone, so without new ones nothing can be said of it.
+        Its earlier rewards and events are only in the cold store, so its reward cannot be
+        recomputed without new events.
 
         Args:
             decided: the decision.
@@ -72,7 +72,7 @@ class Evidence:
         )
 
     def about(self, decided: Decided) -> Course:
-        """Return the events that may credit a decision, in the order in which they happened.
+        """Return the events that may credit a decision, in time order.
 
         Args:
             decided: the decision.
@@ -85,16 +85,16 @@ class Evidence:
 async def read_evidence(
     connection: Any, row: PointRow, snapshot: str, ids: Sequence[UUID]
 ) -> Evidence:
-    """Read what the rewards of decisions follow from.
+    """Read everything that the rewards of some decisions depend on.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         row: the decision point.
-        snapshot: the one that learns.
-        ids: of decisions.
+        snapshot: the snapshot that learns.
+        ids: decision ids.
 
     Returns:
-        What is there now.
+        The current evidence.
     """
     point = row.tenant, row.skill, row.point
     decisions = await decisions_to_credit(connection, point, snapshot, ids)

@@ -1,9 +1,9 @@
-"""The publish guard: what a state must not be before it is signed, and the evidence that it is not.
+"""Publish guard: checks that a state must pass before it is signed.
 
-It refuses a state whose size or scale left the range of its predecessors
-(`steersman.registry.guard`), and one that decides worse than the version before it on held-out
-decisions (`steersman.learn.held_out`): not one that could not be shown to be better, since then
-there would never be a second version. A person may overrule it, with a reason, which is audited.
+The guard rejects a state whose size or scale leaves the range of its predecessors
+(`steersman.registry.guard`). It also rejects one that is shown to be worse than the previous
+version on held-out decisions (`steersman.learn.held_out`). A state need not be shown to be better.
+An operator may override the guard with a reason, which is audited.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """A state that is to become a snapshot.
+    """State that will become a snapshot.
 
     Attributes:
-        row: the declaration it was learned under; its snapshot is the line.
+        row: the decision point with its declaration; its snapshot is the lineage.
         policy: the state.
-        seq: the last update of the line that it holds.
-        origin: where the line comes from, if it was relearned for this.
+        seq: last update of the lineage in the state.
+        origin: origin of a relearned lineage; None otherwise.
     """
 
     row: PointRow
@@ -45,14 +45,14 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why and by whom something is published.
+    """Author of and reason for a publication.
 
     Attributes:
-        actor: who does it, for the audit.
-        force: why the guard is overruled; None: it is not.
-        evidence: what else is to be signed with it.
-        git_commit: of what publishes it.
-        level: of the interval that must show a loss before held-out decisions refuse a state.
+        actor: actor name for the audit log.
+        force: reason to override the guard; None to obey it.
+        evidence: further evidence to sign.
+        git_commit: commit of the publishing code.
+        level: confidence level that must show a loss on held-out decisions.
     """
 
     actor: str
@@ -63,18 +63,18 @@ class Reason:
 
 
 async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
-    """Return the evidence to be signed, or refuse.
+    """Return the evidence to sign, or raise an error.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        made: what is to be published.
-        reason: why, and whether somebody overrules the guard.
+        connection: of role worker, inside a transaction of the tenant.
+        made: the state to publish.
+        reason: author, reason and override.
 
     Returns:
-        What held-out decisions say, where a candidate comes from, what was overruled.
+        The held-out result, the origin of a candidate and any overridden reasons.
 
     Raises:
-        GuardError: there are reasons against publishing, and nobody overrules them.
+        GuardError: the guard rejects the state and there is no override.
     """
     row = made.row
     point = row.tenant, row.skill, row.point
@@ -102,7 +102,7 @@ async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
 async def _held_out(
     connection: Any, made: Made, before: SnapshotRow | None, level: float
 ) -> HeldOutReport:
-    """Compare with the version before; the first one, with the line that has learned nothing."""
+    """Compare with the previous version, or with the untrained base for the first one."""
     row = made.row
     point = row.tenant, row.skill, row.point
     policy = load_policy(made.policy.state())
@@ -117,10 +117,6 @@ async def _held_out(
 
 
 def available(rows: Iterable[SnapshotRow]) -> list[SnapshotRow]:
-    """Return the published versions that were not retracted, in the order of publishing.
-
-    Args:
-        rows: all snapshots of a point.
-    """
+    """Return the published and not retracted versions in publishing order."""
     found = [one for one in rows if one.is_available]
     return sorted(found, key=lambda one: one.published_at or one.created_at)

@@ -1,20 +1,16 @@
-"""Whether one state decides worse than another, judged on decisions that neither has learned from.
+"""Held-out comparison of two states, on decisions that neither has learned from.
 
-A state that learned from a decision looks good on it, and the newer of two states has learned from
-more of them. So a share of the newest units (one in ten, by a hash of their names) is held out:
-what each state had learned of them is withdrawn from a copy of it, which is exact up to rounding,
-since states are sums. Nothing is replayed, so it costs one look at each held-out decision, however
-long the log is; and nine tenths of the new data stay in, so that the copy is judged for what the
-state will be, not for what it was before the newest decisions. From trees, which are no sums,
-nothing can be withdrawn: they are grown from none of these units in the first place
-(`steersman.learn.selecting.apart` divides by the same hash, and keeps more of them).
+A state looks good on decisions that it learned from, and the newer state learned from more of them.
+So one tenth of the newest units (by a hash of their names) is held out. The comparison withdraws
+what each state learned from them, on copies. States are sums, so this is exact up to rounding. The
+cost depends on the number of held-out decisions only. Trees are not sums; they are trained without
+these units (`steersman.learn.selecting.apart` splits by the same hash).
 
-On the held-out decisions both copies are evaluated off-policy: doubly robust with reward models of
-the past alone, since the log is adaptive; by normalised weights where rewards have no model. The
-difference gets an interval from the paired errors of each unit. Two states that hardly differ have
-a very narrow one, so a loss must also be larger than a hundredth of the range of rewards before it
-counts. What remains of the held-out rewards in it: later decisions were drawn by states that knew
-them, which decided what was tried next, but no copy has learned them.
+Both copies are evaluated off-policy on the held-out decisions. The estimator is doubly robust, with
+reward models fitted on the past only, because the log is adaptive; without a reward model it uses
+normalised weights. The confidence interval of the difference comes from paired errors per unit. Two
+similar states have a very narrow interval, so a loss counts only above 1 % of the reward range.
+One dependence remains: later logging states had learned the held-out rewards.
 """
 
 from __future__ import annotations
@@ -49,20 +45,20 @@ if TYPE_CHECKING:
 SHARE = 0.1
 NEWEST = 10_000
 LEVEL = 0.99
-MARGIN = 0.01  # of the reward, which lies between 0 and 1: finer questions are for a rollout
+MARGIN = 0.01  # of the reward, in [0, 1]; a rollout answers finer questions
 _FEW = 2
 _ROWS_PER_FEATURE = 5
 
 
 @dataclass(slots=True, eq=False)
 class Judged:
-    """A state that is to be compared with another.
+    """State to compare.
 
     Attributes:
         spec: the declaration that it was learned under.
-        policy: a copy of the state; what it learned of held-out decisions is taken out of it.
-        snapshot: its base.
-        seq: the last update that it holds; None: all there are.
+        policy: a copy of the state; the comparison changes it.
+        snapshot: its base snapshot.
+        seq: last update in the state; None for all.
     """
 
     spec: DecisionPoint
@@ -73,18 +69,18 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutReport:
-    """What held-out decisions say of a state, compared with another.
+    """Result of a held-out comparison.
 
     Attributes:
-        against: the version it was compared with.
-        decisions: that were held out.
-        effective_sample_size: the smaller of both states' weights.
-        value: off-policy estimate of the state's reward; None without enough evidence.
-        other: of the one it was compared with.
-        difference: value less other.
-        low: lower end of its interval.
+        against: the version compared with.
+        decisions: number of held-out decisions.
+        effective_sample_size: the smaller one of the two states.
+        value: off-policy estimate of the state's reward; None with too little evidence.
+        other: estimate of the version compared with.
+        difference: value minus other.
+        low: lower end of the confidence interval.
         high: upper end.
-        level: of the interval.
+        level: confidence level.
         reasons: why there is no difference; empty if there is one.
     """
 
@@ -101,11 +97,11 @@ class HeldOutReport:
 
     @property
     def is_worse(self) -> bool:
-        """Whether it is shown to be worse, by more than a hundredth of the range of rewards."""
+        """Whether the state is shown to be worse by more than 1 % of the reward range."""
         return self.high is not None and self.high < -MARGIN
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, to be signed with a snapshot."""
+        """Return JSON values for the signed description."""
         return {**asdict(self), "reasons": list(self.reasons)}
 
 
@@ -119,19 +115,19 @@ async def compare(
     share: float = SHARE,
     newest: int = NEWEST,
 ) -> HeldOutReport:
-    """Return whether a state decides worse than another; too little evidence is said, not raised.
+    """Return the reward difference of two states; too little evidence is reported, not raised.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
         new: the state in question; its policy is changed.
-        old: what it is compared with; likewise.
-        level: of the interval, in (0, 1). The default leaves one false alarm in two hundred looks.
-        share: of units that are held out, in (0, 1].
-        newest: decisions among which they are looked for.
+        old: the state to compare with; its policy is changed.
+        level: confidence level, in (0, 1). The default allows one false alarm in 200 checks.
+        share: share of held-out units, in (0, 1].
+        newest: number of newest decisions to select from.
 
     Returns:
-        The difference with its interval, or why there is none.
+        The difference with its confidence interval, or the reasons why there is none.
     """
     rows = await hold_out(connection, point, share=share, newest=newest, judged=new.spec)
     ids = [row.id for row in rows]
@@ -164,14 +160,10 @@ def _compare(
 
 
 def forget(policy: ChoicePolicy, learned: Iterable[Learned]) -> None:
-    """Take what a policy learned of some decisions out of it.
-
-    Args:
-        policy: changed in place.
-        learned: as the state holds them.
+    """Withdraw what a policy learned from some decisions.
 
     Raises:
-        InputError: the policy takes nothing back.
+        InputError: the policy cannot withdraw updates.
     """
     for one in learned:
         if one.value is not None:
@@ -219,13 +211,15 @@ def _measured(
 
 
 class _Decided(NamedTuple):
-    """What a state would have done, in columns that are the same for every state."""
+    """Decisions of a state, in columns that are the same for every state."""
 
     places: list[int]
     target: Floats
     contexts: list[Floats | None]
     missing: Floats | None = None
-    names: NDArray[Any] | None = None  # of what was drawn, where columns are places in a request
+    names: NDArray[Any] | None = (
+        None  # of the drawn action, where columns are positions in a request
+    )
 
 
 def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _Decided:
@@ -236,9 +230,9 @@ def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _D
     features = FeatureMap(state.spec.context)
     found = [_distribution(row, state, features) for row in rows]
     contexts = [x for _, _, x in found]
-    if isinstance(state.spec.actions, Mixed):  # of which there are thousands
+    if isinstance(state.spec.actions, Mixed):  # there are thousands of them
         known = _places(state.policy.actions)
-        drawn = [  # what has been barred since would never be drawn
+        drawn = [  # an action barred since has probability 0
             float(distribution[known[row.action]]) if row.action in known else 0.0
             for row, (_, distribution, _) in zip(rows, found, strict=True)
         ]
@@ -264,9 +258,9 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 
 
 def _every(rows: Sequence[HeldOut], states: Iterable[Judged]) -> Sequence[str]:
-    """Return all arms that a declaration knows or the log holds; none for open candidates.
+    """Return all arms in the declaration or the log; none for open candidates.
 
-    An arm that was taken out since is still in the log: whoever lacks it draws it never.
+    The log may contain removed arms. A state without such an arm has probability 0 for it.
     """
     declared = [state.spec.actions for state in states]
     if any(getattr(actions, "open", False) for actions in declared):

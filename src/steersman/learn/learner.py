@@ -1,7 +1,7 @@
-"""The learner: waits for work, claims the points it belongs to, and learns it batch by batch.
+"""Learner: waits for work, claims decision points and learns them in batches.
 
-Any number of learners may run; each point has one of them. The queue is in the database, so a
-learner that is killed loses nothing: what it had not committed is still work.
+Any number of learners can run; one at a time learns a point. The queue is in the database, so a
+killed learner loses nothing: uncommitted work stays in the queue.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ _BROKEN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerSettings:
-    """How a learner works.
+    """Settings of a learner.
 
     Attributes:
-        batch: most work rows of one transaction, beside others that wait for the same decisions
-            where outcomes credit whole episodes.
-        checkpoint_every: updates between stored states of a point.
-        lease_s: a learner that was not heard of for so long is taken over from.
-        poll_s: the longest wait for work, should a wake-up be lost.
-        linger_s: pause between batches, in which work gathers: fewer, larger transactions.
-        holder: its name, for people; default: machine and process.
+        batch: maximum work rows per transaction, plus further work rows of the same decisions if
+            outcomes credit whole episodes.
+        checkpoint_every: updates between two checkpoints of a point.
+        lease_s: seconds without a heartbeat after which another learner takes over.
+        poll_s: maximum wait for work, in case a notification is lost.
+        linger_s: pause between batches in seconds; more gives fewer, larger transactions.
+        holder: display name; default: host and process id.
     """
 
     batch: int = 500
@@ -82,17 +82,17 @@ async def run_learner(
     settings: LearnerSettings | None = None,
     bases: Bases | None = None,
 ) -> None:
-    """Learn until told to stop; then store the states and return.
+    """Learn until stopped; then store the states and return.
 
-    While the server is away it is asked again, and then all points are claimed anew.
+    If the database is unavailable, the learner retries and claims all points again.
 
     Args:
-        database: migrated.
-        stop: set it to end.
-        clock: seconds since 1970, for due work and the end of windows.
-        watch: called after every batch.
-        settings: how to work.
-        bases: gives the states that snapshots start from; None: the store's own rows.
+        database: a migrated database.
+        stop: event that stops the learner.
+        clock: Unix time in seconds, for due work and reward windows.
+        watch: callback after each batch.
+        settings: learner settings.
+        bases: source of base states; None uses the snapshot rows.
     """
     given = settings or LearnerSettings(), bases or StoredBases()
     learner = _Learner(database, stop, clock, watch, *given)
@@ -132,7 +132,7 @@ class _Learner:
         self._wake = asyncio.Event()
 
     async def serve(self) -> None:
-        """Work over one set of connections, until told to stop or one of them is lost."""
+        """Work with one set of connections until stopped or disconnected."""
         self.did_work = False
         async with AsyncExitStack() as stack:
             work, locks, wakes = [await self._connect(stack) for _ in range(3)]
@@ -163,7 +163,7 @@ class _Learner:
         while True:
             await asyncio.sleep(self._settings.lease_s / 4)
             await end_unfinished(connection, self._settings.lease_s)
-            with suppress(asyncpg.LockNotAvailableError):  # the next time, then
+            with suppress(asyncpg.LockNotAvailableError):  # retried next time
                 await claims.keep()
 
     async def _watcher(self) -> None:
@@ -187,7 +187,7 @@ class _Learner:
             await self._last_checkpoint(connection, claim)
 
     async def _round(self, connection: Any, claims: Claims) -> int:
-        """Do what is due now; return how much of it."""
+        """Process due work; return its amount."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         due = await due_work(connection, now, without=claims.elsewhere(), limit=_SCAN)
         taken = 0
@@ -206,7 +206,7 @@ class _Learner:
     async def _learn(
         self, connection: Any, claims: Claims, claim: Claim, ids: Sequence[int]
     ) -> int:
-        """Do one batch, or find out why not; return how much was done."""
+        """Process one batch, or log why not; return the number of work rows."""
         try:
             taken = await self._batch(connection, claim, ids)
         except FencedError as error:
@@ -227,7 +227,7 @@ class _Learner:
         return 0
 
     def _tell_broken(self, point: Point, error: Exception) -> None:
-        """Log once why a point is not learned; it is tried again, and its lag shows meanwhile."""
+        """Log a failing point once; it is retried, and its lag stays visible."""
         if self._broken.get(point) != str(error):
             _log.error(
                 "learning of %s/%s failed, retrying every %g s",
@@ -238,7 +238,7 @@ class _Learner:
         self._broken[point] = str(error)
 
     async def _batch(self, connection: Any, claim: Claim, ids: Sequence[int]) -> int:
-        """Do one batch; a row that breaks it is found by halving, and set aside."""
+        """Process one batch; find a row that breaks it by bisection and set it aside."""
         try:
             with batch_span("/".join(claim.point[1:])) as span:
                 done = await learn_batch(
@@ -265,23 +265,22 @@ class _Learner:
             return
         state = pack_state(replica.policy.state())
         async with as_tenant(connection, claim.point[0]):
-            # What a former holder still knows may have been erased and relearned since.
+            # A former holder's state may contain data that was erased since.
             await fence(connection, claim.point, claim.epoch)
             await write_checkpoint(connection, claim.point, replica.snapshot, replica.seq, state)
         claim.checkpointed = replica.seq
 
     async def _last_checkpoint(self, connection: Any, claim: Claim) -> None:
-        """Store the state of a point that is let go of, if it is still ours and nobody is at it."""
+        """Store the state of a released point unless another learner holds it."""
         try:
             await self._checkpoint(connection, claim, after=1)
         except (FencedError, asyncpg.LockNotAvailableError) as error:
             _log.info("cannot store the last state of %s/%s: %s", *claim.point[1:], error)
 
     async def _let_idle_go(self, connection: Any, claims: Claims) -> None:
-        """Give up points without work, so that memory and claims do not grow with their number."""
         now = asyncio.get_running_loop().time()
         idle = [claim for claim in claims.held.values() if claim.used < now - _IDLE_S]
-        for claim in idle:  # while one is stored, others may be found to be somebody else's
+        for claim in idle:  # other claims may be lost while one state is stored
             await self._last_checkpoint(connection, claim)
             await claims.give_up(claim.point)
 
@@ -295,7 +294,7 @@ async def _close(connection: Any) -> None:
 
 
 def _is_poison(error: Exception) -> bool:
-    """Return whether trying the same rows again would fail again."""
+    """Return whether a retry of the same rows would fail again."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_BAD_DATA)
     return not isinstance(error, (*_AWAY, StateError, RegistryError))

@@ -1,4 +1,4 @@
-"""Whether the numbers that somebody set are numbers at all, before their ranges are asked."""
+"""Range checks for numeric settings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ if TYPE_CHECKING:
 
 
 def check_numbers(settings: Any, ranges: Mapping[str, str]) -> None:
-    """Refuse settings with a fraction for a whole number, no number, or one out of its range.
+    """Raise an error for settings of a wrong type or out of range.
 
-    Args:
-        settings: A dataclass, whose fields are annotated ``int`` or ``float``; others are let be.
-        ranges: Of some fields, as people write them: ``">= 1"``, ``"[0, 1]"``, ``"(0, 0.5]"``.
+    `ranges`: allowed range by field: ``">= 1"``, ``"[0, 1]"``, ``"(0, 0.5]"``.
 
     Raises:
-        InputError: Names every field that is wrong, its value and what is allowed.
+        InputError: lists every wrong field, its value and its range.
 
     >>> from dataclasses import dataclass
     >>> @dataclass

@@ -1,4 +1,4 @@
-"""Adam as everything here that trains a network uses it."""
+"""Adam optimiser for all networks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
 
 class Adam(adam.Adam):
-    """torch's Adam: one call for all parameters of a step, and never torch's compiler.
+    """torch's Adam with one fused call per step and without torch's compiler.
 
-    Small networks take longer over one parameter after the other than over the arithmetic. And
-    torch guards five methods against being compiled: the first call of one imports all of the
-    compiler, which takes as long as torch itself.
+    For small networks, one call per parameter takes longer than the arithmetic. torch also imports
+    its compiler at the first optimiser call, which takes as long as importing torch.
 
     Args:
-        parameters: Of the network.
-        lr: Learning rate, > 0.
-        eps: Added to the root of the second moment, > 0.
+        parameters: network parameters.
+        lr: learning rate, > 0.
+        eps: added to the root of the second moment, > 0.
 
     Source: Kingma and Ba, Adam: A Method for Stochastic Optimization (2015), algorithm 1.
     """

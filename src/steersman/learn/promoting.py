@@ -1,10 +1,9 @@
-"""Promotion: a published snapshot begins to serve and to learn, with all that was learned since.
+"""Promotion: a published snapshot goes live, with all updates learned since.
 
-Where it was frozen from the serving line itself, the updates after it are copied as they are, so
-its state after k of them is the state of the line after s + k, to the bit. A candidate under
-another declaration relearns them: encoded anew where it sees otherwise, corrections applied to what
-it holds itself. Everything happens in the caller's transaction, which holds the point: learning
-waits, deciding goes on.
+If the snapshot was frozen from the live lineage, the later updates are copied unchanged; the new
+state then equals the old one bit by bit. A candidate under another declaration relearns the updates
+with its own encoding. Promotion runs in the caller's transaction, which locks the point. Learning
+waits meanwhile; decisions continue.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ _AT_ONCE = 2000  # decisions
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """What a promotion did.
+    """Result of a promotion.
 
     Attributes:
-        before: the snapshot that served.
-        snapshot: the one that serves now.
-        seq: its updates: what was learned since it was frozen.
-        excluded: updates left out, because of an exclusion or an erasure.
+        before: previous live snapshot.
+        snapshot: new live snapshot.
+        seq: number of its updates, learned since it was frozen.
+        excluded: updates left out by an exclusion or an erasure.
         lost: updates that it cannot learn.
     """
 
@@ -73,22 +72,22 @@ async def promote(
     reason: str,
     rollout: UUID | None = None,
 ) -> Promoted:
-    """Let a published snapshot serve and learn; all in the caller's transaction, or nothing.
+    """Make a published snapshot live, in the caller's transaction.
 
     Args:
-        connection: of role worker, within a transaction.
-        point: tenant, skill and decision point; held from here on.
-        version: of the snapshot.
-        actor: who does it, for the audit.
-        reason: why.
-        rollout: that shows that it may.
+        connection: of role worker, inside a transaction.
+        point: tenant, skill and decision point; locked until the transaction ends.
+        version: snapshot version.
+        actor: actor name for the audit log.
+        reason: reason for the audit log.
+        rollout: the rollout that justifies it; None for a manual promotion.
 
     Returns:
-        What serves now.
+        The live version and its update counts.
 
     Raises:
-        StateError: there is no such version, it may not serve or serves already, it comes from a
-            line that does not serve any more (publish anew), or it has served before.
+        StateError: the version does not exist, may not go live, is already live, comes from a
+            lineage that is no longer live (publish it again), or was live before.
     """
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
@@ -112,16 +111,16 @@ async def promote(
 
 
 async def check_promotable(connection: Any, row: PointRow, version: str) -> None:
-    """Refuse a version that could never be promoted from what serves now.
+    """Raise an error if a version can never be promoted from the live version.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         row: the decision point.
-        version: of the snapshot; what serves already passes, and is not started or promoted.
+        version: snapshot version; the live version passes.
 
     Raises:
-        StateError: there is no such version, it has served before, or it comes from a line that
-            does not serve any more.
+        StateError: the version does not exist, was live before, or comes from a lineage that is no
+            longer live.
     """
     point = row.tenant, row.skill, row.point
     target = await find_snapshot(connection, point, version)
@@ -140,7 +139,7 @@ async def _check_new(connection: Any, row: PointRow, target: SnapshotRow) -> Non
 
 
 async def _continues(connection: Any, row: PointRow, target: SnapshotRow) -> bool:
-    """Return whether the updates of the serving line fit the snapshot as they are."""
+    """Return whether the snapshot can use the live updates unchanged."""
     if target.line != row.snapshot:
         return False
     spec = await spec_of(connection, target.spec_hash)
@@ -149,7 +148,7 @@ async def _continues(connection: Any, row: PointRow, target: SnapshotRow) -> boo
 
 
 async def _carry_checkpoint(connection: Any, point: Point, target: SnapshotRow) -> None:
-    """Give the new line the newest stored state of the old one, under its own number."""
+    """Copy the newest checkpoint of the old lineage under its new number."""
     line, start = target.line or "", target.line_seq or 0
     found = await newest_checkpoint(connection, point, line)
     if found is not None and found[0] > start:
@@ -169,7 +168,7 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
     held: dict[UUID, Learned] = {}
     for stretch, after in tail:
         ids = await decisions_learned(connection, point, stretch, after=after)
-        for begin in range(0, len(ids), _AT_ONCE):  # a service decides in between
+        for begin in range(0, len(ids), _AT_ONCE):  # lets the service answer in between
             some = ids[begin : begin + _AT_ONCE]
             held |= await learned_of(connection, point, target.version, some)
     policy = load_policy(unpack_state(await base_state(connection, point, target.version)))
@@ -196,10 +195,10 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
 async def _tail(
     connection: Any, point: Point, serving: str, target: SnapshotRow
 ) -> list[tuple[Stretch, int]]:
-    """Return what the serving line has learned that the snapshot was not made from.
+    """Return the live updates that the snapshot does not contain.
 
-    A line that was promoted after the snapshot was frozen begins with copies of what the line
-    before learned in between; the snapshot holds these already.
+    A lineage that was promoted after the freeze begins with copies of updates that the snapshot
+    already contains.
     """
     origin = Origin.of((target.description or {}).get("evidence"))
     line, seq = (target.line, target.line_seq) if origin is None else (origin.line, origin.seq)

@@ -1,9 +1,8 @@
-"""Publishing: a state of a line gets a version, passes the guard, and is signed.
+"""Publishing: a state gets a version, passes the guard and is signed.
 
-In this order, so that a publisher that is killed anywhere goes on where it was: the guard looks at
-the state; one transaction gives it a version and stores state and description; it is signed and
-laid into the registry; the row says that it was published. Whoever calls again finds the version
-that waits, with its bytes, and signs these before anything newer.
+The order makes an interrupted publisher resumable. The guard checks the state; one transaction
+assigns the version and stores state and description; the registry gets the signed files; the row is
+marked as published. The next call finds an unpublished version and signs its bytes first.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class Signer(Protocol):
-    """What lays snapshots into the registry: `steersman.registry.Publisher`."""
+    """Writer of snapshots into the registry: `steersman.registry.Publisher`."""
 
     def publish(
         self,
@@ -70,30 +69,25 @@ class Signer(Protocol):
         needed: Collection[str] = (),
         standing: Standing = "candidate",
     ) -> Description:
-        """Sign a snapshot; the same again changes nothing.
+        """Sign a snapshot; a repeated call changes nothing.
 
         Args:
-            data: as `pack_snapshot` returned it.
-            description: of it.
-            needed: versions that stay where consumers find them, however old they are.
-            standing: what it is for consumers.
+            data: bytes from `pack_snapshot`.
+            description: snapshot description.
+            needed: versions that consumers must still find, however old.
+            standing: mark of the version for consumers.
 
         Returns:
-            The description with size, hash and place.
+            The description with size, hash and path.
         """
 
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A signer that knows what it signed, also before the database was restored from a backup."""
+    """Signer that knows every signed version, even after a database restore."""
 
     def taken(self, skill: str, point: str) -> Collection[str]:
-        """Return the versions of a decision point that were ever published.
-
-        Args:
-            skill: of the decision point.
-            point: its name.
-        """
+        """Return all versions ever published for a decision point."""
 
 
 async def publish(
@@ -106,36 +100,35 @@ async def publish(
     trained: ChoicePolicy | None = None,
     grown_from: Collection[UUID] = (),
 ) -> Description:
-    """Publish what a decision point has learned, or would have learned under another declaration.
+    """Publish the learned state of a decision point.
 
-    Or what was trained elsewhere from its log, such as trees: under the declaration in force, as a
-    candidate; what the line itself holds stays as it is.
+    Alternatives: a candidate relearned under another declaration (`spec`), or a policy trained from
+    the log (`trained`) as a candidate under the current declaration.
 
-    Without anything new since the last version, that one is returned. What waits to be published
-    since a publisher was stopped is published first, and returned if it is what was asked for:
-    what the line holds, or the very bytes that were trained.
+    If nothing is new since the last version, that version is returned. A version left unpublished
+    by an interrupted call is published first; it is returned if it is the requested state.
 
     Args:
-        database: migrated.
+        database: a migrated database.
         row: the decision point.
-        signer: of the tenant's repository.
-        reason: why and by whom.
-        spec: YAML of a candidate's declaration; None: that of the serving line.
-        trained: a policy as the point declares it; None: what the line holds. It is judged on units
-            that `steersman.store.is_held_out` leaves out, so grow it from none of these.
-        grown_from: ids of the decisions that `trained` was made from.
+        signer: publisher of the tenant's repository.
+        reason: author and reason.
+        spec: YAML of the candidate's declaration; None for the live declaration.
+        trained: a policy that matches the declaration; None for the learned state. Train it without
+            the units selected by `steersman.store.is_held_out`, which judge it.
+        grown_from: ids of the decisions that `trained` was trained on.
 
     Returns:
-        What was signed.
+        The signed description.
 
     Raises:
-        GuardError: the guard refused it; nothing was published, and no version was given out.
-        InputError: a candidate that cannot be compared with what serves, or something trained that
-            is not as the point declares, or from a decision that was erased since it was read.
-        SpecError: the candidate's declaration is wrong.
-        RaceError: another process publishes this point and takes longer than a minute.
-        RegistryError: it could not be signed; the version waits for the next call.
-        StoreError: the server does not answer.
+        GuardError: the guard rejected the state; no version was assigned.
+        InputError: the candidate is not comparable with the live version, the trained policy does
+            not match the declaration, or one of its decisions was erased meanwhile.
+        SpecError: the candidate's declaration is invalid.
+        RaceError: another process has been publishing this point for over a minute.
+        RegistryError: signing failed; the version waits for the next call.
+        StoreError: the database is unreachable.
     """
     point = row.tenant, row.skill, row.point
     wanted = row if spec is None else declared_as(row, spec)
@@ -163,7 +156,6 @@ async def publish(
 
 
 async def _waiting(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotRow | None:
-    """Return the version that was given out for this and never published."""
     point = row.tenant, row.skill, row.point
     async with as_tenant(connection, row.tenant):
         known = {one.version: one for one in await snapshots_of(connection, point)}
@@ -180,7 +172,7 @@ async def _waiting(connection: Any, row: PointRow, wanted: PointRow) -> Snapshot
 
 
 async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotRow | None:
-    """Return the version of what the serving line holds now, if it has one."""
+    """Return the version of the current live state, if any."""
     point = row.tenant, row.skill, row.point
     async with as_tenant(connection, row.tenant):
         held = await hold_snapshots(connection, point)
@@ -202,7 +194,7 @@ async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotR
 
 
 async def _taken(signer: Signer, row: PointRow) -> Collection[str]:
-    """Return the versions that the registry had; a restored database may know fewer of them."""
+    """Return the versions in the registry; a restored database may lack some."""
     if not isinstance(signer, Remembers):
         return ()
     return await asyncio.to_thread(signer.taken, row.skill, row.point)
@@ -218,7 +210,7 @@ async def _reserve(
     grown_from: Collection[UUID],
     taken: Collection[str],
 ) -> SnapshotRow:
-    """Make the state, let the guard look at it, and give it a version: all or nothing."""
+    """Create the state, run the guard and assign a version, all or nothing."""
     point = row.tenant, row.skill, row.point
     async with as_tenant(connection, row.tenant):
         row = await hold_snapshots(connection, point)
@@ -233,7 +225,7 @@ async def _reserve(
             new = await relearn(connection, row, wanted, spec, seq)
             made = Made(new.row, new.policy, new.seq, new.origin)
         evidence = await judge(connection, made, reason)
-        await hold_point(connection, point)  # from here on, who erases waits, and finds the version
+        await hold_point(connection, point)  # from here on erasures wait, and then find the version
         if gone := await count_erased(connection, grown_from):
             raise InputError(
                 f"{gone} of its {len(grown_from):,} training selections were erased "
@@ -243,7 +235,7 @@ async def _reserve(
 
 
 def _check_declared(row: PointRow, trained: ChoicePolicy) -> None:
-    """Refuse what was trained for another declaration."""
+    """Raise an error if the trained policy does not match the declaration."""
     declared, given = (
         json.loads(policy.state()["meta"].tobytes())
         for policy in (initial_policy(row.spec), trained)
@@ -329,7 +321,7 @@ async def _sign(
 
 
 async def _needed(connection: Any, point: Point) -> set[str]:
-    """Return the versions that services load: what serves, and the arms of a rollout."""
+    """Return the versions that services load: the live version and rollout arms."""
     row = await hold_view(connection, point)
     arms = [
         (one.candidate, one.control)

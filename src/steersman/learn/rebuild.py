@@ -1,6 +1,7 @@
-"""Rebuilding: another snapshot from the same log, without what should never have been learned.
+"""Rebuild: a new snapshot from the same log without unwanted decisions.
 
-It serves at once, and its state has the bits of one that never saw what was left out.
+The new snapshot goes live at once. Its state equals, bit by bit, one that never saw those
+decisions.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild made.
+    """Result of a rebuild.
 
     Attributes:
-        snapshot: the version that serves from now on.
-        kept: updates that were learned again.
-        excluded: updates that were left out, because of the condition, their ids or an erasure.
-        lost: updates that the policy as it is declared now cannot learn: of actions that it lacks,
-            or of decisions whose contexts are needed and not there any more.
-        unseen: updates that the condition could not judge, because the hot tables hold their
-            decisions no more; they were kept. 0 without a condition.
+        snapshot: new live version.
+        kept: updates learned again.
+        excluded: updates left out by the condition, the ids or an erasure.
+        lost: updates that the current declaration cannot learn: their action was removed, or their
+            context is needed but missing.
+        unseen: updates that the condition could not check, because their decisions are not in the
+            hot tables; they were kept. 0 without a condition.
     """
 
     snapshot: str
@@ -57,14 +58,14 @@ class Rebuilt:
 
 
 class _Unwanted(NamedTuple):
-    """What is to be left out.
+    """Decisions to leave out.
 
     Attributes:
-        condition: as it was written; None: there is none.
-        meant: decisions that it holds for.
-        named: decisions that were named by their ids.
-        keep_unseen: whether what the condition could not judge is kept.
-        until: what was learned later is left out.
+        condition: SQL condition; None for none.
+        meant: decisions that match it.
+        named: decisions given by id.
+        keep_unseen: whether to keep decisions that the condition cannot check.
+        until: leave out updates after this time.
     """
 
     condition: str | None
@@ -84,33 +85,33 @@ async def rebuild(
     decisions: Sequence[UUID] = (),
     keep_unseen: bool = False,
 ) -> Rebuilt:
-    """Relearn a decision point from its log, and let the result serve.
+    """Relearn a decision point from its log and make the result live.
 
-    Erased decisions are left out always, and those that an earlier rebuild excluded stay out. It
-    reads the log of the last rebuild: what that one left out, this one cannot bring back. While it
-    runs the point goes on serving; its learner waits, and goes on from the new state.
+    Erased decisions are always left out, and earlier exclusions stay. A rebuild reads the log of
+    the last rebuild, so it cannot restore what that one left out. The point keeps answering during
+    the rebuild; its learner waits and then continues from the new state.
 
     Args:
-        database: migrated.
+        database: a migrated database.
         row: the decision point.
-        actor: who does it, for the audit.
-        until: leave out what was learned later.
-        exclude: leave out the decisions for which this holds: one SQL expression over the columns
-            of table ``decision``, such as ``unit = 'bot-7'``. It sees the hot tables alone.
-        decisions: leave out those with these ids, too, wherever their rows are.
-        keep_unseen: keep what was learned from decisions that ``exclude`` cannot see, because
-            retention has dropped them; otherwise nothing is done where there are any.
+        actor: actor name for the audit log.
+        until: leave out updates learned after this time.
+        exclude: leave out decisions that match this SQL expression over the columns of table
+            ``decision``, such as ``unit = 'bot-7'``. It reads the hot tables only.
+        decisions: leave out decisions with these ids, hot or cold.
+        keep_unseen: keep updates that ``exclude`` cannot check, because retention dropped their
+            decisions; otherwise such updates raise an error.
 
     Returns:
-        The new snapshot, and what became of the updates.
+        The new snapshot and the counts of updates.
 
     Raises:
-        InputError: a condition that is not one expression, does not work, or cannot see all that
-            was learned; a moment, and nothing else, before all that was learned; an id that this
-            point never had; or a point whose policy is trees, which are grown and not relearned.
-        StateError: there is no such point.
-        RolloutError: a rollout of it is under way; roll it back first, it learned the same.
-        StoreError: the server does not answer.
+        InputError: the condition is invalid or cannot check all updates; ``until`` is before the
+            first update; an id does not belong to the point; or its policy is trees.
+        StateError: the decision point does not exist.
+        RolloutError: a rollout is active; roll it back first, because its candidate learned from
+            the same log.
+        StoreError: the database is unreachable.
     """
     point = row.tenant, row.skill, row.point
     meant = [] if exclude is None else await matching(database, point, exclude)
@@ -144,7 +145,7 @@ async def rebuild(
 
 
 async def _check_until(connection: Any, point: Point, made: Rebuilt, until: datetime) -> None:
-    """Refuse a moment before all that was learned: an hour too early would unlearn it for good."""
+    """Raise an error for a time before the first update, because it would unlearn everything."""
     if made.kept or made.excluded or made.lost:
         return
     first = await first_update_at(connection, point)
@@ -167,7 +168,7 @@ def _check_relearnable(row: PointRow) -> None:
 async def _relearned(
     connection: Any, row: PointRow, unwanted: _Unwanted
 ) -> tuple[Rebuilt, ChoicePolicy]:
-    """Make a snapshot that has learned nothing, and learn again what led to the one that serves."""
+    """Create an empty snapshot and relearn the live lineage."""
     point = row.tenant, row.skill, row.point
     segments = await lineage(connection, point, row.snapshot)
     policy = initial_policy(row.spec)
@@ -190,15 +191,11 @@ async def _unseen(
     snapshot: str,
     unwanted: _Unwanted,
 ) -> int:
-    """Return how many updates the condition could not judge, if they may be kept.
-
-    Raises:
-        InputError: they may not, or an id that was named is not of this point.
-    """
+    """Return the number of updates that the condition could not check, if they may stay."""
     point = row.tenant, row.skill, row.point
     if unknown := await unknown_among(connection, point, unwanted.named):
         raise InputError(
-            f"{len(unknown)} ids are not decisions of {row.skill}/{row.point}, first "
+            f"{len(unknown)} id(s) are not decisions of {row.skill}/{row.point}, first "
             f"{unknown[0]}; nothing was changed; correct or remove them"
         )
     if unwanted.condition is None:

@@ -1,8 +1,8 @@
-"""Relearning: the log of one snapshot becomes that of another, which another policy may learn.
+"""Relearning: copy the log of one snapshot to another, for another policy.
 
-Updates are copied in their order under new numbers and applied to a policy of their own, so the
-result has the bits of a state that never saw what was left out. Where the declarations differ, what
-the policy sees is encoded anew from the contexts.
+Updates keep their order, get new numbers and are applied to a new policy. The result equals, bit by
+bit, a state that never saw excluded decisions. If the declarations differ, contexts are encoded
+again.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 class Relearning:
-    """Applies the logs of a lineage to a policy, and copies them as the log of a snapshot.
+    """Copies the logs of a lineage to a new snapshot and applies them to its policy.
 
     Args:
-        connection: of role worker, within a transaction of the tenant that holds the point.
-        row: the declaration that the policy follows.
-        snapshot: gets the updates, numbered from 1.
-        policy: its base; learns them.
-        held: what the base holds already of decisions that the logs are about.
+        connection: of role worker, inside a transaction of the tenant that locks the point.
+        row: the declaration of the policy.
+        snapshot: receives the updates, numbered from 1.
+        policy: base policy that learns them.
+        held: what the base already learned from the decisions of the logs.
 
     Attributes:
-        seq: the last number that was given out.
-        excluded: updates that were left out, because of an exclusion or an erasure.
+        seq: last assigned number.
+        excluded: updates left out by an exclusion or an erasure.
         lost: updates that the policy cannot learn.
     """
 
@@ -66,13 +66,7 @@ class Relearning:
     async def follow(
         self, segment: Segment, *, after: int = 0, until: datetime | None = None
     ) -> None:
-        """Learn the log of one snapshot after those before it.
-
-        Args:
-            segment: the snapshot, and how far its log belongs to the lineage.
-            after: begin after this update.
-            until: leave out what was learned later.
-        """
+        """Learn the log of one snapshot after the previous ones."""
         point = self._row.tenant, self._row.skill, self._row.point
         spec = await spec_of(self._connection, segment.spec_hash)
         before = dict(self._held)
@@ -83,7 +77,7 @@ class Relearning:
             wanted = [one for one in logged if self._belongs(one)]
             self.excluded += len(logged) - len(wanted)
             contexts = await self._contexts(segment, spec, wanted)
-            # In a thread: whoever relearns may be a service that decides meanwhile.
+            # In a thread, because the process may be a service that answers requests.
             rows = await asyncio.to_thread(self._relearned, wanted, spec, contexts, before)
             await copy_updates(self._connection, point, self._snapshot, rows)
 
@@ -94,7 +88,7 @@ class Relearning:
         contexts: Mapping[UUID, Any] | None,
         before: dict[UUID, float],
     ) -> list[tuple[UpdateRow, datetime]]:
-        """Learn updates; return those that were learned, as they are to be written."""
+        """Learn updates; return those that succeeded, as rows to write."""
         rows = []
         for one in wanted:
             update = self._translated(one.update, spec, contexts)
@@ -103,24 +97,24 @@ class Relearning:
         return rows
 
     def _rebased(self, update: UpdateRow, before: dict[UUID, float]) -> UpdateRow:
-        """Make a first reward a correction where an older snapshot had learned the decision."""
+        """Turn a first reward into a correction if an older snapshot learned the decision."""
         held = before.pop(update.decision, None)
         if held is not None and update.weight_change > 0:
             change = update.reward_change - held
             update = update._replace(reward_change=change, weight_change=0.0)
         elif held is not None and update.weight_change < 0:
-            # A sum of corrections may leave the range of a reward by its last digit.
+            # Rounding may put a sum of corrections slightly out of range.
             update = update._replace(reward_change=-min(1.0, max(0.0, held)))
         return update
 
     def _belongs(self, logged: Logged) -> bool:
-        """Return whether an update is learned: of what is barred, only what takes it back."""
+        """Return whether to learn an update; for excluded decisions only withdrawals."""
         update = logged.update
         return not logged.barred or (update.weight_change < 0 and update.decision in self._held)
 
     def _learn(self, update: UpdateRow) -> bool:
         held = self._held.get(update.decision)
-        if held is None and update.weight_change <= 0:  # what it corrects was lost
+        if held is None and update.weight_change <= 0:  # the corrected update was lost
             self.lost += 1
             return False
         try:
@@ -138,7 +132,7 @@ class Relearning:
     async def _contexts(
         self, segment: Segment, spec: DecisionPoint, logged: Sequence[Logged]
     ) -> dict[UUID, Any] | None:
-        """Return what the policy has to see anew; None where what was stored fits."""
+        """Return contexts to encode again; None if the stored features fit."""
         if sees(spec, segment.feature_hash) == sees(self._row.spec, self._row.feature_hash):
             return None
         ids = [one.update.decision for one in logged]
@@ -147,7 +141,7 @@ class Relearning:
     def _translated(
         self, update: UpdateRow, spec: DecisionPoint, contexts: Mapping[UUID, Any] | None
     ) -> UpdateRow | None:
-        """Return an update as the policy would have learned it; None where it cannot."""
+        """Return an update with the policy's own features; None if impossible."""
         bucket_s = self._row.spec.learning.bucket_s
         if spec.learning.bucket_s != bucket_s:
             update = update._replace(bucket=int(id_time(update.decision) // bucket_s))
@@ -155,10 +149,12 @@ class Relearning:
 
     def _encoded(self, update: UpdateRow, context: Any) -> UpdateRow | None:
         known = self._known.get(update.decision)
-        if known is not None and update.weight_change <= 0:  # it enters where the reward did
+        if (
+            known is not None and update.weight_change <= 0
+        ):  # it uses the features of the first update
             return update._replace(x=known.x, key=known.key, bucket=known.bucket)
         joint = self._row.spec.policy.algorithm.startswith(("joint_", "sequence_"))
-        if context is None or joint:  # other features of actions cannot be known afterwards
+        if context is None or joint:  # missing action features cannot be recovered
             self.lost += 1
             return None
         try:

@@ -1,11 +1,9 @@
-"""What each published version is, as the store knows it, signed into the registry.
+"""Release marks: released, candidate or rolled back, signed for each published version.
 
-Released is what serves or has served: a version that was promoted, and the state of a line that
-serves as it was frozen. A version relearned under another declaration, or frozen from a line while
-its point was pinned to something earlier, or trained elsewhere, such as trees that were grown from
-its log, is a candidate until it is promoted; one whose last
-rollout was taken back is rolled back. The store alone decides: whoever signs does what it says, at
-once or at the next turn of whoever ships, so it does not matter where a process was killed.
+Released versions are or were live: promoted versions, and frozen states of a live lineage. A
+candidate was relearned under another declaration, frozen while its point was pinned to an earlier
+state, or trained from the log, and is not yet promoted. Rolled back means that its last rollout was
+rolled back. Marks depend on database rows only, so any process can sign them later.
 """
 
 from __future__ import annotations
@@ -37,23 +35,23 @@ _MARKED = "snapshot.mark"
 
 
 class Marks(Protocol):
-    """A tenant's repository, as its versions are marked: `steersman.registry.Publisher`."""
+    """Repository with marked versions: `steersman.registry.Publisher`."""
 
     def standings(self, skill: str, point: str) -> dict[str, Standing | None]:
-        """Return how the versions of a decision point are marked.
+        """Return the marks of the versions of a decision point.
 
         Args:
-            skill: of the decision point.
-            point: its name.
+            skill: skill of the decision point.
+            point: decision point name.
         """
 
     def mark(self, skill: str, point: str, standings: Mapping[str, Standing]) -> bool:
-        """Sign what versions are from now on.
+        """Sign new marks of versions.
 
         Args:
-            skill: of the decision point.
-            point: its name.
-            standings: of each version that is to be marked.
+            skill: skill of the decision point.
+            point: decision point name.
+            standings: mark by version.
 
         Returns:
             Whether anything changed.
@@ -61,14 +59,14 @@ class Marks(Protocol):
 
 
 class Known(NamedTuple):
-    """What the store knows of a decision point's versions.
+    """Database facts about the versions of a decision point.
 
     Attributes:
-        row: the point.
-        snapshots: every snapshot by its version.
-        lines: the snapshots that serve or served before, in one chain from what serves now.
-        rollouts: the latest of each candidate.
-        taken_back: the candidates that a rollout rolled back, be it not the latest.
+        row: the decision point.
+        snapshots: all snapshots by version.
+        lines: snapshots that are or were live, newest first.
+        rollouts: latest rollout by candidate.
+        taken_back: candidates that any rollout rolled back.
     """
 
     row: PointRow
@@ -78,11 +76,11 @@ class Known(NamedTuple):
     taken_back: frozenset[str]
 
     def standing(self, version: str, signed: Standing | None = None) -> Standing:
-        """Return what a version is.
+        """Return the mark of a version.
 
         Args:
-            version: of a published snapshot, or one that is about to be published.
-            signed: its mark until now; None: it has none.
+            version: a published version, or one about to be published.
+            signed: its current mark; None if unmarked.
         """
         one = self.snapshots[version]
         if version in self.lines:
@@ -93,25 +91,25 @@ class Known(NamedTuple):
         if one.line not in self.lines or self._is_relearned(one) or not holds_line(one):
             return "candidate"
         if latest is not None and latest.is_under_way and version in self.taken_back:
-            return "candidate"  # on trial again
+            return "candidate"  # in a rollout again
         if one.line == self.row.snapshot:
             pinned = self.row.pinned_seq
             return "released" if pinned is None or (one.line_seq or 0) <= pinned else "candidate"
         if self._is_tainted(one):
             return "candidate"
-        # Its line served before. Whether that was pinned when it was frozen only the mark tells.
+        # Its lineage was live before. Only the mark tells whether it was pinned at the freeze.
         return signed or "released"
 
     def wanted(self, signed: Mapping[str, Standing | None]) -> dict[str, Standing]:
-        """Return the marks that are to be changed.
+        """Return the marks that need a change.
 
         Args:
-            signed: the marks of what consumers find.
+            signed: current marks of listed versions.
         """
         due: dict[str, Standing] = {}
         for version, mark in signed.items():
             one = self.snapshots.get(version)
-            # What is not from here, or retracted and about to be taken out, is not ours to release.
+            # Foreign versions and retracted ones must not be released.
             is_ours = one is not None and one.retracted_at is None
             new = self.standing(version, mark) if is_ours else "candidate"
             if new != mark:
@@ -122,7 +120,7 @@ class Known(NamedTuple):
         return Origin.of((one.description or {}).get("evidence")) is not None
 
     def _is_tainted(self, one: SnapshotRow) -> bool:
-        """Return whether it was frozen from the same line after a version that was retracted."""
+        """Return whether it was frozen from the same lineage after a retracted version."""
         return any(
             bad.retracted_at is not None
             and bad.line == one.line
@@ -132,17 +130,17 @@ class Known(NamedTuple):
 
 
 async def read_known(connection: Any, point: Point) -> Known:
-    """Return what the store knows of a point's versions.
+    """Return the database facts about a point's versions.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        The rows, and what each version is by them.
+        The rows and the marks that follow from them.
 
     Raises:
-        StateError: there is no such point.
+        StateError: the decision point does not exist.
     """
     row = await hold_view(connection, point)
     snapshots = {one.version: one for one in await snapshots_of(connection, point)}
@@ -160,25 +158,25 @@ async def read_known(connection: Any, point: Point) -> Known:
 async def mark_point(
     database: Database, point: Point, registry: Marks, *, actor: str, wait: bool = True
 ) -> dict[str, Standing]:
-    """Sign what each version of a point is, where that differs from what was signed.
+    """Sign the marks of a point's versions that changed.
 
-    It is audited first: a mark that nobody finds in the audit is none of ours.
+    Each change is written to the audit log first.
 
     Args:
-        database: migrated.
+        database: a migrated database.
         point: tenant, skill and decision point.
         registry: the tenant's repository.
-        actor: who, for the audit.
-        wait: while another process publishes this point; False: not at all.
+        actor: actor name for the audit log.
+        wait: whether to wait while another process publishes this point.
 
     Returns:
-        The marks that changed.
+        The changed marks.
 
     Raises:
-        StateError: there is no such point.
-        RaceError: another process publishes this point, or this registry, all the time; repeat.
-        RegistryError: it could not be signed; the next turn does it.
-        StoreError: the server does not answer.
+        StateError: the decision point does not exist.
+        RaceError: another process is publishing to this point or registry; try again.
+        RegistryError: signing failed; the next check retries.
+        StoreError: the database is unreachable.
     """
     connection = await database.connect("worker")
     try:
@@ -199,7 +197,7 @@ async def mark_point(
 async def _record_once(
     connection: Any, point: Point, actor: str, detail: Mapping[str, Any]
 ) -> None:
-    """Audit a change of marks, unless it is the one that could not be signed the last time."""
+    """Audit a change of marks once, even if signing is retried."""
     name = f"{point[1]}/{point[2]}"
     newest = await history(connection, limit=_MANY)
     ours = (one.detail for one in newest if (one.action, one.subject) == (_MARKED, name))
@@ -210,23 +208,23 @@ async def _record_once(
 async def release_version(
     database: Database, point: Point, version: str, registry: Marks, *, actor: str
 ) -> bool:
-    """Sign at once that a version is released, if it serves or has served.
+    """Sign a version as released, if it is or was live.
 
     Args:
-        database: migrated.
+        database: a migrated database.
         point: tenant, skill and decision point.
-        version: of a published snapshot.
+        version: a published version.
         registry: the tenant's repository.
-        actor: who, for the audit.
+        actor: actor name for the audit log.
 
     Returns:
-        Whether it was marked otherwise before.
+        Whether the mark changed.
 
     Raises:
-        StateError: there is no such published version, or it never served; nothing was changed.
-        RaceError: another process publishes this point, or this registry, all the time; repeat.
-        RegistryError: it could not be signed; the next turn does it.
-        StoreError: the server does not answer.
+        StateError: the version is not published or was never live; nothing was changed.
+        RaceError: another process is publishing to this point or registry; try again.
+        RegistryError: signing failed; the next check retries.
+        StoreError: the database is unreachable.
     """
     name = f"{point[1]}/{point[2]} {version}"
     connection = await database.connect("app")

@@ -1,11 +1,10 @@
-"""A copy of a point's policy that follows its log: base snapshot, checkpoint, updates in order.
+"""Policy replica: base snapshot, checkpoint and updates in log order.
 
-Every process that applies the same updates holds the same sums, to the bit, whether it followed
-from the start or loaded a checkpoint in between. Updates without gaps are applied in order or not
-at all. A replica may be pinned to a number: it goes no further.
+Every process that applies the same updates holds the same sums, bit by bit, with or without a
+checkpoint in between. Updates apply in order without gaps. A replica can be pinned to an update.
 
-What nobody decides from yet is made in a thread; a replica that serves learns between decisions,
-a millisecond at a time.
+A replica that does not answer yet is loaded in a thread. A live replica applies updates between
+decisions, a millisecond at a time.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ if TYPE_CHECKING:
     from steersman.store import PointRow, UpdateRow
 
 _CHUNK = 250  # updates read at a time
-_SLICE_S = 0.001  # of learning before decisions have their turn
+_SLICE_S = 0.001  # of learning before decisions continue
 _STORED = StoredBases()
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """A decision point's policy after `seq` updates of `snapshot`.
+    """Policy of a decision point after `seq` updates of `snapshot`.
 
     Attributes:
-        row: the point as it is declared.
-        policy: decides, and learns what `apply` is given.
-        features: the map of the point's context.
-        snapshot: the base of the state.
-        seq: the number of the last update that was applied.
-        stored: the number of updates in the newest stored state that it was made from.
-        until: the last update that it may apply; None: it follows its log.
+        row: the decision point as declared.
+        policy: decides, and learns from `apply`.
+        features: feature map of the context.
+        snapshot: base of the state.
+        seq: number of the last applied update.
+        stored: number of updates in the checkpoint that it was loaded from.
+        until: last update to apply; None to follow the log.
     """
 
     row: PointRow
@@ -69,28 +68,28 @@ class Replica:
     def encode(
         self, context: Mapping[str, object]
     ) -> tuple[NDArray[np.float64] | None, str | None]:
-        """Return what the policy makes of a context, as it is decided from, stored and learned.
+        """Return the encoded context for deciding, storing and learning.
 
         Args:
             context: values by field name.
 
         Returns:
-            ``x``, float64 that float32 holds exactly, or None; ``key``, or None.
+            ``x``, float64 values that float32 holds exactly, or None; ``key``, or None.
 
         Raises:
-            InputError: a context that is not as declared.
+            InputError: the context does not match the declaration.
         """
         return encode(self.row.spec, self.features, context)
 
     def apply(self, updates: Iterable[UpdateRow]) -> None:
-        """Apply updates in their order.
+        """Apply updates in order.
 
         Args:
-            updates: the next ones of this snapshot.
+            updates: the next updates of this snapshot.
 
         Raises:
-            StateError: a number is missing or repeated, or the policy refuses one; what came
-                before it was applied.
+            StateError: a number is missing or repeated, or the policy rejects an update; earlier
+                updates stay applied.
         """
         for update in updates:
             if update.seq != self.seq + 1:
@@ -109,14 +108,10 @@ class Replica:
 
 
 def apply_update(policy: ChoicePolicy, update: UpdateRow) -> None:
-    """Learn, correct or withdraw what an update says; on any error nothing was changed.
-
-    Args:
-        policy: of the update's point.
-        update: one row.
+    """Learn, correct or withdraw an update; an error changes nothing.
 
     Raises:
-        InputError: the policy refuses it.
+        InputError: the policy rejects it.
     """
     x: Any = update.key if update.x is None else np.array(update.x, dtype=np.float64)
     action, change = update.action, update.reward_change
@@ -132,21 +127,21 @@ def apply_update(policy: ChoicePolicy, update: UpdateRow) -> None:
 async def load(
     connection: Any, row: PointRow, *, until: int | None = None, bases: Bases = _STORED
 ) -> Replica:
-    """Return a replica of a point, as far as its log goes.
+    """Return a replica of a point at the end of its log.
 
     Args:
-        connection: within a transaction of the tenant.
-        row: the point; the replica is of ``row.snapshot``.
-        until: pin it to this update; None: follow the log.
-        bases: gives the state before the first update.
+        connection: inside a transaction of the tenant.
+        row: the decision point; the replica uses ``row.snapshot``.
+        until: last update to apply; None to follow the log.
+        bases: source of base states.
 
     Returns:
-        A replica after the last update that is committed, or after ``until``.
+        A replica after the last committed update or after ``until``.
 
     Raises:
-        StateError: a snapshot that is missing or damaged, was made with another feature map, or
-            has fewer updates than ``until``.
-        SteersmanError: ``bases`` refuses it.
+        StateError: the snapshot is missing, damaged or has another feature map, or there are fewer
+            updates than ``until``.
+        SteersmanError: ``bases`` rejects the base.
     """
     if problem := row.problem:
         raise StateError(problem)
@@ -159,18 +154,18 @@ async def load(
 
 
 async def replay(connection: Any, row: PointRow, *, bases: Bases = _STORED) -> Replica:
-    """Return a replica of a point made from its base and every update, whatever is stored besides.
+    """Return a replica built from the base and every update, without checkpoints.
 
     Args:
-        connection: within a transaction of the tenant.
-        row: the point.
-        bases: gives the state before the first update.
+        connection: inside a transaction of the tenant.
+        row: the decision point.
+        bases: source of base states.
 
     Returns:
-        A replica after the last update that is committed.
+        A replica after the last committed update.
 
     Raises:
-        StateError: a snapshot that is missing or damaged, or a log with a gap.
+        StateError: the snapshot is missing or damaged, or the log has a gap.
     """
     replica = await _stored(connection, row, 0, FeatureMap(row.spec.context), bases)
     await _follow(connection, replica)
@@ -178,21 +173,21 @@ async def replay(connection: Any, row: PointRow, *, bases: Bases = _STORED) -> R
 
 
 async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED) -> int:
-    """Apply the updates that were committed meanwhile.
+    """Apply newly committed updates.
 
-    Where the point was given another snapshot (a rebuild), the replica continues from that one. A
-    point that was declared anew is for `load`: this replica keeps serving what it was declared as.
+    If the point got another snapshot (a rebuild), the replica switches to it. A changed declaration
+    needs `load`; until then this replica keeps its old declaration.
 
     Args:
-        connection: within a transaction of the tenant.
-        replica: changed in place; no other task may do so meanwhile.
-        bases: gives the state before the first update.
+        connection: inside a transaction of the tenant.
+        replica: changed in place; no other task may use it meanwhile.
+        bases: source of base states.
 
     Returns:
-        How many updates were applied; after another snapshot, all of that one.
+        Number of applied updates; all updates of a new snapshot.
 
     Raises:
-        StateError: a damaged snapshot, or a log with a gap.
+        StateError: the snapshot is damaged or the log has a gap.
     """
     served = await connection.fetchrow(
         "SELECT snapshot, spec_hash, feature_hash FROM decision_point "
@@ -213,17 +208,17 @@ async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED)
 
 
 async def follow(connection: Any, replica: Replica) -> int:
-    """Apply the updates of a replica's own snapshot, between the decisions that it makes.
+    """Apply the updates of a replica's snapshot between its decisions.
 
     Args:
-        connection: within a transaction of the tenant.
-        replica: changed in place, never further than its ``until``; no other task may do so.
+        connection: inside a transaction of the tenant.
+        replica: changed in place, at most up to ``until``; no other task may apply updates.
 
     Returns:
-        How many updates were applied.
+        Number of applied updates.
 
     Raises:
-        StateError: a log with a gap, or an update that the policy refuses.
+        StateError: the log has a gap, or the policy rejects an update.
     """
     return await _follow(connection, replica, serving=True)
 
@@ -231,21 +226,21 @@ async def follow(connection: Any, replica: Replica) -> int:
 async def state_at(
     connection: Any, row: PointRow, snapshot: str, seq: int, *, bases: Bases = _STORED
 ) -> ChoicePolicy:
-    """Return the policy as it was after an update, for any decision ever made.
+    """Return the policy after a given update, for any past decision.
 
     Args:
-        connection: within a transaction of the tenant.
-        row: the point.
-        snapshot: as the decision says.
-        seq: likewise, its ``update_seq``.
-        bases: gives the state before the first update.
+        connection: inside a transaction of the tenant.
+        row: the decision point.
+        snapshot: snapshot of the decision.
+        seq: its ``update_seq``.
+        bases: source of base states.
 
     Returns:
-        A policy of its own.
+        A new policy object.
 
     Raises:
-        StateError: there is no such snapshot or update.
-        SteersmanError: ``bases`` refuses it.
+        StateError: the snapshot or update does not exist.
+        SteersmanError: ``bases`` rejects the base.
     """
     row = replace(row, snapshot=snapshot)
     replica = await _stored(connection, row, seq, FeatureMap(row.spec.context), bases)
@@ -266,7 +261,7 @@ def _check_reached(replica: Replica, seq: int) -> None:
 async def _stored(
     connection: Any, row: PointRow, until: int | None, features: FeatureMap, bases: Bases
 ) -> Replica:
-    """Return a replica of the newest stored state, made in a thread: it takes long at times."""
+    """Return a replica of the newest checkpoint, loaded in a thread because it can take long."""
     await bases.check(connection, row)
     point = row.tenant, row.skill, row.point
     found = await newest_checkpoint(connection, point, row.snapshot, until=until)
@@ -295,7 +290,7 @@ async def _follow(connection: Any, replica: Replica, *, serving: bool = False) -
 
 
 async def _apply_between(replica: Replica, rows: Iterable[UpdateRow]) -> None:
-    """Apply updates in the thread that decides, so that no decision sees half of one."""
+    """Apply updates in the deciding thread, so that no decision sees a partial update."""
     ends = time.perf_counter() + _SLICE_S
     for update in rows:
         replica.apply((update,))

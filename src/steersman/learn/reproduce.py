@@ -1,7 +1,7 @@
-"""Any published snapshot again, from the log alone: the proof that nothing else went into it.
+"""Reproduction of a published snapshot from the log alone.
 
-No checkpoint and no stored state is read. The policy begins as the declaration names it, and every
-update that the snapshot stands on is applied in its order.
+It reads no checkpoint and no stored state. The policy starts from its declaration and applies every
+update of the snapshot in order.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 async def reproduce(
     database: Database, tenant: UUID, skill: str, point: str, version: str
 ) -> bytes:
-    """Return a snapshot made from the log, as it would be published.
+    """Return a snapshot rebuilt from the log, in its published form.
 
     Args:
-        database: migrated.
-        tenant: whose it is.
-        skill: the application capability.
-        point: the decision point's name.
-        version: of the snapshot, published or not.
+        database: a migrated database.
+        tenant: tenant id.
+        skill: skill name.
+        point: decision point name.
+        version: snapshot version, published or not.
 
     Returns:
-        As `pack_snapshot` returns it: on one machine the very bytes that were signed. Elsewhere the
-        sums may differ in their last digits, and another zstd may compress otherwise.
+        Bytes from `pack_snapshot`. On the same machine they equal the signed bytes; elsewhere last
+        digits of sums or the zstd compression can differ.
 
     Raises:
-        StateError: there is no such snapshot, it was trained elsewhere, or updates that it stands
-            on are gone: those of erased decisions are removed once another snapshot serves.
-        StoreError: the server does not answer.
+        StateError: the snapshot does not exist, was trained from the log, or lacks updates. Updates
+            of erased decisions are deleted once another snapshot is live.
+        StoreError: the database is unreachable.
     """
     connection = await database.connect("worker")
     try:
@@ -61,19 +61,10 @@ async def reproduce(
 
 
 async def replayed(connection: Any, point: Point, snapshot: str, seq: int) -> ChoicePolicy:
-    """Return the policy after an update of a snapshot, from the very beginning of its line.
-
-    Args:
-        connection: within a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: the base of the state.
-        seq: the last of its updates that the state holds.
-
-    Returns:
-        A policy of its own.
+    """Return the policy after an update, replayed from the start of its lineage.
 
     Raises:
-        StateError: there is no such snapshot, or an update is missing.
+        StateError: the snapshot does not exist or an update is missing.
     """
     line = await line_of(connection, point, snapshot, until=seq)
     first = await find_snapshot(connection, point, line[0].snapshot)

@@ -1,9 +1,9 @@
-"""Taking a version back for good, also the one that serves: the point goes to the last good one.
+"""Retraction of a version, including the live one.
 
-What a bad version was frozen from is not to be trusted either: its line has learned the same. So
-the point goes back to the newest state that was signed before it in the same line, else to what
-that line began with, and is pinned there, as the drift guard does. Learning goes on unserved, until
-somebody has looked, and unpins it or publishes something better.
+A bad version comes from a lineage that learned the same data, so its lineage is not trusted either.
+The point returns to the newest state signed before it in the same lineage, or to the lineage's
+base, and is pinned there. Learning continues in the background until an operator unpins the point
+or publishes a better version.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class Retracted(NamedTuple):
-    """A version that was taken back.
+    """Result of a retraction.
 
     Attributes:
-        row: the version.
-        serves: what serves since in its place, as it was signed; None: it did not serve.
+        row: the retracted version.
+        serves: the live version that replaces it; None if it was not live.
     """
 
     row: SnapshotRow
@@ -44,36 +44,29 @@ class Retracted(NamedTuple):
 
 
 class Offers(Protocol):
-    """A tenant's repository, as versions are taken out of it: `steersman.registry.Publisher`."""
+    """Repository that can remove versions: `steersman.registry.Publisher`."""
 
     def retract(self, skill: str, point: str, version: str, *, reason: str = "") -> None:
-        """Take a version out of what consumers find.
-
-        Args:
-            skill: of the decision point.
-            point: its name.
-            version: that is published.
-            reason: kept beside its files.
-        """
+        """Remove a version from the listing for consumers."""
 
 
 def take_out(registry: Offers, row: SnapshotRow, reason: str) -> bool:
-    """Take a version out of what consumers find; again changes nothing.
+    """Remove a version from the listing for consumers; a repeated call changes nothing.
 
     Args:
         registry: the tenant's repository.
-        row: of the version.
-        reason: kept beside its files.
+        row: the version.
+        reason: stored beside its files.
 
     Returns:
-        Whether it was there.
+        Whether it was listed.
 
     Raises:
         RegistryError: the registry cannot be read or written; try again.
     """
     try:
         registry.retract(row.skill, row.point, row.version, reason=reason)
-    except MissingSnapshotError:  # archived, or taken out by a call that was killed since
+    except MissingSnapshotError:  # archived, or already removed by a killed call
         return False
     return True
 
@@ -88,24 +81,27 @@ async def retract_version(
     now: datetime,
     take_back: bool = False,
 ) -> Retracted:
-    """Take a version back: it never begins to serve again; the caller takes it out of the registry.
+    """Retract a version, so that it cannot go live again.
+
+    The caller removes it from the registry.
 
     Args:
-        connection: of role worker, within a transaction; it holds the point from here on.
+        connection: of role worker, inside a transaction, which then locks the point.
         point: tenant, skill and decision point.
-        version: of a published snapshot.
-        actor: who, for the audit.
-        reason: why.
-        now: when, for the incident.
-        take_back: if it serves, let the last good one serve instead, pinned, and open an incident.
+        version: a published version.
+        actor: actor name for the audit log.
+        reason: reason for the audit log.
+        now: time of the incident.
+        take_back: whether a live version is replaced by the last good one, pinned, with an
+            incident.
 
     Returns:
-        The version, and what serves in its place.
+        The version and its live replacement.
 
     Raises:
-        StateError: there is no such published version; or it serves, and is not to be taken back
-            or nothing can serve instead; nothing was changed.
-        RolloutError: it serves, and a rollout is under way beside it; nothing was changed.
+        StateError: the version is not published, or it is live without ``take_back`` or without a
+            replacement; nothing was changed.
+        RolloutError: it is live and a rollout is active; nothing was changed.
     """
     held = await hold_point(connection, point)
     name = f"{point[1]}/{point[2]}"
@@ -134,7 +130,7 @@ async def retract_version(
 
 
 async def _last_good(connection: Any, point: Point, bad: SnapshotRow) -> str:
-    """Return what was signed before a version in its line; else what that line began with."""
+    """Return the version signed before it in its lineage, else the lineage's base."""
     known = {row.version: row for row in await snapshots_of(connection, point)}
     rollouts = await rollouts_of(connection, point[0], skill=point[1], point=point[2], limit=1000)
     harmed = {one.candidate for one in rollouts if one.status == "rolled_back"} | {bad.version}
@@ -167,7 +163,7 @@ def _can_serve(row: SnapshotRow) -> bool:
 def _line_before(
     row: SnapshotRow, known: Mapping[str, SnapshotRow]
 ) -> tuple[str | None, int | None]:
-    """Return the line that a snapshot came from and how far it had learned; or what it followed."""
+    """Return the lineage and update number that a snapshot came from, or its predecessor."""
     if row.line is not None:
         return row.line, row.line_seq
     return (row.parent if row.parent in known else None), None

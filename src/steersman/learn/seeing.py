@@ -1,8 +1,8 @@
-"""What a policy sees of a decision, also of one that another declaration made.
+"""Features of logged decisions for a policy, also across declarations.
 
-A candidate that serves a share of the traffic may have other features than the line that learns,
-and a log may be older than the declaration. What was stored fits wherever it was made in the same
-way; elsewhere it is made anew from the stored context.
+A candidate may have other features than the live lineage, and a log may be older than the
+declaration. Stored features are used if they were encoded in the same way; otherwise the stored
+context is encoded again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
-    """Return what determines what a policy sees of a decision; equal: what was stored fits.
-
-    Args:
-        spec: a declaration.
-        feature_hash: of the map of its context.
-    """
+    """Return a key of the feature encoding; stored features fit if the keys are equal."""
     policy = spec.policy
     if policy.algorithm.startswith("joint_"):
         return "joint", getattr(spec.actions, "features", ())
@@ -40,19 +35,10 @@ def sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
 def seen(
     replica: Replica, spec: DecisionPoint, decided: Decided
 ) -> tuple[list[float] | None, str | None]:
-    """Return what a policy saw of a decision, or would have seen.
-
-    Args:
-        replica: of the line that learns.
-        spec: the declaration that the decision was made under.
-        decided: the decision.
-
-    Returns:
-        ``x`` and ``key``, as they are learned from.
+    """Return the features of a decision for a policy.
 
     Raises:
-        InputError: a context that the line's declaration does not allow, or features of actions
-            that were not asked for when it was made.
+        InputError: the declaration does not allow the context, or action features are missing.
     """
     row = replica.row
     joint = row.spec.policy.algorithm.startswith(("joint_", "sequence_"))

@@ -1,13 +1,10 @@
-"""Shipping: what keeps a registry fresh and up to date, hour by hour, for every tenant with keys.
+"""Shipping job: keeps the registry of each tenant with signing keys up to date.
 
-A new version of every point that learned something, a timestamp that consumers believe, the head of
-the audit log where nobody can rewrite it, a look at whether a line has drifted, what somebody
-without keys retracted is taken out, and what a rollout promoted or took back is marked as released
-or rolled back. Of a point that is pinned nothing is published: consumers
-elsewhere must not load what does not serve here. One of all the
-processes that run this does it; what fails for one tenant or point is logged and tried again, and
-keeps nothing else waiting. Due is what the database's clock says, so a clock that jumps here
-publishes nothing early or late.
+The job publishes new versions, refreshes timestamps, anchors the audit log, checks drift, removes
+retracted versions and signs release marks. It publishes nothing of a pinned point, because
+consumers must not load a state that is not live. One process at a time runs it. A failure of one
+tenant or point is logged and retried without blocking others. Due times use the database clock, so
+a local clock jump has no effect.
 """
 
 from __future__ import annotations
@@ -63,58 +60,57 @@ ACTOR = "schedule"
 
 
 class Freshness(Protocol):
-    """Until when consumers believe a registry."""
+    """Expiry of a registry's timestamp."""
 
     @property
     def expires(self) -> datetime:
-        """When they no longer do."""
+        """Time at which consumers reject the registry."""
 
 
 class Registry(Signer, Marks, Protocol):
-    """A tenant's repository, as it is kept fresh: `steersman.registry.Publisher`."""
+    """Tenant repository that the job maintains: `steersman.registry.Publisher`."""
 
     def refresh_timestamp(self) -> Freshness:
         """Sign a new timestamp.
 
         Returns:
-            Until when consumers believe it.
+            Its expiry.
         """
 
     def retract(self, skill: str, point: str, version: str, *, reason: str = "") -> None:
-        """Take a version out of what consumers find.
+        """Remove a version from the listing for consumers.
 
         Args:
-            skill: of the decision point.
-            point: its name.
-            version: that is published.
-            reason: kept beside its files.
+            skill: skill of the decision point.
+            point: decision point name.
+            version: a published version.
+            reason: stored beside its files.
         """
 
     def listed(self) -> Collection[tuple[str, str, str]]:
-        """Return skill, point and version of everything that consumers find."""
+        """Return skill, point and version of everything that consumers can find."""
 
     def anchored(self) -> tuple[int, bytes] | None:
-        """Return number and hash of the audit's entry that was signed last."""
+        """Return number and hash of the last signed audit entry."""
 
     def anchor(self, seq: int, digest: bytes) -> None:
         """Sign the head of the audit log.
 
         Args:
-            seq: of the newest entry.
+            seq: number of the newest entry.
             digest: its hash.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippingSettings:
-    """How often something is shipped.
+    """Intervals of the shipping job.
 
     Attributes:
-        publish_s: how old the newest version of a point gets before what was learned since is
-            published; seconds.
-        refresh_s: between two timestamps, which consumers believe for a day.
-        look_s: between two looks for what is due.
-        git_commit: signed with every version.
+        publish_s: minimum age of a point's newest version before the next one, in seconds.
+        refresh_s: seconds between two timestamps, which are valid for a day.
+        look_s: seconds between two checks for due work.
+        git_commit: commit signed with every version.
     """
 
     publish_s: float = 3600.0
@@ -125,17 +121,17 @@ class ShippingSettings:
 
 @dataclass(slots=True)
 class Shipped:
-    """What one look did for one tenant.
+    """Result of one check of one tenant.
 
     Attributes:
-        tenant: its name.
-        expires: until when consumers believe its registry; None if that is not known.
-        published: versions, by skill/point.
-        refused: what the guard refused, and why.
-        drifted: points that went back to their base, and why.
-        retracted: versions that were taken out, as skill/point version.
-        marked: what versions are for consumers since, by skill/point version.
-        failed: what else did not work, and each point whose declaration cannot be read.
+        tenant: tenant name.
+        expires: expiry of its registry; None if unknown.
+        published: versions by skill/point.
+        refused: guard rejections with reasons.
+        drifted: points that the drift guard pinned, with reasons.
+        retracted: removed versions, as skill/point version.
+        marked: new marks by skill/point version.
+        failed: other failures, and points with unreadable declarations.
     """
 
     tenant: str
@@ -157,15 +153,15 @@ async def run_shipping(
     watch: Callable[[Shipped], None] = lambda _shipped: None,
     settings: ShippingSettings | None = None,
 ) -> None:
-    """Keep every tenant's registry fresh and up to date until told to stop.
+    """Keep every tenant's registry up to date until stopped.
 
     Args:
-        database: migrated.
-        stop: set it to end.
-        registries: returns a tenant's repository by its name; None: the tenant has none.
-        clock: seconds since 1970, for incidents.
-        watch: called after every look at a tenant.
-        settings: how often.
+        database: a migrated database.
+        stop: event that stops the job.
+        registries: returns a tenant's repository by name; None if it has none.
+        clock: Unix time in seconds, for incidents.
+        watch: callback after each check of a tenant.
+        settings: intervals.
     """
     shipping = _Shipping(database, registries, clock, watch, settings or ShippingSettings())
     while not stop.is_set():
@@ -177,7 +173,7 @@ async def run_shipping(
 
 
 async def _lost(connection: Any, signed: tuple[int, bytes]) -> str | None:
-    """Return what is wrong if the entry that was signed is not in the audit; None if it is."""
+    """Return what is wrong if the signed entry is not in the audit log; None if it is."""
     seq, digest = signed
     rows = await history(connection, limit=1, before=seq + 1)
     if rows and (rows[0].seq, rows[0].hash) == (seq, digest):
@@ -218,7 +214,7 @@ class _Shipping:
         self._unreadable: dict[tuple[str, str, str], str] = {}
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Look for what is due over one connection, as long as no other process does."""
+        """Check for due work over one connection while this process holds the lock."""
         connection = await self._database.connect("worker", command_timeout=60)
         try:
             while not stop.is_set():
@@ -242,8 +238,8 @@ class _Shipping:
                 await self._keep_fresh(connection, tenant, registry, done)
             except _AWAY:
                 raise
-            except Exception as error:  # noqa: BLE001 (told in the log, whatever it is)
-                # Whatever it is: the other tenants' registries must be kept all the same.
+            except Exception as error:  # noqa: BLE001 (logged)
+                # An error of one tenant must not stop the others.
                 _log.exception("cannot update the registry of %s", tenant.name)
                 done.failed.append(str(error) or repr(error))
             self._watch(done)
@@ -251,30 +247,28 @@ class _Shipping:
     async def _take_out(
         self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
     ) -> None:
-        """Take out what was retracted, and is among what consumers find."""
         async with as_tenant(connection, tenant.id):
             found = await retracted_of(connection, tenant.id)
         try:
-            # Each time: an older state of the registry may have been put back.
+            # Every time, because an older registry may have been restored.
             listed = await asyncio.to_thread(registry.listed) if found else ()
             for row in found:
                 if (row.skill, row.point, row.version) not in listed:
                     continue
                 if await asyncio.to_thread(take_out, registry, row, "retracted"):
                     done.retracted.append(f"{row.skill}/{row.point} {row.version}")
-        except RegistryError as error:  # lines are watched for drift all the same
+        except RegistryError as error:  # the drift check must still run
             _log.exception("cannot remove retracted versions of %s from the registry", tenant.name)
             done.failed.append(str(error))
 
     async def _keep_fresh(
         self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
     ) -> None:
-        """Anchor the audit, whose head has moved by whatever was published, and be believed."""
         try:
             await self._anchor(connection, tenant, registry)
         except _AWAY:
             raise
-        except SteersmanError as error:  # consumers must believe the registry all the same
+        except SteersmanError as error:  # the timestamp must still be refreshed
             _log.exception("cannot anchor the audit log of %s", tenant.name)
             done.failed.append(str(error))
         at, known = self._refreshed.get(tenant.name, (0.0, None))
@@ -284,7 +278,7 @@ class _Shipping:
         done.expires = known.expires
 
     async def _anchor(self, connection: Any, tenant: Tenant, registry: Registry) -> None:
-        """Sign the head of the audit, if what was signed before is in it still."""
+        """Sign the head of the audit log if it still contains the last signed entry."""
         due = time.monotonic() >= self._anchored.get(tenant.name, 0.0)
         if not due:
             return
@@ -322,7 +316,7 @@ class _Shipping:
             await self._mark(connection, row, registry, done)
         for row in rows:
             if (row.skill, row.point) in busy:
-                continue  # its versions are being compared; more of them would push these out
+                continue  # a rollout compares its versions; new ones would displace them
             try:
                 await self._check(row, tenant, done)
                 if row.pinned_seq is None:
@@ -332,15 +326,14 @@ class _Shipping:
                 done.refused[f"{row.skill}/{row.point}"] = str(refused)
             except _AWAY:
                 raise
-            except Exception as error:  # noqa: BLE001 (told in the log, whatever it is)
-                # Whatever it is: the other points must be shipped all the same.
+            except Exception as error:  # noqa: BLE001 (logged)
+                # An error of one point must not stop the others.
                 _log.exception("cannot ship %s/%s", row.skill, row.point)
                 done.failed.append(str(error) or repr(error))
 
     async def _mark(
         self, connection: Any, row: PointRow, registry: Registry, done: Shipped
     ) -> None:
-        """Sign what versions are, when the store says something new of them, and now and then."""
         point, name = (row.tenant, row.skill, row.point), f"{row.skill}/{row.point}"
         async with as_tenant(connection, row.tenant):
             known = await read_known(connection, point)
@@ -354,7 +347,7 @@ class _Shipping:
             changed = await mark_point(self._database, point, registry, actor=ACTOR, wait=False)
         except _AWAY:
             raise
-        except RaceError as busy:  # other tenants must not wait for it; the next look does it
+        except RaceError as busy:  # other tenants must not wait; the next check retries
             _log.info("the versions of %s will be marked at the next check: %s", name, busy)
             return
         except SteersmanError as error:
@@ -367,7 +360,6 @@ class _Shipping:
     def _tell_unreadable(
         self, tenant: Tenant, unreadable: Sequence[UnreadablePoint], done: Shipped
     ) -> None:
-        """Tell of points that are not shipped, as nobody can read them; in the log once."""
         known = {(tenant.name, one.skill, one.point): one.why for one in unreadable}
         for key, why in known.items():
             if self._unreadable.get(key) != why:
@@ -377,7 +369,6 @@ class _Shipping:
         self._unreadable = others | known
 
     async def _check(self, row: PointRow, tenant: Tenant, done: Shipped) -> None:
-        """Look for drift as often as versions are published."""
         key = tenant.name, row.skill, row.point
         now = time.monotonic()
         if now < self._checked.get(key, 0.0):
@@ -390,7 +381,7 @@ class _Shipping:
     async def _ship(
         self, connection: Any, row: PointRow, registry: Registry, done: Shipped
     ) -> None:
-        """Publish a point if that is due; what was refused is tried again a period later."""
+        """Publish a point if due; retry a rejected state after one interval."""
         key = str(row.tenant), row.skill, row.point
         now = time.monotonic()
         if now < self._tried.get(key, 0.0):

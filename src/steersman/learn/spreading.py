@@ -1,4 +1,4 @@
-"""One function over many items: here, in processes, or on a Ray cluster, with the same results."""
+"""Parallel map over items: locally, in processes or on a Ray cluster, with equal results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _ADDRESS = re.compile(r"auto|(ray://)?[^/]+:\d{1,5}")
 _ANSWERS_S = 5.0
 _RETRIES = 5
-"""A node may be lost so often under one item; what kills every process it runs in must end."""
+"""Number of times an item may lose its node, because an item can kill every worker."""
 
 
 @overload
@@ -62,29 +62,28 @@ def spread(
     seed: int | None = None,
     processes: int = 1,
 ) -> Iterator[R]:
-    """Return what a function gives for each of some items, in their order.
+    """Return the results of a function for each item, in order.
 
-    Where an item is worked on changes nothing: each has a generator of its own, drawn from the seed
-    and its number. On other processors floating-point results agree to about 1e-9, on the same
-    kind to the byte. An item whose node dies is worked on again elsewhere, so the function must
-    leave nothing behind that would then be there twice.
+    The place of work has no influence: each item has its own random generator from the seed and its
+    index. Results are identical on the same kind of processor and agree to about 1e-9 on others. If
+    a node dies, its items run again elsewhere, so the function must not have side effects.
 
     Args:
-        function: Of an item, and of a generator if there is a seed. It travels once, with all that
-            it is partial over; other processes and nodes must be able to import it.
-        items: What it is called with, each by itself.
-        address: Of a Ray cluster: ``auto`` on one of its nodes, or ``HOST:PORT`` of its head. None
-            works here. Without the package `ray` it says so in the log, and works here as well.
-        seed: ≥ 0; without it the function draws nothing.
-        processes: Of this machine, where no cluster is named, ≥ 1.
+        function: called with an item, and a generator if there is a seed. It is sent once, with its
+            partial arguments; other processes and nodes must be able to import it.
+        items: inputs, one call each.
+        address: Ray cluster: ``auto`` on one of its nodes, or ``HOST:PORT`` of its head. None runs
+            locally. Without the package `ray` it logs a warning and runs locally.
+        seed: random seed, ≥ 0; None: no generator.
+        processes: local processes without a cluster, ≥ 1.
 
     Returns:
-        Results as they come, in the order of the items. What is not taken is not waited for.
+        An iterator over results in item order. It does not wait for results that are not read.
 
     Raises:
-        InputError: A seed, a number of processes or an address that cannot be.
-        ClusterError: The cluster does not answer, is of other versions, or lost an item too often;
-            or a process of this machine ended.
+        InputError: a seed, number of processes or address is invalid.
+        ClusterError: the cluster does not respond, has other versions or failed an item too often;
+            or a local process ended.
 
     >>> list(spread(abs, [-2, 3]))
     [2, 3]
@@ -105,10 +104,10 @@ def _called(function: Callable[..., Any], item: Any, seed: int | None, place: in
     return function(item, np.random.default_rng([seed, place]))
 
 
-# -- here -----------------------------------------------------------------------------------------
+# -- local ----------------------------------------------------------------------------------------
 
 _kept: list[Callable[..., Any]] = []
-"""The function of a process of the pool: it travels once, and not with every item."""
+"""Function of a pool process, sent once and not with every item."""
 
 
 def _here(
@@ -125,7 +124,7 @@ def _here(
         for place, one in enumerate(waiting):
             yield _result(one, place)
     finally:
-        # What nobody waits for shall not go on; Python has a method for it from 3.14 on.
+        # Stop work whose results are not needed; Python has a method for it from 3.14 on.
         for process in list((pool._processes or {}).values()):  # noqa: SLF001
             process.terminate()
         pool.shutdown(wait=False)
@@ -169,19 +168,13 @@ def _installed() -> bool:
 
 @contextmanager
 def cluster(address: str) -> Iterator[Any]:
-    """Be connected to a cluster meanwhile; a connection that was there before stays as it is.
+    """Connect to a cluster in this context; keep an existing connection.
 
-    Ray tells of lost nodes on the standard output, which cannot be changed: a command whose result
-    goes there redirects it meanwhile.
-
-    Args:
-        address: As `spread` takes it.
-
-    Returns:
-        The module `ray`.
+    Ray always reports lost nodes on standard output. A command that prints its result there must
+    redirect it meanwhile.
 
     Raises:
-        ClusterError: No cluster answers there, or one of other versions of Python or Ray.
+        ClusterError: no cluster responds, or it has other versions of Python or Ray.
     """
     import ray  # noqa: PLC0415 (an extra, and slow)
 
@@ -202,7 +195,7 @@ def cluster(address: str) -> Iterator[Any]:
 
 
 def _knock(address: str) -> None:
-    """Ray itself takes minutes to say that nobody is there."""
+    """Check the port first, because Ray takes minutes to report a missing cluster."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port != "auto":
         socket.create_connection((host, int(port)), _ANSWERS_S).close()
@@ -214,8 +207,8 @@ def _on_cluster(
     with cluster(address) as ray:
         called = ray.remote(num_cpus=1, max_retries=_RETRIES)(_called)
         shared = ray.put(function)
-        # None is cancelled when nobody wants the rest: a driver of Ray 2.60 ends in the middle of
-        # it if the task finishes meanwhile. What was not begun ends with the connection.
+        # Tasks are not cancelled: a driver of Ray 2.60 crashes
+        # if a task finishes meanwhile. Pending tasks end with the connection.
         waiting = [called.remote(shared, item, seed, place) for place, item in enumerate(items)]
         for place, one in enumerate(waiting):
             yield _gotten(ray, one, place)
@@ -225,7 +218,7 @@ def _gotten(ray: Any, reference: Any, place: int) -> Any:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        # As it would be raised here; where it was raised there is told beside it.
+        # The error as if raised locally; the remote traceback is its cause.
         raise error.cause from error
     except ray.exceptions.RayError as error:
         message = f"the cluster failed item {place}: {type(error).__name__}: {error}; check that"

@@ -1,4 +1,4 @@
-"""One process at a time writes of a decision point into the registry."""
+"""Publish lock: one process at a time writes a decision point into the registry."""
 
 from __future__ import annotations
 
@@ -19,15 +19,10 @@ _WAIT_S = 60
 
 @asynccontextmanager
 async def alone(connection: Any, point: Point, *, wait: bool = True) -> AsyncIterator[None]:
-    """Let nobody else publish or mark this point meanwhile; whoever is killed lets go at once.
-
-    Args:
-        connection: outside of a transaction, used by nobody else.
-        point: tenant, skill and decision point.
-        wait: for a minute at most; False: not at all.
+    """Hold the publish lock of a point; it ends with the process.
 
     Raises:
-        RaceError: another process does, and takes longer than is waited.
+        RaceError: another process holds the lock longer than the wait time.
     """
     name = "publish/" + "/".join(map(str, point))
     if not await _lock(connection, name, wait=wait):

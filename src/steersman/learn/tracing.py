@@ -1,4 +1,4 @@
-"""Spans of the learner, if anyone listens: one for each batch, and one in each trace it touches."""
+"""OpenTelemetry spans of the learner."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ _tracer = trace.get_tracer("steersman.learn")
 
 @contextmanager
 def batch_span(name: str) -> Iterator[trace.Span]:
-    """Record a batch as a span; without a configured provider this costs a microsecond.
-
-    Args:
-        name: of the decision point.
-
-    Yields:
-        The span, for `tell`.
+    """Record a batch as a span; without a provider this costs about a microsecond.
 
     >>> with batch_span("route/model") as span:
     ...     span.is_recording()
@@ -36,16 +30,13 @@ def batch_span(name: str) -> Iterator[trace.Span]:
 
 
 def tell(span: trace.Span, name: str, traceparents: Sequence[str]) -> None:
-    """Tell the traces of requests that what they decided or reported was learned.
+    """Add a span ``learned`` to the traces of the learned decisions and events.
 
-    Each gets a span ``learned`` below the request, as long as the batch took and linked to it, so
-    that one trace shows a decision from its request to what was learned of it. Where a trace was
-    not sampled, neither is this.
+    The span lasts as long as the batch and links to it, so one trace shows a decision from request
+    to learning. Traces that were not sampled get no span.
 
-    Args:
-        span: of the batch, which is linked to the first 32 of them.
-        name: of the decision point.
-        traceparents: W3C trace contexts, each once; at most 512 are told.
+    `span`: span of the batch, which links to the first 32 traces.
+    `traceparents`: distinct W3C trace contexts; at most 512 are used.
 
     >>> tell(trace.INVALID_SPAN, "a/b", ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"])
     """
@@ -65,5 +56,5 @@ def tell(span: trace.Span, name: str, traceparents: Sequence[str]) -> None:
             context,
             attributes={_POINT: name},
             links=[batch],
-            start_time=getattr(span, "start_time", None),  # the interface alone does not tell it
+            start_time=getattr(span, "start_time", None),  # the API does not expose it
         ).end()

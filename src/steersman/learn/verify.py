@@ -1,4 +1,4 @@
-"""Whether what is stored follows from what happened: rewards from events, states from logs."""
+"""Verification: recompute rewards from events and states from logs, and compare."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Verified:
-    """What was found.
+    """Result of a verification.
 
     Attributes:
-        decisions: how many were looked at.
-        updates: how many the serving snapshot has.
-        pending: decisions with work that is due; they are not judged.
-        wrong_rewards: decisions whose stored reward is not what their events give.
-        not_learned: decisions whose reward is not what the state holds of them. A rebuild `until`
-            a time makes them, and a policy that refused a reward; nothing else does.
-        state: what is wrong with the state or its log; empty if nothing is.
-        sha256: of the state after these updates; that of a process that follows is the same
-            (``GET /rl-status?states=true``).
+        decisions: number of checked decisions.
+        updates: number of updates of the live snapshot.
+        pending: decisions with due work; they are not checked.
+        wrong_rewards: decisions whose stored reward differs from their events.
+        not_learned: decisions whose reward differs from the learned one. Causes are a rebuild
+            `until` a time, or a policy that rejected the reward.
+        state: what is wrong with the state or its log; empty if nothing.
+        sha256: hash of the state; replicas report the same (``GET /rl-status?states=true``).
     """
 
     decisions: int = 0
@@ -45,25 +44,25 @@ class Verified:
 
     @property
     def holds(self) -> bool:
-        """Whether every stored reward and the state follow from the log."""
+        """Whether all stored rewards and the state follow from the log."""
         return not (self.wrong_rewards or self.state)
 
 
 async def verify(database: Database, row: PointRow) -> Verified:
-    """Compute all rewards from events and the state from its updates, and compare.
+    """Recompute all rewards and the state, and compare them with the stored ones.
 
-    Everything is read at one moment, while learning goes on. The hot tables are looked at: of days
-    that are in the cold store alone, only the updates are.
+    Reads one consistent snapshot of the database while learning continues. Reads hot tables only;
+    for days in the cold store it checks the updates only.
 
     Args:
-        database: migrated.
+        database: a migrated database.
         row: the decision point.
 
     Returns:
-        What was found.
+        The differences.
 
     Raises:
-        StoreError: the server does not answer.
+        StoreError: the database is unreachable.
     """
     connection = await database.connect("worker")
     try:

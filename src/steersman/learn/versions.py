@@ -1,8 +1,7 @@
-"""What lies between two versions of a point, on decisions that neither is judged to have learned.
+"""Comparison of two versions of a point on held-out decisions.
 
-What both had learned of the held-out decisions is taken out of copies of them first, so that the
-version which learned more of them does not look better for it. Parameters, features and origin are
-those that were signed.
+What both learned from the held-out decisions is withdrawn from copies first, so that the newer
+version gets no advantage. Parameters, features and origin are the signed ones.
 """
 
 from __future__ import annotations
@@ -66,22 +65,22 @@ async def compare_versions(
     share: float = SHARE,
     newest: int = NEWEST,
 ) -> Diff:
-    """Return what lies between two versions.
+    """Return the differences of two versions.
 
     Args:
-        database: migrated.
+        database: a migrated database.
         point: tenant, skill and decision point.
-        first: the earlier version, published or not.
-        second: the later one.
-        share: of the units among the newest decisions on which they are compared, in (0, 1].
-        newest: how many decisions these are.
+        first: earlier version, published or not.
+        second: later version.
+        share: share of the units of the newest decisions used for comparison, in (0, 1].
+        newest: number of newest decisions.
 
     Returns:
-        With traffic and off-policy difference where there are decisions with closed windows.
+        The differences, with traffic and off-policy estimate if decisions have closed windows.
 
     Raises:
-        StateError: there is no such version, or its state was removed.
-        StoreError: the server does not answer.
+        StateError: a version does not exist or its state was removed.
+        StoreError: the database is unreachable.
     """
     connection = await database.connect("worker")
     try:
@@ -140,7 +139,7 @@ def _reference(both: Sequence[_Version], rows: Sequence[HeldOut]) -> Reference:
 
 
 def _seen(spec: DecisionPoint, rows: Sequence[HeldOut]) -> Sequence[Any] | NDArray[np.float64]:
-    """Return what a policy makes of contexts: vectors, keys, or the contexts themselves."""
+    """Return encoded contexts: vectors, keys or the contexts themselves."""
     features = FeatureMap(spec.context)
     found = [encode(spec, features, row.context) for row in rows]
     if found[0][0] is not None:
@@ -149,7 +148,7 @@ def _seen(spec: DecisionPoint, rows: Sequence[HeldOut]) -> Sequence[Any] | NDArr
 
 
 def _offered(row: HeldOut) -> tuple[Offered, list[dict[str, Any]]] | None:
-    """Return what a selection was made from, and its steps; None: it is none."""
+    """Return the candidates and steps of a selection; None if it is not one."""
     if row.steps is None:
         return None
     return offered_of(row.eligible, row.links, row.features), row.steps

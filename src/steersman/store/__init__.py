@@ -1,4 +1,4 @@
-"""The rows of the loop on disk: PostgreSQL, each tenant apart, and Parquet for the past."""
+"""PostgreSQL and Parquet storage for decisions, events, rewards and policy state."""
 
 from __future__ import annotations
 

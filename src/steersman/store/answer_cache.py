@@ -1,4 +1,4 @@
-"""Cached answers of the interrogator in PostgreSQL: one tenant's, bounded in age and bytes."""
+"""PostgreSQL cache of interrogator answers, limited by age and size per tenant."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _TRIM_S = 60.0
 
 
 class TableCache:
-    """Cached answers of a tenant in PostgreSQL, for code that does not await.
+    """PostgreSQL answer cache of one tenant for synchronous code.
 
-    One connection, owned by one thread with an event loop of its own, is made at the first use and
-    again after it was lost. Callers of several threads take turns.
+    It uses one connection, in a thread with its own event loop. The connection opens at first use
+    and after a loss. Calls from several threads are serialised.
 
     Args:
-        database: migrated.
-        tenant: whose answers; it never sees another's.
-        limits: what is removed, by the keeper, and beside the calls every 1,000 answers written
-            here; that it failed is logged, and no failure of a call.
-        timeout_s: how long one call may take.
+        database: a migrated database.
+        tenant: tenant id; other tenants' answers are not visible.
+        limits: cache limits, enforced by the janitor and after every 1,000 writes; a
+            failure is only logged.
+        timeout_s: timeout of one call in seconds.
     """
 
     def __init__(
@@ -78,32 +78,32 @@ class TableCache:
         self._turn = threading.Lock()
 
     def get(self, key: str) -> NDArray[np.float16] | None:
-        """Return the vectors kept under a key, or None.
+        """Return the cached vectors of a key, or None.
 
         Args:
-            key: 2 to 128 hex digits.
+            key: cache key, 2 to 128 hex digits.
 
         Returns:
             (options, size) float16.
 
         Raises:
-            InputError: the key is not of that kind.
-            DataError: what is kept is damaged.
-            StoreError: the server does not answer.
+            InputError: invalid key.
+            DataError: the cached value is damaged.
+            StoreError: the database is unreachable.
         """
         packed = self._run(self._get(cache_key_bytes(key)))
         return None if packed is None else unpack_vectors(packed)
 
     def put(self, key: str, vectors: NDArray[np.float16]) -> None:
-        """Keep vectors under a key; what was there is replaced.
+        """Cache vectors under a key; an existing value is replaced.
 
         Args:
-            key: 2 to 128 hex digits.
+            key: cache key, 2 to 128 hex digits.
             vectors: (options, size) float16, all finite, at most 1 MiB.
 
         Raises:
-            InputError: key or vectors are not of that kind.
-            StoreError: the server does not answer.
+            InputError: invalid key or vectors.
+            StoreError: the database is unreachable.
         """
         self._run(self._put(cache_key_bytes(key), pack_vectors(vectors)))
         self._written += 1
@@ -111,10 +111,12 @@ class TableCache:
             self._trim_apart()
 
     def close(self) -> None:
-        """Close the connection and end the thread; both are made again when needed."""
+        """Close the connection and end the thread; the next call opens them again."""
         with self._turn:
             loop, self._loop = self._loop, None
-            if loop is None or self._process != os.getpid():  # a parent's thread is not here
+            if (
+                loop is None or self._process != os.getpid()
+            ):  # the parent's thread does not exist here
                 return
             asyncio.run_coroutine_threadsafe(self._disconnect(), loop).result()
             if self._trimming is not None:
@@ -134,7 +136,6 @@ class TableCache:
             self._trimmer.terminate()
 
     def _trim_apart(self) -> None:
-        """Begin to remove what is too old or too many; nobody waits for it, nor for its turn."""
         with self._turn:
             running = self._trimming is not None and not self._trimming.done()
             if self._loop is not None and not running:
@@ -146,13 +147,13 @@ class TableCache:
                 self._leave_to_parent()
             if self._loop is None:
                 self._loop = _loop_of_its_own()
-            # The coroutine has a time limit of its own, so this does not wait for ever.
+            # The coroutine has its own timeout, so this wait is bounded.
             return asyncio.run_coroutine_threadsafe(self._guarded(work), self._loop).result()
 
     def _leave_to_parent(self) -> None:
-        """Begin anew after a fork: the thread is not here, and the connection is the parent's.
+        """Reset after a fork; the parent owns the thread and the connection.
 
-        Both are kept alive: what their end would undo is shared with the parent.
+        Both objects stay referenced, because closing them would affect the parent.
         """
         self._parents.append((self._loop, self._connection, self._trimming, self._trimmer))
         self._process, self._loop, self._connection = os.getpid(), None, None
@@ -186,10 +187,10 @@ class TableCache:
             await connection.execute(_WRITE, self._tenant, key, packed)
 
     async def _trim(self) -> None:
-        # Over a connection of its own, so that nobody's turn is held up meanwhile.
+        # Over a separate connection, so that calls do not wait.
         try:
             self._trimmer = await self._database.connect("app", timeout=self._timeout_s)
-            # A server that hangs keeps no time.
+            # A hanging server does not enforce its timeout.
             asyncio.get_running_loop().call_later(2 * _TRIM_S, self._trimmer.terminate)
             async with as_tenant(self._trimmer, self._tenant):
                 await self._trimmer.execute(f"SET LOCAL statement_timeout = {_TRIM_S * 1000:.0f}")
@@ -220,6 +221,6 @@ def _loop_of_its_own() -> asyncio.AbstractEventLoop:
         finally:
             loop.close()
 
-    # A daemon: a program that forgets to close the cache ends all the same.
+    # A daemon thread, so that a program can exit without closing the cache.
     threading.Thread(target=live, name="answer-cache", daemon=True).start()
     return loop

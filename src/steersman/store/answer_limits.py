@@ -1,4 +1,4 @@
-"""How many cached answers stay: bounds of age and bytes, for each tenant by itself."""
+"""Answer cache limits by age and size per tenant."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _ALONE = (
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """What cached answers of one tenant may take.
+    """Limits of a tenant's answer cache.
 
     Attributes:
-        days: how long an answer that nobody asks for stays, 1 to 3,650.
-        max_bytes: the most that all answers of a tenant take together, ≥ 1 MiB; what was used
-            longest ago goes first.
+        days: days after the last use until an answer is removed, 1 to 3,650.
+        max_bytes: maximum total size, ≥ 1 MiB; the least recently used answers are removed
+            first.
 
     Raises:
-        InputError: a number out of range.
+        InputError: a number is out of range.
 
     >>> AnswerLimits().days
     30
@@ -55,17 +55,17 @@ class AnswerLimits:
 async def trim_answers(
     connection: Any, limits: AnswerLimits, *, now: datetime | None = None
 ) -> int:
-    """Remove the cached answers of a tenant that are too old or too many.
+    """Remove the cached answers of a tenant that exceed the limits.
 
     Args:
-        connection: of role app or owner, within a transaction of the tenant.
-        limits: what may stay.
-        now: default: the clock.
+        connection: of role app or owner, inside a transaction of the tenant.
+        limits: cache limits.
+        now: current time; default: system clock.
 
     Returns:
-        How many were removed; 0 too while somebody else is removing them.
+        Number of removed answers; 0 if another process is trimming.
     """
-    # Two that removed the same rows in another order would wait for each other.
+    # Prevents a deadlock of two processes that remove the same rows.
     if not await connection.fetchval(_ALONE):
         return 0
     before = (now or datetime.now(UTC)) - timedelta(days=limits.days)
@@ -75,17 +75,17 @@ async def trim_answers(
 
 
 async def trim_all_answers(database: Database, limits: AnswerLimits | None = None) -> int:
-    """Remove the cached answers of every tenant that are too old or too many.
+    """Remove the cached answers of every tenant that exceed the limits.
 
     Args:
-        database: migrated.
-        limits: what may stay of each tenant; default: `AnswerLimits()`.
+        database: a migrated database.
+        limits: cache limits per tenant; default: `AnswerLimits()`.
 
     Returns:
-        How many were removed.
+        Number of removed answers.
 
     Raises:
-        StoreError: the server does not answer.
+        StoreError: the database is unreachable.
     """
     connection = await database.connect("owner")
     removed = 0

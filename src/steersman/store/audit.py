@@ -1,7 +1,6 @@
-"""Who did what: a row for everything administrative, in the transaction that does it.
+"""Audit log: one row per administrative action, in the transaction of the action.
 
-The database numbers the rows of a tenant and chains them by their hashes; `verify_chain` says
-whether they are still what was written.
+The database numbers the rows of a tenant and chains their hashes; `verify_chain` checks the chain.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One administrative act.
+    """One administrative action.
 
     Attributes:
         id: UUIDv7.
-        at: when.
-        actor: who, as the caller named them.
-        action: what was done, such as ``key.create``.
-        subject: to what.
-        detail: with what; never a secret.
-        seq: its number among the tenant's rows: 1, 2, 3, … without gaps.
-        prev_hash: of the row before, 32 bytes; zeros for the first.
-        hash: of this row, 32 bytes.
+        at: time of the action.
+        actor: actor name given by the caller.
+        action: action name, such as ``key.create``.
+        subject: object of the action.
+        detail: parameters; never a secret.
+        seq: row number of the tenant: 1, 2, 3, … without gaps.
+        prev_hash: hash of the previous row, 32 bytes; zeros for the first.
+        hash: hash of this row, 32 bytes.
     """
 
     id: UUID
@@ -52,17 +51,17 @@ async def record(
     subject: str,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down an act, to be committed or rolled back together with it.
+    """Add an audit row in the current transaction.
 
-    Who writes for the same tenant waits until this transaction ends, so do it last.
+    Other writers of the tenant's audit log wait until this transaction ends, so call it last.
 
     Args:
-        connection: within a transaction of this tenant.
-        tenant: whose history it belongs to.
-        actor: who did it.
-        action: what, such as ``key.create``.
-        subject: to what.
-        detail: with what; must hold no secret.
+        connection: inside a transaction of this tenant.
+        tenant: tenant id of the history it belongs to.
+        actor: actor name.
+        action: action name, such as ``key.create``.
+        subject: object of the action.
+        detail: parameters; must not contain a secret.
     """
     await connection.execute(
         # The table's trigger gives it a number, the time and its hash.
@@ -78,16 +77,16 @@ async def record(
 
 
 async def count_acts(connection: Any, action: str, subject: str, detail: Mapping[str, Any]) -> int:
-    """Return how often something was done to something.
+    """Return the number of audit rows with an action and subject.
 
     Args:
-        connection: within a transaction of the tenant.
-        action: what.
-        subject: to what.
-        detail: that it must have, among others.
+        connection: inside a transaction of the tenant.
+        action: action name.
+        subject: object of the action.
+        detail: values that the row's detail must contain.
 
     Returns:
-        A number of rows of that tenant.
+        Number of the tenant's rows.
     """
     found: int = await connection.fetchval(
         "SELECT count(*) FROM audit WHERE action = $1 AND subject = $2 AND detail @> $3",
@@ -99,15 +98,15 @@ async def count_acts(connection: Any, action: str, subject: str, detail: Mapping
 async def history(
     connection: Any, *, limit: int = 100, before: int | None = None
 ) -> list[AuditRow]:
-    """Return what was done, the latest first.
+    """Return audit rows, newest first.
 
     Args:
-        connection: within a transaction of the tenant.
-        limit: most rows.
-        before: only rows with a lower number, to go on where the last call ended.
+        connection: inside a transaction of the tenant.
+        limit: maximum number of rows.
+        before: only rows with a lower number; for paging.
 
     Returns:
-        Rows of that tenant.
+        The tenant's rows.
     """
     rows = await connection.fetch(
         "SELECT id, at, actor, action, subject, detail, seq, prev_hash, hash FROM audit "

@@ -1,9 +1,9 @@
-"""Whether the audit is what was written: every row numbered and hashed with the row before it.
+"""Verification of the tamper-evident audit log.
 
-The database numbers and hashes rows when they are inserted; here the same is computed a second
-time, from the values alone (docs/reference/audit.md has the form). A chain shows that a row was
-changed, taken out or put elsewhere. That rows are missing from its end only somebody else can know:
-anchors, numbers and hashes that were signed and published before, say so.
+The database numbers and hashes each row together with the previous hash. This module recomputes the
+hashes from the values (format: docs/reference/audit.md). The chain shows changed, removed or moved
+rows. Truncation can only be detected against anchors: row numbers and hashes that were signed and
+published.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MOST = 100
 
 
 class Anchor(NamedTuple):
-    """A place in the chain, as it was published.
+    """Published position of the chain.
 
     Attributes:
-        seq: the number of a row, 1 or more.
-        hash: of that row, 32 bytes.
+        seq: row number, 1 or more.
+        hash: hash of that row, 32 bytes.
     """
 
     seq: int
@@ -40,11 +40,11 @@ class Anchor(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Something that is wrong with the chain.
+    """Error in the chain.
 
     Attributes:
-        seq: the row at which it shows.
-        what: one sentence for people.
+        seq: row number of the error.
+        what: one sentence that explains it.
     """
 
     seq: int
@@ -53,13 +53,13 @@ class Broken(NamedTuple):
 
 @dataclass(slots=True)
 class ChainReport:
-    """What was found.
+    """Result of a chain verification.
 
     Attributes:
-        rows: how many there are.
-        head: the last of them; None if there are none.
-        anchors: how many anchors were compared.
-        broken: what is wrong, in order; at most 100 things.
+        rows: number of rows.
+        head: last row; None if there are none.
+        anchors: number of compared anchors.
+        broken: errors in order; at most 100.
     """
 
     rows: int = 0
@@ -69,16 +69,16 @@ class ChainReport:
 
     @property
     def holds(self) -> bool:
-        """Whether the rows are those that were written, as far as the anchors reach."""
+        """Whether all rows are unchanged, as far as the anchors reach."""
         return not self.broken
 
 
 async def audit_head(connection: Any, tenant: UUID) -> Anchor | None:
-    """Return the last row of a tenant's audit, to be anchored where nobody here can change it.
+    """Return the last row of a tenant's audit log, as an anchor to store elsewhere.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
 
     Returns:
         Its number and hash; None if there is no row.
@@ -92,18 +92,18 @@ async def audit_head(connection: Any, tenant: UUID) -> Anchor | None:
 async def verify_chain(
     connection: Any, tenant: UUID, anchors: Iterable[tuple[int, bytes]] = ()
 ) -> ChainReport:
-    """Compute the chain of a tenant's audit again, and compare it with what was published.
+    """Recompute the chain of a tenant's audit log and compare it with anchors.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        anchors: numbers and hashes of rows that were published before, in any order.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        anchors: published row numbers and hashes, in any order.
 
     Returns:
-        What was found. Without anchors nothing tells whether the last rows are missing.
+        The report. Without anchors, truncation is not detected.
 
     Raises:
-        InputError: an anchor whose number is below 1.
+        InputError: an anchor has a number below 1.
     """
     wanted: dict[int, set[bytes]] = {}
     for seq, known in anchors:
@@ -131,13 +131,7 @@ async def verify_chain(
 
 
 def entry_hash(entry: Mapping[str, Any]) -> bytes:
-    """Return the hash of a row of the audit.
-
-    Args:
-        entry: its columns by name; ``at`` with a time zone, ``detail`` as JSON text or as values.
-
-    Returns:
-        32 bytes.
+    """Return the hash of an audit row, 32 bytes.
 
     >>> from datetime import datetime
     >>> from uuid import UUID
@@ -174,16 +168,13 @@ def entry_hash(entry: Mapping[str, Any]) -> bytes:
 
 
 def canonical_json(value: object) -> str:
-    r"""Return a JSON value as text that depends on the value alone.
+    r"""Return a JSON value as canonical text.
 
-    Keys are in the order of their code points, there are no spaces, only what must be is escaped,
-    and numbers are plain decimals without an exponent or trailing zeros.
-
-    Args:
-        value: what JSON can hold, with string keys.
+    Keys are sorted by code points. There are no spaces, escaping is minimal, and numbers are plain
+    decimals without exponent or trailing zeros.
 
     Raises:
-        InputError: anything else.
+        InputError: the value is not JSON.
 
     >>> canonical_json({"b": [1.50, 1e22, None, True], "a": "é\n"})
     '{"a":"é\\n","b":[1.5,10000000000000000000000,null,true]}'

@@ -1,7 +1,7 @@
-"""Backup and restore: one file in pg_dump's own format, checked when made and when read.
+"""Backup and restore: one file in pg_dump's custom format with a checksum.
 
-A dump must see every tenant's rows, and row-level security is forced: whoever dumps and restores
-is the user of DATABASE_URL itself, who must be a superuser or have BYPASSRLS. Nobody else should.
+A dump must read the rows of every tenant, but row-level security is forced. So backup and restore
+connect as the user of DATABASE_URL, who must be a superuser or have BYPASSRLS.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _DRAFT = "[0-9a-f]" * 8
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A finished backup.
+    """Finished backup.
 
     Attributes:
-        file: where it is, readable by this user alone.
-        bytes: its size.
-        tables: how many tables and partitions it holds rows of.
+        file: path, readable only by this user.
+        bytes: size in bytes.
+        tables: number of tables and partitions with rows.
     """
 
     file: Path
@@ -49,28 +49,28 @@ class Backup:
 
 
 async def backup(database: Database, file: Path) -> Backup:
-    """Write everything of every tenant into one file, as of one moment; nobody is kept waiting.
+    """Back up all tenants to one file, as one consistent snapshot without blocking.
 
-    The secret that API keys are hashed with is not in the database: keep it apart and safe. Indexes
-    over corpora are left out: after a restore search is exact until `steersman corpus index`.
+    The secret for API keys is not in the database; store it separately. Corpus indexes are left
+    out: after a restore, search is exact until `steersman corpus index`.
 
     Args:
-        database: migrated.
-        file: made or replaced once the dump is whole.
+        database: a migrated database.
+        file: path; an existing backup is replaced when the dump is complete.
 
     Returns:
-        What was written.
+        File, size and tables.
 
     Raises:
-        StoreError: the user of the database may not see all rows, pg_dump failed, or the file is a
-            directory, a device or a pipe or cannot be written; then what is there is as it was.
+        StoreError: the database user cannot read all rows, pg_dump failed, or the path is
+            not writable or not a regular file; an existing file is unchanged.
     """
     async with _all_seeing(database, "backup", "run it again"):
         pass
     draft, held = _begun(file)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        if not draft.exists():  # taken for one that was left, between its making and its lock
+        if not draft.exists():  # removed as a leftover between creation and lock
             raise StoreError(
                 f"another backup of {file} started at the same time; run this one again"
             )
@@ -102,7 +102,7 @@ def _told(file: Path) -> Iterator[None]:
 
 
 def _begun(file: Path) -> tuple[Path, int]:
-    """Make a draft beside a file, and return it and its handle."""
+    """Create a temporary file beside a path; return it and its handle."""
     with _told(file):
         if file.exists() and not file.is_file():
             raise StoreError(f"{file} is not a regular file; choose another path")
@@ -112,13 +112,13 @@ def _begun(file: Path) -> tuple[Path, int]:
 
 
 def _move(draft: Path, file: Path) -> None:
-    """Move a draft to its place, flushed: what was told as written is there after a power cut."""
+    """Rename a temporary file to its path and flush, so that it survives a power loss."""
     draft.replace(file)
     flush_folder(file.parent)
 
 
 def _remove_left(file: Path) -> None:
-    """Remove drafts of this backup whose process was killed: they hold everybody's data."""
+    """Remove temporary files of killed backups, because they contain data of all tenants."""
     for left in file.parent.glob(f".{glob.escape(file.name)}.{_DRAFT}"):
         try:
             held = os.open(left, os.O_RDWR)
@@ -134,21 +134,22 @@ def _remove_left(file: Path) -> None:
 
 
 async def restore(database: Database, file: Path, *, replace: bool = False) -> list[str]:
-    """Bring back what a backup holds, with roles, policies and partitions, and migrate it.
+    """Restore a backup with roles, policies and partitions, and migrate it.
 
-    Stop service and learner first. What was there before stays until all of the backup is there.
+    Stop service and learner first. The old data stays until the backup is completely loaded.
 
     Args:
-        database: whose user may see all rows and make roles.
-        file: of `backup`, of this version or an older one.
-        replace: whether a database that has tenants may be replaced.
+        database: its user must be able to read all rows and create roles.
+        file: a file of `backup`, of this version or an older one.
+        replace: whether to replace a database that has tenants.
 
     Returns:
-        Migrations that were newer than the backup.
+        Migrations applied after the restore.
 
     Raises:
-        StoreError: there are tenants already, the file is damaged, no backup or of a later version,
-            the user has not the rights, or pg_restore failed; then the database is as it was.
+        StoreError: the database has tenants, the file is damaged, not a backup or of a
+            later version, the user lacks rights, or pg_restore failed; the database is
+            unchanged.
     """
     await asyncio.to_thread(check_seal, file)
     applied = await migrations_of(file)
@@ -171,7 +172,7 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
 
 @asynccontextmanager
 async def _all_seeing(database: Database, what: str, way_out: str) -> AsyncIterator[Any]:
-    """Connect as the URL's own user, who must not be held by row-level security."""
+    """Connect as the URL's user, who must bypass row-level security."""
     async with database.connected(None, f"the {what}", way_out) as connection:
         row = await connection.fetchrow(
             "SELECT rolname, rolsuper OR rolbypassrls AS sees_all FROM pg_roles "
@@ -200,11 +201,11 @@ async def _refuse_tenants(connection: Any, *, replace: bool) -> None:
 
 
 async def _settle_earlier(connection: Any) -> None:
-    """Finish what a killed restore left: drop what was replaced, or bring it back.
+    """Complete an interrupted restore: drop the old schema or bring it back.
 
-    A restore renames and fills in one transaction, so both schemas are there only when it is
-    through. Earlier versions renamed first, and could end with nothing or half of a database in
-    place: then the one aside is the original. Rights are the last thing that a dump brings.
+    A restore renames and loads in one transaction, so both schemas exist only after success. Older
+    versions renamed first and could leave an empty or partial schema; then the renamed one is the
+    original. Grants are the last part of a dump.
     """
     if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", _ASIDE):
         return
@@ -221,9 +222,9 @@ async def _settle_earlier(connection: Any) -> None:
 
 
 async def _drop_aside(connection: Any) -> None:
-    """Drop what was replaced, each day by itself: a year's at once need more locks than there are.
+    """Drop the old schema, day by day, because one transaction would exceed the lock table.
 
-    Who is stopped on the way leaves what the next restore drops.
+    The next restore drops what an interruption leaves.
     """
     partitions = await connection.fetch(
         "SELECT oid::regclass::text AS name FROM pg_class "

@@ -1,7 +1,7 @@
-"""Writing the rows of many requests so that nobody pays for another's row.
+"""Batch writes of many requests that isolate invalid rows.
 
-What cannot be written because of one bad row is written tenant by tenant, then in halves, then row
-by row. A request with more rows than there is room for is written in pieces.
+If a row breaks a batch, the batch is written per tenant, then in halves, then row by row. A request
+with more rows than the limit is written in pieces.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _AGAIN = ("40001", "40P01")
 
 
 class Row(Protocol):
-    """What is written: it belongs to a tenant."""
+    """Row of a tenant."""
 
     @property
     def tenant(self) -> UUID:
-        """Whose it is."""
+        """Tenant id."""
 
 
 R = TypeVar("R", bound=Row)
@@ -35,20 +35,20 @@ V = TypeVar("V")
 
 
 class Expired:
-    """The time was up before the rows were durable; they are still going to be written."""
+    """Timeout before the rows were durable; they will still be written."""
 
 
 class Entry(Generic[R, V]):
-    """The rows of one request, who waits for them, and whether they are settled.
+    """Rows of one request, with the waiter and the result.
 
-    A wait that expires leaves the rows here: they are written all the same.
+    After a timeout the rows stay here and are still written.
 
     Args:
-        rows: of one tenant, at least one.
-        names: of the rows.
-        future: who waits.
-        on_settled: called when all rows are durable or refused.
-        deadline: until when is waited, on the loop's clock.
+        rows: rows of one tenant, at least one.
+        names: row names.
+        future: future of the waiter.
+        on_settled: callback when all rows are durable or rejected.
+        deadline: time limit of the wait, on the loop's clock.
     """
 
     __slots__ = (
@@ -79,12 +79,12 @@ class Entry(Generic[R, V]):
         self.on_settled = on_settled
         self.verdicts: dict[Hashable, V | Exception] = {}
         self.deadline = deadline
-        self.done = 0  # rows that were written, where they are written in pieces
+        self.done = 0  # rows already written, if written in pieces
         self.settled = False
-        self.alone = False  # whether it is written by itself: a lock was not to be had
+        self.alone = False  # whether it is written alone, after a lock timeout
 
     def settle(self) -> None:
-        """Tell who waits what was not written."""
+        """Resolve the future with the rows that were not written."""
         self.settled = True
         if self.on_settled is not None:
             self.on_settled(self.verdicts)
@@ -92,16 +92,16 @@ class Entry(Generic[R, V]):
             self.future.set_result(self.verdicts)
 
     def expire(self) -> None:
-        """Let nobody wait any longer."""
+        """Stop waiting."""
         if not self.future.done():
             self.future.set_result(Expired())
 
 
 class BatchWriter(Generic[R, V]):
-    """Writes batches; what is wrong with one row is told to whoever sent it.
+    """Writes batches and reports invalid rows to their sender.
 
     Args:
-        write: writes rows in one transaction; returns what it did not write, by name.
+        write: writes rows in one transaction; returns those not written, by name.
     """
 
     def __init__(self, write: Callable[[Any, Sequence[R]], Awaitable[Mapping[Any, V]]]) -> None:
@@ -110,13 +110,10 @@ class BatchWriter(Generic[R, V]):
     async def write(self, connection: Any, batch: Sequence[Entry[R, V]], room: int) -> None:
         """Write a batch and settle its entries.
 
-        Args:
-            connection: to write over.
-            batch: entries; the first may have been written in part.
-            room: most rows at a time, ≥ 1; an entry that is larger stands first.
+        `room`: maximum rows per write, ≥ 1; a larger entry must come first.
 
         Raises:
-            PostgresError: the server is away; what was written is settled.
+            PostgresError: the database is unreachable; written entries are settled.
         """
         rest = batch
         if rest and (rest[0].done or len(rest[0].rows) > room):
@@ -146,7 +143,7 @@ class BatchWriter(Generic[R, V]):
             entry.settle()
 
     async def _split(self, connection: Any, batch: Sequence[Entry[R, V]], error: Exception) -> None:
-        """Write each tenant's rows apart, then halves, then rows: a bad row alone pays for it."""
+        """Write per tenant, then in halves, then row by row, to isolate an invalid row."""
         tenants = {entry.tenant for entry in batch}
         if len(tenants) > 1:
             for tenant in tenants:
@@ -161,7 +158,7 @@ class BatchWriter(Generic[R, V]):
             await self._write_alone(connection, batch[0], error)
 
     async def _write_alone(self, connection: Any, entry: Entry[R, V], error: Exception) -> None:
-        """Write the rows of a request one by one; those that cannot be written say so."""
+        """Write the rows of a request one by one and report the invalid ones."""
         if len(entry.rows) == 1:
             _log.error("cannot write a row: %r", error)
             entry.verdicts[entry.names[0]] = error
@@ -170,7 +167,7 @@ class BatchWriter(Generic[R, V]):
             await self._write_in_pieces(connection, entry, 1)
 
     async def _write_in_pieces(self, connection: Any, entry: Entry[R, V], size: int) -> None:
-        """Write the rows of a request some at a time; what was written is not written again."""
+        """Write the rows of a request in pieces; written pieces are not repeated."""
         loop = asyncio.get_running_loop()
         while entry.done < len(entry.rows):
             piece = slice(entry.done, entry.done + size)

@@ -1,7 +1,7 @@
-"""Circuit breakers: what has hung or failed several times is not asked for a while.
+"""Circuit breaker: pauses calls to a service that hangs or fails repeatedly.
 
-Closed: calls pass. After `failures` in a row: open, calls are refused at once. After `open_s`:
-half-open, one call probes; its success closes, its failure opens again.
+Closed: calls pass. After `failures` consecutive failures it opens and rejects calls. After `open_s`
+it is half-open and lets one probe through; success closes it, failure opens it again.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _OUTAGES = ("08", "25006", "53", "57", "58", "XX")
 
 
 def store_is_away(error: BaseException) -> bool:
-    """Return whether an error means that the store does not respond, rather than that it says no.
+    """Return whether an error means that the database is unreachable.
 
     Args:
-        error: from asyncpg or our own store functions.
+        error: an error of asyncpg or of a store function.
 
     Returns:
-        True for broken connections, timeouts and a server that is stopping or full.
+        True for lost connections, timeouts and a server that is stopping or full.
 
     >>> store_is_away(ConnectionRefusedError()), store_is_away(ValueError())
     (True, False)
     """
     if isinstance(error, StoreError):
-        # `Database.connect` tells the cause; a StoreError about rows has none.
+        # `Database.connect` sets the cause; a StoreError about rows has none.
         return error.__cause__ is not None and store_is_away(error.__cause__)
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "XX").startswith(_OUTAGES)
@@ -45,20 +45,20 @@ def store_is_away(error: BaseException) -> bool:
 
 
 class GivenUp(Refused):
-    """A call that somebody gave up before it was answered: that proves nothing of who was asked."""
+    """Call that the caller cancelled; it says nothing about the service."""
 
 
 class Breaker:
-    """Guards one thing that can hang; several threads may use it.
+    """Circuit breaker for one service; thread-safe.
 
     Args:
-        name: of the thing, for metrics and messages.
-        clock: seconds that never step back.
-        is_broken: whether an exception is a failure of the thing; others pass on and count as
-            success, since whoever raised them did answer.
-        failures: in a row, until it opens.
-        open_s: how long it stays open before a probe.
-        timeout_s: how long one call may take; longer is a failure.
+        name: service name, for metrics and messages.
+        clock: monotonic time in seconds.
+        is_broken: whether an exception is a failure of the service; other exceptions count
+            as success.
+        failures: consecutive failures that open the breaker.
+        open_s: seconds until a probe.
+        timeout_s: timeout of one call in seconds; a timeout is a failure.
 
     >>> now = [0.0]
     >>> breaker = Breaker("store", lambda: now[0], failures=1, open_s=2.0)
@@ -95,14 +95,14 @@ class Breaker:
         self._lock = threading.Lock()
 
     def allow(self) -> bool:
-        """Return whether a call may be made now; in half-open only the first may.
+        """Return whether a call may be made; half-open allows only the first.
 
-        Whoever was allowed tells `succeeded` or `failed`.
+        After an allowed call, report `succeeded` or `failed`.
         """
         return self._admitted() is not None
 
     def _admitted(self) -> int | None:
-        """Return how many probes there were when a call may be made; None: it may not."""
+        """Return the number of probes so far if a call is allowed; else None."""
         with self._lock:
             if self.state == "open" and self._clock() >= self._until:
                 self.state = "half_open"
@@ -114,13 +114,13 @@ class Breaker:
             return None
 
     def succeeded(self) -> None:
-        """Tell that a call was answered."""
+        """Report a successful call."""
         with self._lock:
             self.state = "closed"
             self._row = 0
 
     def failed(self) -> None:
-        """Tell that a call hung or failed; while it is open, that is known and changes nothing."""
+        """Report a failed call; no effect while open."""
         with self._lock:
             if self.state == "open":
                 return
@@ -131,16 +131,16 @@ class Breaker:
                 self._until = self._clock() + self._open_s
 
     async def call(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Make a call if it may be made.
+        """Make a call if allowed.
 
         Args:
-            make: makes it.
+            make: starts the call.
 
         Returns:
-            What it returned.
+            Result of the call.
 
         Raises:
-            Refused: the breaker is open, or the call hung or failed now.
+            Refused: the breaker is open, or the call failed or timed out.
         """
         probes = self._admitted()
         if probes is None:
@@ -155,14 +155,14 @@ class Breaker:
             if not self._is_broken(error):
                 self.succeeded()
                 raise
-            if probes == self._probes:  # what was asked before a probe says less than the probe
+            if probes == self._probes:  # a call from before a probe is outdated
                 self.failed()
             raise self._unavailable("does not respond") from error
         self.succeeded()
         return result
 
     def _abandoned(self, probes: int) -> None:
-        """A caller went away: that proves nothing, but a probe must not stay out for ever."""
+        """Handle a cancelled call; a cancelled probe opens the breaker again."""
         with self._lock:
             if self.state == "half_open" and probes == self._probes:
                 self.state = "open"

@@ -1,4 +1,4 @@
-"""Corpora of a tenant: their names, how they are cut and embedded, and how far they have grown."""
+"""Corpora of a tenant: name, chunking, embedder and revision."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _LEAST_NEAR = 0.3
 
 @dataclass(frozen=True, slots=True)
 class CorpusRow:
-    """A corpus as it is now.
+    """Current row of a corpus.
 
     Attributes:
-        id: one that is dropped and made again under the same name has another.
-        name: unique among the tenant's.
-        revision: grows by one with each committed change; 0: nothing was added yet.
-        erasures: how often documents were erased from every revision.
-        embedder: as it was named, ``minilm`` or a URL; None: searched by words alone.
-        embedder_name: what tells its vectors from all others.
-        dimension: of its vectors.
-        chunking: how documents are cut.
-        near: similarity from which on passages are found once; None: equal ones alone.
-        created_at: when it was made.
-        changed_at: when its newest revision was committed.
+        id: corpus id; a corpus created again under the same name gets a new one.
+        name: name, unique within the tenant.
+        revision: number of committed changes; 0 for an empty corpus.
+        erasures: number of times that documents were erased from every revision.
+        embedder: embedder as given, ``minilm`` or a URL; None: word search only.
+        embedder_name: unique name of the embedder.
+        dimension: dimension of its vectors.
+        chunking: chunking settings.
+        near: similarity above which passages count as duplicates; None: only equal ones.
+        created_at: creation time.
+        changed_at: commit time of the newest revision.
     """
 
     id: UUID
@@ -57,12 +57,12 @@ class CorpusRow:
 
 @dataclass(frozen=True, slots=True)
 class CorpusSize:
-    """How much is in one revision.
+    """Size of one revision.
 
     Attributes:
-        documents: how many.
-        passages: of all of them, those that say the same included.
-        characters: of their texts.
+        documents: number of documents.
+        passages: number of passages, duplicates included.
+        characters: total text length in characters.
     """
 
     documents: int
@@ -71,19 +71,17 @@ class CorpusSize:
 
 
 def check_corpus_name(name: str, what: str = "corpus") -> None:
-    """Refuse what is no name of a corpus or corpus snapshot.
+    """Raise an error if a name is not valid for a corpus or corpus snapshot.
 
-    Args:
-        name: 1 to 63 small letters, digits, ``.``, ``_`` and ``-``, beginning with a letter or
-            digit.
-        what: it should name, for the message.
+    `name`: 1 to 63 lower-case letters, digits, ``.``, ``_`` and ``-``, starting with a letter or
+    digit.
 
     Raises:
-        InputError: it is not.
+        InputError: the name is invalid.
 
     >>> check_corpus_name("Manuals")
     Traceback (most recent call last):
-    steersman.errors.InputError: the corpus is called 'Manuals'; allowed are ...
+    steersman.errors.InputError: the corpus name is 'Manuals'; allowed are ...
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -101,23 +99,23 @@ async def create_corpus(
     embedder: tuple[str, str, int] | None = None,
     near: float | None = None,
 ) -> CorpusRow:
-    """Make an empty corpus.
+    """Create an empty corpus.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
-        tenant: whose.
-        name: as `check_corpus_name` allows.
-        chunking: how documents are to be cut.
-        embedder: as it was named, what tells its vectors from others, and their dimension; None:
-            the corpus is searched by words alone.
-        near: similarity in [.3, 1] from which on passages are found once; None: equal ones alone.
+        connection: of role owner, inside a transaction of the tenant.
+        tenant: tenant id.
+        name: corpus name, see `check_corpus_name`.
+        chunking: chunking settings.
+        embedder: embedder as given, its unique name and dimension; None: word search only.
+        near: similarity in [.3, 1] above which passages count as duplicates; None: only
+            equal ones.
 
     Returns:
         The corpus, at revision 0.
 
     Raises:
-        InputError: a bad name, or a similarity out of range.
-        CorpusError: there is one of this name.
+        InputError: the name is invalid or the similarity is out of range.
+        CorpusError: the name is taken.
     """
     check_corpus_name(name)
     if near is not None and not _LEAST_NEAR <= near <= 1.0:
@@ -142,13 +140,13 @@ async def find_corpus(
     """Return the corpus of a name.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        name: any text.
-        hold: keep others from changing it until the transaction ends; asks for role owner.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        name: corpus name.
+        hold: lock it until the transaction ends; needs role owner.
 
     Returns:
-        None: this tenant has none of this name.
+        The corpus; None if the tenant has none of this name.
     """
     if not _NAME.fullmatch(name):
         return None
@@ -161,19 +159,20 @@ async def find_corpus(
 
 
 async def corpus_of(connection: Any, tenant: UUID, name: str, *, hold: bool = False) -> CorpusRow:
-    """Return the corpus of a name as `find_corpus` does, or raise.
+    """Return the corpus of a name as `find_corpus` does, or raise an error.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        name: any text.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        name: corpus name.
         hold: as for `find_corpus`.
 
     Returns:
         The corpus.
 
     Raises:
-        MissingCorpusError: this tenant has none of this name; the message names those it has.
+        MissingCorpusError: the tenant has no such corpus; the message lists the existing
+            ones.
     """
     row = await find_corpus(connection, tenant, name, hold=hold)
     if row is not None:
@@ -188,27 +187,27 @@ async def corpora_of(connection: Any, tenant: UUID) -> list[CorpusRow]:
     """Return the corpora of a tenant by name.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
 
     Returns:
-        All of them.
+        All corpora.
     """
     rows = await connection.fetch("SELECT * FROM corpus WHERE tenant = $1 ORDER BY name", tenant)
     return [_corpus(row) for row in rows]
 
 
 async def corpus_size(connection: Any, tenant: UUID, corpus: UUID, revision: int) -> CorpusSize:
-    """Return how much is in a revision of a corpus.
+    """Return the size of a corpus revision.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        revision: of it; one that was swept is counted as far as it is still there.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        revision: corpus revision; of a swept one, only what is left.
 
     Returns:
-        Zeros where there is nothing.
+        The size; zeros if empty.
     """
     row = await connection.fetchrow(
         f"SELECT (SELECT count(*) FROM corpus_passage AS r WHERE {LIVING}) AS passages, "  # noqa: S608 (a constant)
@@ -220,16 +219,7 @@ async def corpus_size(connection: Any, tenant: UUID, corpus: UUID, revision: int
 
 
 async def next_revision(connection: Any, tenant: UUID, corpus: UUID) -> int:
-    """Give a corpus its next revision; whatever is written under it is committed together.
-
-    Args:
-        connection: of role owner, within a transaction of the tenant that holds the corpus.
-        tenant: whose.
-        corpus: its id.
-
-    Returns:
-        The new revision.
-    """
+    """Assign the next revision of a corpus."""
     revision: int = await connection.fetchval(
         "UPDATE corpus SET revision = revision + 1, changed_at = now() "
         "WHERE tenant = $1 AND id = $2 RETURNING revision",
@@ -239,17 +229,15 @@ async def next_revision(connection: Any, tenant: UUID, corpus: UUID) -> int:
 
 
 async def drop_corpus(connection: Any, tenant: UUID, corpus: UUID) -> dict[str, int]:
-    """Delete a corpus with everything that is only its own.
-
-    Vectors of texts that no other corpus holds go too.
+    """Delete a corpus with its own data, and vectors that no other corpus uses.
 
     Args:
-        connection: of role owner, within a transaction of the tenant that holds the corpus.
-        tenant: whose.
-        corpus: its id.
+        connection: of role owner, inside a transaction of the tenant that locks the corpus.
+        tenant: tenant id.
+        corpus: corpus id.
 
     Returns:
-        How many rows were deleted, by table.
+        Number of deleted rows by table.
     """
     await hold_vectors(connection, tenant)
     await drop_hnsw(connection, corpus)
@@ -276,7 +264,7 @@ async def drop_corpus(connection: Any, tenant: UUID, corpus: UUID) -> dict[str, 
 LIVING = (
     "r.tenant = $1 AND r.corpus = $2 AND r.added <= $3 AND (r.removed IS NULL OR r.removed > $3)"
 )
-"""Which rows ``r`` of the tenant $1 and the corpus $2 are part of its revision $3."""
+"""SQL condition: rows ``r`` of tenant $1 and corpus $2 in revision $3."""
 
 
 def _corpus(row: Any) -> CorpusRow:

@@ -1,4 +1,4 @@
-"""Documents of a corpus and their passages: written as one revision, read as any."""
+"""Documents and passages of a corpus, versioned by revision."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _FETCHED = 500
 
 
 class StoredPassage(NamedTuple):
-    """A passage as it is stored: a span of its document.
+    """Stored passage: a span of its document.
 
     Attributes:
-        chunk: its place among the passages of the document, from 0.
-        start: of the span, in characters.
-        end: likewise.
-        headings: that it stands under, outermost first.
-        page: from 1; None: the document has no pages.
-        chunker: what cut it.
-        hash: SHA-256 of what is ranked.
+        chunk: index among the passages of the document, from 0.
+        start: start of the span in characters.
+        end: end of the span in characters.
+        headings: headings above it, outermost first.
+        page: page from 1; None if the document has no pages.
+        chunker: name of the chunker.
+        hash: SHA-256 of the ranked text.
     """
 
     chunk: int
@@ -40,17 +40,17 @@ class StoredPassage(NamedTuple):
 
 
 class StoredDocument(NamedTuple):
-    """A document as it is stored, with its passages.
+    """Stored document with its passages.
 
     Attributes:
-        doc_id: its name in the corpus.
-        text: as decoded.
-        sha256: of the text, 32 bytes.
-        fingerprint: of everything; another one is a change.
-        title: or "".
-        source: or "".
-        meta: plain values.
-        passages: in their order.
+        doc_id: document id in the corpus.
+        text: decoded text.
+        sha256: SHA-256 of the text, 32 bytes.
+        fingerprint: fingerprint of all content; it changes with any change.
+        title: title or "".
+        source: source or "".
+        meta: metadata.
+        passages: passages in order.
     """
 
     doc_id: str
@@ -69,13 +69,13 @@ async def fingerprints_of(
     """Return the fingerprints of documents in the newest revision.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        doc_ids: of these; None: of all.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        doc_ids: document ids; None: all.
 
     Returns:
-        By doc_id, of those that are there.
+        Fingerprints by document id, for existing documents.
     """
     rows = await connection.fetch(
         "SELECT doc_id, fingerprint FROM corpus_document WHERE tenant = $1 AND corpus = $2 "
@@ -95,14 +95,14 @@ async def write_documents(
     """Add, change and remove documents as one revision.
 
     Args:
-        connection: of role owner, within a transaction of the tenant that holds the corpus.
-        tenant: whose.
-        corpus: its id.
-        documents: no doc_id twice; those that are there as they are already are passed over.
-        remove: doc_ids that are to go; those that are not there are passed over.
+        connection: of role owner, inside a transaction of the tenant that locks the corpus.
+        tenant: tenant id.
+        corpus: corpus id.
+        documents: distinct documents; unchanged ones are skipped.
+        remove: document ids to remove; missing ones are skipped.
 
     Returns:
-        The new revision; None if there was nothing to change.
+        The new revision; None if nothing changed.
     """
     there = await fingerprints_of(
         connection, tenant, corpus, [*remove, *(one.doc_id for one in documents)]
@@ -126,14 +126,14 @@ async def write_documents(
 async def read_documents(
     connection: Any, tenant: UUID, corpus: UUID, revision: int
 ) -> AsyncIterator[StoredDocument]:
-    """Yield the documents of a revision with their passages, by doc_id.
+    """Yield the documents of a revision with their passages, by document id.
 
     Args:
-        connection: within a transaction of the tenant that sees one state of the database
-            (``repeatable read``), since two tables are read.
-        tenant: whose.
-        corpus: its id.
-        revision: of it.
+        connection: inside a ``repeatable read`` transaction of the tenant, because two
+            tables are read.
+        tenant: tenant id.
+        corpus: corpus id.
+        revision: corpus revision.
 
     Yields:
         Each document once.
@@ -165,14 +165,14 @@ async def find_document(
     """Return a document of a revision, without its passages.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        revision: of it.
-        doc_id: any text without NUL.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        revision: corpus revision.
+        doc_id: document id, without NUL.
 
     Returns:
-        None: there is none in that revision.
+        The document; None if that revision lacks it.
     """
     row = await connection.fetchrow(
         "SELECT doc_id, text, sha256, fingerprint, title, source, meta "  # noqa: S608 (a constant)
@@ -185,17 +185,16 @@ async def find_document(
 async def erase_documents(
     connection: Any, tenant: UUID, corpus: UUID, doc_ids: Sequence[str]
 ) -> dict[str, int]:
-    """Delete documents from every revision and corpus snapshot, with vectors nobody else needs.
+    """Delete documents from every revision and corpus snapshot, with unused vectors.
 
     Args:
-        connection: of role owner, within a transaction of the tenant that holds the corpus.
-        tenant: whose.
-        corpus: its id.
-        doc_ids: those that are not there are passed over.
+        connection: of role owner, inside a transaction of the tenant that locks the corpus.
+        tenant: tenant id.
+        corpus: corpus id.
+        doc_ids: document ids; missing ones are skipped.
 
     Returns:
-        How many rows were deleted, by table; all 0: nothing was there, and there is no new
-        revision.
+        Number of deleted rows by table; if all are 0 there is no new revision.
     """
     await hold_vectors(connection, tenant)
     named = tenant, corpus, list(doc_ids)

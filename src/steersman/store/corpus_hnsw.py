@@ -1,10 +1,9 @@
-"""Approximate search over the vectors of a large corpus: pgvector's HNSW, where it is installed.
+"""Approximate nearest-neighbour search over a large corpus with pgvector's HNSW index.
 
-Each corpus that wants it has a table of its own, under the same row-level security as all others.
-A graph over the vectors of several tenants would have to be walked past the others' vectors, which
-starves results where a tenant has few, and times would tell how many there are. Of a corpus's own
-graph only passages of other revisions are passed over, by an iterative scan that goes on until
-enough were found. The tables can be made again from what is stored, and no backup holds them.
+Each indexed corpus has its own table under row-level security. An index over several tenants would
+return too few results for small tenants and leak their size through timing. Within a corpus, an
+iterative scan skips passages of other revisions until it has enough results. Indexes can be rebuilt
+from stored vectors, so backups leave them out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 HNSW_TABLES = "corpus_hnsw_*"
-"""The names of these tables, as a pattern of pg_dump."""
+"""Names of the index tables, as a pg_dump pattern."""
 _OLDEST = (0, 8)  # iterative scans; half vectors came with 0.7
 _MOST_NUMBERS = 4_000  # of a half vector in an index
 _BATCH = 1_000
@@ -38,13 +37,13 @@ _SCHEMA = (
 
 
 async def ensure_pgvector(database: Database) -> None:
-    """Install the extension into the database, if it is not there and the server has it.
+    """Install pgvector in the database if the server has it.
 
     Args:
-        database: whose own user must be allowed to, the first time.
+        database: its user needs the right to install it.
 
     Raises:
-        CorpusError: the server does not have it, only an older one than 0.8, or the user may not.
+        CorpusError: the server lacks pgvector 0.8 or later, or the user lacks the right.
     """
     connection = await database.connect(None)
     try:
@@ -70,20 +69,20 @@ async def build_hnsw(
     dimension: int,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Make the index of a corpus anew; whoever searches meanwhile uses the one before.
+    """Build the index of a corpus; searches use the old one meanwhile.
 
     Args:
-        connection: of role owner, within a transaction of the tenant that holds the corpus.
-        tenant: whose.
-        corpus: its id.
-        dimension: of the vectors, 1 to 4,000.
-        on_progress: told how many vectors are in so far.
+        connection: of role owner, inside a transaction of the tenant that locks the corpus.
+        tenant: tenant id.
+        corpus: corpus id.
+        dimension: dimension of the vectors, 1 to 4,000.
+        on_progress: callback with the number of inserted vectors.
 
     Returns:
-        How many vectors the index holds.
+        Number of indexed vectors.
 
     Raises:
-        InputError: the vectors are too long for an index.
+        InputError: the dimension is too large for an index.
         CorpusError: pgvector is not installed in this database.
     """
     if dimension > _MOST_NUMBERS:
@@ -92,8 +91,8 @@ async def build_hnsw(
     schema = await _schema(connection)
     table, made = _table(corpus), _table(corpus) + "_new"
     await connection.execute(
-        # No foreign key: making one locks the tenants of all as long as this takes. The policy says
-        # whose rows these are, and they go with their corpus.
+        # No foreign key: creating one locks table tenant for as long as this takes. The policy
+        # isolates the rows, and they are dropped with their corpus.
         f"CREATE TABLE {made} (tenant uuid NOT NULL, "
         f"hash bytea NOT NULL, vector {schema}.halfvec({dimension}) NOT NULL, "
         "PRIMARY KEY (tenant, hash));"
@@ -108,7 +107,7 @@ async def build_hnsw(
         "WITH (m = 16, ef_construction = 100)"
     )
     await connection.execute(f"ANALYZE {made}")
-    # Last, so that who searches waits for nothing that takes long.
+    # Last, so that searches do not wait for slow steps.
     await drop_hnsw(connection, corpus)
     await connection.execute(
         f"ALTER TABLE {made} RENAME TO {table};"
@@ -125,16 +124,16 @@ async def extend_hnsw(
     *,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Put vectors of passages into the index that are not in it; none that is there goes.
+    """Add missing vectors to the index.
 
     Args:
-        connection: of role owner, within a transaction of the tenant that holds the corpus.
-        tenant: whose.
-        corpus: its id; one without an index is passed over.
-        on_progress: told how many vectors are in so far.
+        connection: of role owner, inside a transaction of the tenant that locks the corpus.
+        tenant: tenant id.
+        corpus: corpus id; a corpus without an index is skipped.
+        on_progress: callback with the number of inserted vectors.
 
     Returns:
-        How many were put in.
+        Number of added vectors.
     """
     if not await has_hnsw(connection, corpus):
         return 0
@@ -142,16 +141,7 @@ async def extend_hnsw(
 
 
 async def thin_hnsw(connection: Any, tenant: UUID, corpus: UUID) -> int:
-    """Take vectors out of the index that no revision of the corpus has any more.
-
-    Args:
-        connection: of role owner, within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id; one without an index is passed over.
-
-    Returns:
-        How many were taken out.
-    """
+    """Remove vectors from the index that no revision uses."""
     if not await has_hnsw(connection, corpus):
         return 0
     status: str = await connection.execute(
@@ -163,11 +153,11 @@ async def thin_hnsw(connection: Any, tenant: UUID, corpus: UUID) -> int:
 
 
 async def drop_hnsw(connection: Any, corpus: UUID) -> None:
-    """Remove the index of a corpus; without one, do nothing.
+    """Drop the index of a corpus, if any.
 
     Args:
-        connection: of role owner, within a transaction.
-        corpus: its id.
+        connection: of role owner, inside a transaction.
+        corpus: corpus id.
     """
     await connection.execute(f"DROP TABLE IF EXISTS {_table(corpus)}")
 
@@ -177,23 +167,18 @@ async def has_hnsw(connection: Any, corpus: UUID) -> bool:
 
     Args:
         connection: of any role.
-        corpus: its id.
+        corpus: corpus id.
 
     Returns:
-        False too after a restore, since backups hold no index.
+        Whether it exists; False after a restore, because backups leave indexes out.
     """
     return await hnsw_id(connection, corpus) is not None
 
 
 async def hnsw_id(connection: Any, corpus: UUID) -> int | None:
-    """Return which index a corpus has; one that is made anew is another.
+    """Return the object id of a corpus's index table; None without an index.
 
-    Args:
-        connection: of any role; what was committed since its transaction began is seen as well.
-        corpus: its id.
-
-    Returns:
-        The object id of its table; None: it has no index.
+    A rebuilt index has another id.
     """
     table = f"steersman.{_table(corpus)}"
     found: int | None = await connection.fetchval("SELECT to_regclass($1)::oid", table)
@@ -201,20 +186,12 @@ async def hnsw_id(connection: Any, corpus: UUID) -> int | None:
 
 
 async def sees_hnsw(connection: Any, corpus: UUID) -> bool:
-    """Return whether a transaction sees what the index of a corpus holds.
+    """Return whether a transaction sees the content of the index.
 
-    One that is made anew has its name at once, also for who sees one state of the database from
-    before; to them it is empty.
-
-    Args:
-        connection: of any role, within a transaction.
-        corpus: its id.
-
-    Returns:
-        False too without an index.
+    A rebuilt index has its name at once, but is empty for older transaction snapshots.
     """
     table = f"steersman.{_table(corpus)}"
-    # A row of the catalogue is seen as any row is, while names are those of this moment.
+    # Catalogue rows follow the transaction snapshot, but names are current.
     sql = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = to_regclass($1)::oid)"
     seen: bool = await connection.fetchval(sql, table)
     return seen
@@ -223,19 +200,10 @@ async def sees_hnsw(connection: Any, corpus: UUID) -> bool:
 async def indexed_by_hnsw(
     connection: Any, tenant: UUID, corpus: UUID, hashes: Sequence[bytes]
 ) -> int:
-    """Return how many of some texts the index has vectors of.
-
-    Args:
-        connection: of role app, within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id, of one that has an index.
-        hashes: of the texts, none twice.
-
-    Returns:
-        At most as many as there are hashes.
+    """Return how many of some texts have a vector in the index.
 
     Raises:
-        StoreError: the index is gone.
+        StoreError: the index was removed.
     """
     count = 0
     for first in range(0, len(hashes), _LOOKED_UP):
@@ -263,22 +231,22 @@ async def search_hnsw(
     """Return the passages of a revision that are nearest to a vector.
 
     Args:
-        connection: of role app, within a transaction of the tenant; settings of pgvector are set
-            for this transaction.
-        tenant: whose.
-        corpus: its id, of one that has an index.
-        revision: of it.
+        connection: of role app, inside a transaction of the tenant; pgvector settings apply
+            to it.
+        tenant: tenant id.
+        corpus: id of an indexed corpus.
+        revision: corpus revision.
         vector: (dimension,) of length one.
-        k: how many, ≥ 1.
-        breadth: how many candidates are kept while the graph is walked, 1 to 1,000: more find
-            more, and take longer. Of 5,000 random vectors of 384 numbers, which are as hard as it
-            gets, 100 find .80 of the ten nearest, 200 .94, 400 .99.
+        k: number of passages, ≥ 1.
+        breadth: number of candidates during the search, 1 to 1,000; more is more accurate
+            and slower. With 5,000 random vectors of 384 numbers, a hard case, 100 finds .80
+            of the ten nearest, 200 .94 and 400 .99.
 
     Returns:
-        Hashes and cosines, best first; fewer where the revision has fewer.
+        Hashes and cosines, best first.
 
     Raises:
-        StoreError: the index is gone, or another vector was expected.
+        StoreError: the index was removed, or the dimension is wrong.
     """
     schema, table = await _schema(connection), _table(corpus)
     try:
@@ -287,7 +255,7 @@ async def search_hnsw(
             "SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; "
             f"SET LOCAL hnsw.max_scan_tuples = 200000; SET LOCAL hnsw.ef_search = {int(breadth)}"
         )
-        # As a subquery that is no join, so that the graph stays what leads.
+        # A subquery instead of a join, so that the planner uses the index.
         rows = await connection.fetch(
             f"SELECT hash, 1 - (vector OPERATOR({schema}.<=>) $4::real[]::{schema}.halfvec) "  # noqa: S608
             f"FROM {table} AS t WHERE (SELECT true FROM corpus_passage AS p "
@@ -312,7 +280,7 @@ async def _install(connection: Any) -> None:
     try:
         await connection.execute("CREATE EXTENSION vector WITH SCHEMA public")
     except asyncpg.DuplicateObjectError:
-        return  # somebody else did it meanwhile
+        return  # another process did it meanwhile
     except asyncpg.InsufficientPrivilegeError as error:
         message = f"the user of DATABASE_URL may not install pgvector ({error}); have an "
         message += "administrator run CREATE EXTENSION vector in this database"
@@ -322,7 +290,6 @@ async def _install(connection: Any) -> None:
 async def _fill(
     connection: Any, tenant: UUID, corpus: UUID, table: str, on_progress: Callable[[int], None]
 ) -> int:
-    """Put in what is missing, and return how many that were."""
     schema = await _schema(connection)
     rows = await connection.fetch(
         "SELECT v.hash, v.vector FROM corpus AS c "  # noqa: S608 (a name of ours)
@@ -345,7 +312,6 @@ async def _fill(
 
 
 async def _schema(connection: Any) -> str:
-    """Return the schema of pgvector, quoted."""
     row = await connection.fetchrow(f"SELECT quote_ident(nspname) FROM ({_SCHEMA}) AS e")  # noqa: S608
     if row is None:
         message = (

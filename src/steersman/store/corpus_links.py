@@ -1,4 +1,4 @@
-"""The graph between the passages of a revision, kept so that nobody has to find it again."""
+"""Stored link graph between the passages of a revision."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class StoredLinks(NamedTuple):
-    """Which passages lead to which.
+    """Link graph of passages.
 
     Attributes:
-        starts: (n + 1,) where the links of each passage begin.
-        targets: (m,) places of passages.
-        kinds: (m,) of links.
+        starts: (n + 1,) start of each passage's links.
+        targets: (m,) index of the linked passage.
+        kinds: (m,) kind of link.
     """
 
     starts: NDArray[np.int64]
@@ -38,15 +38,15 @@ async def write_links(
     hashes: Iterable[bytes],
     links: StoredLinks,
 ) -> None:
-    """Keep the graph of a revision; one that is there is replaced.
+    """Store the graph of a revision; an existing one is replaced.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        revision: of it.
-        hashes: of the passages that are linked, in their order.
-        links: between them.
+        connection: of role owner, inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        revision: corpus revision.
+        hashes: hashes of the passages in order.
+        links: the graph.
     """
     await connection.execute(
         "INSERT INTO corpus_links VALUES ($1, $2, $3, $4, $5, $6, $7) "
@@ -65,17 +65,17 @@ async def read_links(
     """Return the graph of a revision.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        revision: of it.
-        hashes: of the passages as they are now, in their order.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        revision: corpus revision.
+        hashes: hashes of the current passages in order.
 
     Returns:
-        None: none was kept, or it was of other passages.
+        The graph; None if there is none or it belongs to other passages.
 
     Raises:
-        CorpusError: what is kept is damaged.
+        CorpusError: the stored graph is damaged.
     """
     row = await connection.fetchrow(
         "SELECT passages, starts, targets, kinds FROM corpus_links "

@@ -1,4 +1,4 @@
-"""Corpus snapshots: revisions with a name, kept until they expire, and a digest to tell them by."""
+"""Corpus snapshots: named revisions with expiry and digest."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _COLUMNS = "name, revision, documents, passages, digest, created_at, expires_at"
 
 @dataclass(frozen=True, slots=True)
 class CorpusSnapshotRow:
-    """A revision of a corpus with a name; it never changes.
+    """Named, immutable revision of a corpus.
 
     Attributes:
-        name: unique in its corpus.
-        revision: of the corpus.
-        documents: how many it has.
-        passages: likewise.
+        name: name, unique within the corpus.
+        revision: corpus revision.
+        documents: number of documents.
+        passages: number of passages.
         digest: SHA-256 over the ids and hashes of its passages, 32 bytes.
-        created_at: when it was named.
-        expires_at: from when on it is gone; None: never.
+        created_at: creation time.
+        expires_at: expiry time; None: never.
     """
 
     name: str
@@ -46,16 +46,16 @@ class CorpusSnapshotRow:
 
 
 async def corpus_digest(connection: Any, tenant: UUID, corpus: UUID, revision: int) -> bytes:
-    """Return the digest of a revision: equal digests mean equal passages under equal ids.
+    """Return the digest of a revision, 32 bytes; equal digests mean equal passages and ids.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        revision: of it.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        revision: corpus revision.
 
     Returns:
-        32 bytes.
+        SHA-256.
     """
     digest = hashlib.sha256()
     async for row in connection.cursor(
@@ -77,21 +77,21 @@ async def snapshot_corpus(
     expires_at: datetime | None,
     now: datetime,
 ) -> CorpusSnapshotRow:
-    """Name the newest revision of a corpus.
+    """Create a snapshot of the newest revision of a corpus.
 
     Args:
-        connection: of role owner, within a transaction of the tenant that holds the corpus.
-        tenant: whose.
-        corpus: as it was held.
-        name: as `check_corpus_name` allows.
-        expires_at: from when on it is gone; None: never.
-        now: an expired snapshot of this name makes room.
+        connection: of role owner, inside a transaction of the tenant that locks the corpus.
+        tenant: tenant id.
+        corpus: the locked corpus row.
+        name: snapshot name, see `check_corpus_name`.
+        expires_at: expiry time; None: never.
+        now: current time; an expired snapshot of the same name is replaced.
 
     Returns:
         The corpus snapshot.
 
     Raises:
-        InputError: a bad name, or an end that is not in the future.
+        InputError: the name is invalid or the expiry is not in the future.
         CorpusError: the name is taken, or the corpus is empty.
     """
     check_corpus_name(name, "corpus snapshot")
@@ -125,16 +125,16 @@ async def snapshot_corpus(
 async def corpus_snapshots_of(
     connection: Any, tenant: UUID, corpus: UUID, *, now: datetime
 ) -> list[CorpusSnapshotRow]:
-    """Return the corpus snapshots that live, the latest first.
+    """Return the unexpired corpus snapshots, newest first.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        now: what expired before is left out, whether or not it was swept.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        now: current time.
 
     Returns:
-        All of them.
+        All unexpired snapshots.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND {_LIVES} "  # noqa: S608
@@ -147,17 +147,17 @@ async def corpus_snapshots_of(
 async def find_corpus_snapshot(
     connection: Any, tenant: UUID, corpus: UUID, name: str, *, now: datetime
 ) -> CorpusSnapshotRow | None:
-    """Return a corpus snapshot that lives.
+    """Return an unexpired corpus snapshot.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        name: any text without NUL.
-        now: what expired before is as absent.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        name: snapshot name, without NUL.
+        now: current time.
 
     Returns:
-        None: there is none.
+        The snapshot; None if missing or expired.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND {_LIVES} "  # noqa: S608
@@ -168,16 +168,16 @@ async def find_corpus_snapshot(
 
 
 async def drop_corpus_snapshot(connection: Any, tenant: UUID, corpus: UUID, name: str) -> bool:
-    """Delete a corpus snapshot; what only it needed is swept later.
+    """Delete a corpus snapshot; the janitor removes its data later.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
-        tenant: whose.
-        corpus: its id.
-        name: any text without NUL.
+        connection: of role owner, inside a transaction of the tenant.
+        tenant: tenant id.
+        corpus: corpus id.
+        name: snapshot name, without NUL.
 
     Returns:
-        Whether there was one.
+        Whether it existed.
     """
     status: str = await connection.execute(
         "DELETE FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND name = $3",

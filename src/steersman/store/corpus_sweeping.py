@@ -1,4 +1,4 @@
-"""What no corpus needs any more, and when it goes: the keeper calls this for every tenant."""
+"""Cleanup of corpora, called by the janitor for every tenant."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ if TYPE_CHECKING:
 
 
 async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None = None) -> int:
-    """Delete what no corpus needs: expired snapshots, old versions, vectors of no text.
+    """Delete expired snapshots, old document versions and unused vectors.
 
-    A version stays for an hour after it was removed, so that a search that is under way over the
-    revision before finds it; a vector stays for a week, since a text is embedded before it is
-    added.
+    A removed version stays for an hour, because searches over the previous revision may still run.
+    A vector stays for a week, because texts are embedded before they are added.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
-        tenant: whose.
-        now: default: the clock.
+        connection: of role owner, inside a transaction of the tenant.
+        tenant: tenant id.
+        now: current time; default: system clock.
 
     Returns:
-        How many rows were deleted.
+        Number of deleted rows.
     """
     now = now or datetime.now(UTC)
     await hold_vectors(connection, tenant)
@@ -45,7 +44,7 @@ async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None =
 
 
 _EXPIRED_SNAPSHOTS = "DELETE FROM corpus_snapshot WHERE tenant = $1 AND expires_at <= $2"
-# One statement, so that a snapshot that is dropped meanwhile is there for both or for neither.
+# One statement, so that both parts see the same snapshots.
 _UNNEEDED_VERSIONS = (
     "WITH gone AS (DELETE FROM corpus_document AS d WHERE d.tenant = $1 "
     "AND d.removed IS NOT NULL AND d.removed_at < $2::timestamptz - interval '1 hour' "

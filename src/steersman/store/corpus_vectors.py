@@ -1,4 +1,4 @@
-"""Vectors of texts, by tenant, embedder and the text's hash: what is embedded once stays so."""
+"""Stored vectors by tenant, embedder and text hash."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _BATCH = 10_000
 
 
 async def hold_vectors(connection: Any, tenant: UUID) -> None:
-    """Let nobody else delete vectors of a tenant, or commit what needs them, until this ends.
+    """Lock the vectors of a tenant until the transaction ends.
 
-    Whoever deletes vectors that no passage needs, and whoever commits passages, asks for it first:
-    else a vector may go while passages that need it are being committed.
+    Take this lock before deleting unused vectors or committing passages; otherwise a vector could
+    be deleted while a new passage needs it.
 
     Args:
-        connection: of role owner, within a transaction of the tenant; it holds what it holds of
-            the corpus already, and nothing else.
-        tenant: whose.
+        connection: of role owner, inside a transaction of the tenant that holds at most the
+            corpus lock.
+        tenant: tenant id.
     """
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"corpus-vectors/{tenant}"
@@ -36,16 +36,16 @@ async def hold_vectors(connection: Any, tenant: UUID) -> None:
 async def known_vectors(
     connection: Any, tenant: UUID, embedder: str, hashes: Sequence[bytes]
 ) -> set[bytes]:
-    """Return which texts are embedded.
+    """Return the texts that have a vector.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        embedder: what tells its vectors from others.
-        hashes: of texts.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        embedder: unique name of the embedder.
+        hashes: text hashes.
 
     Returns:
-        Those of the hashes that have a vector.
+        The hashes with a vector.
     """
     rows = await connection.fetch(
         "SELECT hash FROM corpus_vector WHERE tenant = $1 AND embedder = $2 AND hash = ANY($3)",
@@ -57,20 +57,20 @@ async def known_vectors(
 async def write_vectors(
     connection: Any, tenant: UUID, embedder: str, vectors: Mapping[bytes, NDArray[np.float32]]
 ) -> None:
-    """Keep vectors in 16-bit floats; what is there already stays as it is.
+    """Store vectors as float16; existing ones are kept.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
-        tenant: whose.
-        embedder: what tells its vectors from others.
-        vectors: by the hash of the text; finite.
+        connection: of role owner, inside a transaction of the tenant.
+        tenant: tenant id.
+        embedder: unique name of the embedder.
+        vectors: finite vectors by text hash.
 
     Raises:
-        InputError: a number is not finite, or too large for 16 bits.
+        InputError: a number is not finite as float16.
     """
     packed = {}
-    for key in sorted(vectors):  # whoever writes the same ones meanwhile does it in this order
-        with np.errstate(over="ignore"):  # found below
+    for key in sorted(vectors):  # one order for all writers prevents deadlocks
+        with np.errstate(over="ignore"):  # detected below
             half = np.asarray(vectors[key]).astype("<f2")
         if not np.isfinite(half).all():
             message = f"a vector of {embedder} is not finite as float16; use vectors of length one"
@@ -86,17 +86,17 @@ async def write_vectors(
 async def read_vectors(
     connection: Any, tenant: UUID, embedder: str, dimension: int, hashes: Sequence[bytes]
 ) -> NDArray[np.float32]:
-    """Return the vectors of texts, each of length one.
+    """Return the unit vectors of texts.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        embedder: what tells its vectors from others.
-        dimension: of the vectors.
-        hashes: of texts, none twice.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        embedder: unique name of the embedder.
+        dimension: dimension of the vectors.
+        hashes: distinct text hashes.
 
     Returns:
-        (hashes, dimension) float32, in their order.
+        (hashes, dimension) float32, in order.
 
     Raises:
         CorpusError: a text has no vector, or one of another dimension.
@@ -121,5 +121,5 @@ async def read_vectors(
             f"{len(places)} of {len(hashes)} passages have no vector of {embedder}; remove "
             "their documents and add them again"
         )
-    # 16 bits round the length as well.
+    # float16 also rounds the length.
     return found / np.linalg.norm(found, axis=1, keepdims=True) if len(found) else found

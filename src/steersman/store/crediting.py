@@ -1,4 +1,4 @@
-"""What a reward is computed from, and where it is kept: decisions, their events, revisions."""
+"""Reward rows: decisions, their events and reward revisions."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _parsed = lru_cache(maxsize=256)(loads)
 
 
 class Decided(NamedTuple):
-    """What is known of a decision whose reward is to be computed.
+    """Decision whose reward is computed.
 
     Attributes:
-        id: of the decision.
-        episode: what it belongs to with others, if anything.
-        spec_hash: 32 bytes: of the declaration that it was made under.
-        feature_hash: 32 bytes: of the feature map that ``x`` was made with.
-        context: what was known.
-        action: what was chosen.
-        x: what the policy saw for it.
-        key: likewise.
+        id: decision id.
+        episode: episode id, if any.
+        spec_hash: hash of its declaration, 32 bytes.
+        feature_hash: hash of the feature map of ``x``, 32 bytes.
+        context: context of the decision.
+        action: chosen action.
+        x: features for the policy.
+        key: key for the policy.
         p_kind: exact, fallback, client, imported or none.
         degraded: whether a fallback answered.
-        weight: how many observations it counts for.
-        at: when it was made.
-        window_ends: when its reward is final.
+        weight: number of observations it counts for.
+        at: decision time.
+        window_ends: end of the reward window.
         barred: whether it was erased, or excluded from the snapshot.
-        revision: of its newest reward; 0 if there is none.
-        value: of that reward.
-        status: likewise; None if there is none.
-        terms: likewise.
-        final: likewise.
-        traceparent: W3C trace context of the request that it answered.
+        revision: newest reward revision; 0 if none.
+        value: value of that revision.
+        status: status of that revision; None if none.
+        terms: terms of that revision.
+        final: whether that revision is final.
+        traceparent: W3C trace context of its request.
     """
 
     id: UUID
@@ -68,16 +68,16 @@ class Decided(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What a snapshot holds of a decision.
+    """What a snapshot learned from a decision.
 
     Attributes:
-        decision: of which.
-        x: what was learned from; corrections use the same.
-        key: likewise.
-        action: likewise.
-        weight: likewise.
-        bucket: likewise.
-        value: the reward as it is learned; None: it was withdrawn.
+        decision: decision id.
+        x: learned features; corrections use the same.
+        key: learned key.
+        action: learned action.
+        weight: learned weight.
+        bucket: time bucket.
+        value: learned reward; None if withdrawn.
     """
 
     decision: UUID
@@ -90,14 +90,14 @@ class Learned(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """An event that may credit decisions.
+    """Event that may credit decisions.
 
     Attributes:
-        decision: what it is about: this decision, or its episode.
-        episode: what it credits with it.
-        at: when it happened.
+        decision: decision id, or None for an episode event.
+        episode: episode id.
+        at: time of the event.
         outcomes: numbers by name, or None.
-        action_taken: what the application did instead, or None.
+        action_taken: action of the application instead of the decided one, or None.
     """
 
     decision: UUID | None
@@ -111,10 +111,10 @@ class RewardRow(NamedTuple):
     """One revision of a decision's reward.
 
     Attributes:
-        decision: whose.
-        revision: 1, 2, 3, …
-        spec_hash: of the declaration that it follows from.
-        value: 0 to 1; None if there is none, or not yet.
+        decision: decision id.
+        revision: revision number from 1.
+        spec_hash: hash of the declaration.
+        value: 0 to 1; None if there is none or not yet.
         status: scored, waiting, assumed, dropped, withdrawn or failed.
         terms: raw values by outcome.
         final: whether the window is closed.
@@ -130,17 +130,17 @@ class RewardRow(NamedTuple):
 
 
 async def spec_of(connection: Any, spec_hash: bytes) -> DecisionPoint:
-    """Return a declaration of the tenant, past or present.
+    """Return a current or past declaration of the tenant.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         spec_hash: 32 bytes.
 
     Returns:
         The declaration.
 
     Raises:
-        StoreError: there is none with that hash.
+        StoreError: the declaration does not exist.
     """
     document = await connection.fetchval("SELECT document FROM spec WHERE hash = $1", spec_hash)
     if document is None:
@@ -154,13 +154,13 @@ async def decisions_to_credit(
     """Return decisions of a point with their newest reward.
 
     Args:
-        connection: within a transaction of the tenant.
-        point: whose decisions; others are left out.
-        snapshot: the one that learns.
-        ids: of decisions.
+        connection: inside a transaction of the tenant.
+        point: tenant, skill and decision point; decisions of others are left out.
+        snapshot: the snapshot that learns.
+        ids: decision ids.
 
     Returns:
-        By id; what is not there any more is left out.
+        Decisions by id; missing ones are left out.
     """
     rows = await connection.fetch(
         "SELECT d.id, d.episode, d.spec_hash, d.feature_hash, d.context, d.action, d.x, d.key, "
@@ -172,7 +172,7 @@ async def decisions_to_credit(
         "FROM decision AS d LEFT JOIN LATERAL ("
         "  SELECT * FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
         "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
-        # The bounds let the planner pass over the partitions of other days.
+        # The bounds let the planner skip partitions of other days.
         "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.id = ANY($5) "
         "AND d.id >= $6 AND d.id <= $7",
         *(*point, snapshot, ids, min(ids), max(ids)),
@@ -181,9 +181,9 @@ async def decisions_to_credit(
 
 
 def _decided(row: Sequence[Any]) -> Decided:
-    """Return a decision with its terms as the floats they were: jsonb writes 1e+23 as an integer.
+    """Return a decision with float terms, because jsonb writes 1e+23 as an integer.
 
-    That is another number than the float it was made of, and Python compares them exactly.
+    Python compares the integer and the float exactly and finds them different.
     """
     decided = Decided(*row)
     if decided.terms is None:
@@ -195,16 +195,16 @@ def _decided(row: Sequence[Any]) -> Decided:
 async def decisions_of(
     connection: Any, point: Point, after: UUID, *, limit: int = 500
 ) -> list[UUID]:
-    """Return the next decisions of a point, by id.
+    """Return the next decision ids of a point.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        after: those after this id.
-        limit: most ids.
+        after: only ids after this one.
+        limit: maximum number of ids.
 
     Returns:
-        At most ``limit`` ids, in order; none: that was all.
+        At most ``limit`` ids in order; empty at the end.
     """
     rows = await connection.fetch(
         "SELECT id FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND id > $4 "
@@ -217,16 +217,16 @@ async def decisions_of(
 async def events_about(
     connection: Any, tenant: UUID, ids: Sequence[UUID], episodes: Sequence[str]
 ) -> list[Happened]:
-    """Return the events that may credit decisions, in the order in which they happened.
+    """Return the events that may credit decisions, in time order.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        ids: decisions: their own events.
-        episodes: episodes: events of theirs and of every decision within them.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        ids: decision ids, for their own events.
+        episodes: episode ids, for their events and those of all their decisions.
 
     Returns:
-        Events with outcomes or an action taken; each once.
+        Distinct events with outcomes or an action taken.
     """
     members = dict.fromkeys(ids)
     source = "SELECT * FROM event WHERE tenant = $1 AND decision = ANY($2)"
@@ -252,20 +252,20 @@ async def events_about(
 async def learned_of(
     connection: Any, point: Point, snapshot: str, ids: Sequence[UUID], *, until: int | None = None
 ) -> dict[UUID, Learned]:
-    """Return what a state holds of decisions.
+    """Return what a state learned from decisions.
 
     Args:
-        connection: within a transaction of the tenant.
-        point: whose snapshot.
-        snapshot: the base of the state; what that one stands on belongs to it.
-        ids: of decisions.
-        until: the last of its updates that the state holds; None: all that were given out.
+        connection: inside a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: base of the state; the snapshots it builds on are included.
+        ids: decision ids.
+        until: last update in the state; None: all.
 
     Returns:
-        By decision; without those it never learned from.
+        Learned values by decision, only for learned decisions.
 
     Raises:
-        StateError: there is no such snapshot.
+        StateError: the snapshot does not exist.
     """
     line = await line_of(connection, point, snapshot, until=until)
     rows = await connection.fetch(
@@ -290,15 +290,15 @@ async def learned_of(
 
 
 async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> set[UUID]:
-    """Return which decisions were erased.
+    """Return the erased decisions among some ids.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        ids: of decisions.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        ids: decision ids.
 
     Returns:
-        Those of them.
+        The erased ids.
     """
     rows = await connection.fetch(
         "SELECT decision FROM erasure WHERE tenant = $1 AND decision = ANY($2)", tenant, ids
@@ -307,12 +307,12 @@ async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> se
 
 
 async def append_rewards(connection: Any, tenant: UUID, rows: Sequence[RewardRow]) -> None:
-    """Write revisions of rewards.
+    """Write reward revisions.
 
     Args:
-        connection: of role worker, within a transaction of the tenant that holds the fence.
-        tenant: whose.
-        rows: the next revision of each decision.
+        connection: of role worker, inside a transaction of the tenant that holds the fence.
+        tenant: tenant id.
+        rows: next revision of each decision.
     """
     await connection.execute(
         "INSERT INTO reward SELECT r.tenant, r.decision, r.revision, r.spec_hash, r.value, "

@@ -1,8 +1,8 @@
-"""Where the rows are: a PostgreSQL server, its roles, and connections that act as one of them.
+"""Database connections: a PostgreSQL server, its roles and tenant transactions.
 
-Two ways to a server and one code path: `DATABASE_URL` names one (15 or later), or the embedded one
-of a home directory is started. Every connection takes on a role that row-level security binds; the
-tenant is set per transaction (`as_tenant`), never for a session.
+`DATABASE_URL` names a server (version 15 or later); otherwise the embedded server of a home
+directory is started. Each connection acts as one role under row-level security. The tenant is set
+per transaction (`as_tenant`), never per session.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Role = Literal["owner", "app", "worker"]
 _OLDEST = 15
 OF_SERVER = (
     *(asyncpg.PostgresError, asyncpg.InterfaceError),
-    asyncpg.InternalClientError,  # what is called while a connection is being lost
+    asyncpg.InternalClientError,  # raised while a connection is being lost
 )
-"""What a server, and a connection to it that is lost, make of a call."""
+"""Errors of a server or of a lost connection."""
 AWAY = (*(OSError, TimeoutError), *OF_SERVER)
-"""What a server that is gone, stopping or hanging makes of a call."""
+"""Errors of an unavailable, stopping or hanging server."""
 _WAIT_FOR_DISK = """
 SELECT set_config('synchronous_commit', 'local', false)
 WHERE current_setting('synchronous_commit') = 'off'
@@ -49,11 +49,12 @@ _SCHEMES = ("postgresql:", "postgres:")
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A server, and how to connect to it.
+    """PostgreSQL server and its connection settings.
 
     Attributes:
-        url: of a user that may take on the three roles; secret, since it may hold a password.
-        server: the embedded server, if it is one.
+        url: URL of a user that may act as the three roles; secret, because it can have a
+            password.
+        server: the embedded server; None for an external one.
     """
 
     url: str = field(repr=False)
@@ -61,18 +62,17 @@ class Database:
 
     @classmethod
     def open(cls, home: Path | None = None, url: str | None = None) -> Database:
-        """Return the database to use, starting the embedded server if none is named.
+        """Return the database to use; start the embedded server if no URL is given.
 
         Args:
-            home: the state directory; default: `state_home()`.
-            url: of an external server; default: `DATABASE_URL`, and without it the embedded one.
+            home: state directory; default: `state_home()`.
+            url: URL of an external server; default: `DATABASE_URL`, else the embedded server.
 
         Returns:
-            A database that answers; its schema may still be missing (`migrate`).
+            A reachable database; its schema may still be missing (`migrate`).
 
         Raises:
-            StoreError: the embedded server does not start, or the URL is none of PostgreSQL's: who
-                waits for a server to come back would wait for it for ever.
+            StoreError: the embedded server does not start, or the URL is not a PostgreSQL URL.
         """
         url = url or os.environ.get("DATABASE_URL")
         if url:
@@ -85,18 +85,18 @@ class Database:
     async def connect(self, role: Role | None = "app", **options: Any) -> Connection[Any]:
         """Return a new connection that acts as a role.
 
-        What it commits is on the server's disk then, even where the server's default is to answer
-        before (``synchronous_commit = off``): what we answer as logged is a promise.
+        Commits are flushed to disk even if the server's default is ``synchronous_commit = off``,
+        because ``logged: true`` is a promise.
 
         Args:
-            role: whose rights it has; None: those of the URL's own user, for migrations alone.
-            **options: for ``asyncpg.connect``, such as ``timeout`` in seconds.
+            role: role; None: the URL's user, only for migrations.
+            **options: options of ``asyncpg.connect``, such as ``timeout`` in seconds.
 
         Returns:
-            A connection; JSON columns are Python values, and no tenant is set.
+            A connection with JSON columns as Python values and no tenant.
 
         Raises:
-            StoreError: the URL is none, or the server does not answer, is too old, or lacks the
+            StoreError: the URL is invalid, or the server is unreachable, too old or without the
                 roles.
         """
         with _told(role):
@@ -114,19 +114,19 @@ class Database:
     async def connected(
         self, role: Role | None, what: str, way_out: str
     ) -> AsyncIterator[Connection[Any]]:
-        """Lend a connection for one thing, and say in words if that ends with the connection.
+        """Open a connection for one operation, and explain the loss of it.
 
         Args:
             role: as for `connect`.
-            what: is done with it, to be told: "the export".
-            way_out: likewise, what counts of it then and what to do next.
+            what: name of the operation for messages, such as "the export".
+            way_out: for messages: which results stay valid and what to do next.
 
         Returns:
-            A context, whose end closes the connection.
+            A context manager that closes the connection.
 
         Raises:
-            StoreError: as `connect`; or the server was lost on the way, or refused something. Only
-                tables that are not there, as before the first `migrate`, go through as they are.
+            StoreError: as `connect`; or the connection was lost or the server rejected
+                something. Missing tables (before `migrate`) raise the original error.
         """
         connection = await self.connect(role)
         try:
@@ -143,12 +143,12 @@ class Database:
         """Return a pool of connections that act as a role.
 
         Args:
-            role: whose rights they have.
-            least: connections kept open.
-            most: connections at a time.
+            role: role of the connections.
+            least: minimum number of connections.
+            most: maximum number of connections.
 
         Returns:
-            An open pool; close it.
+            An open pool; close it after use.
 
         Raises:
             StoreError: as `connect`.
@@ -168,14 +168,14 @@ class Database:
 
 @asynccontextmanager
 async def as_tenant(connection: Any, tenant: UUID) -> AsyncIterator[None]:
-    """Run a transaction as one tenant; afterwards the connection belongs to nobody again.
+    """Run a transaction as one tenant; afterwards the connection has no tenant.
 
     Args:
-        connection: of any role, not within a transaction.
-        tenant: whose rows are seen and written.
+        connection: of any role, not inside a transaction.
+        tenant: tenant id.
 
     Returns:
-        A context; its end commits, or rolls back on an exception.
+        A context manager that commits, or rolls back on an exception.
     """
     async with connection.transaction():
         await set_tenant(connection, tenant)
@@ -183,20 +183,17 @@ async def as_tenant(connection: Any, tenant: UUID) -> AsyncIterator[None]:
 
 
 async def set_tenant(connection: Any, tenant: UUID) -> None:
-    """Set the tenant until the end of the transaction that is open.
+    """Set the tenant until the end of the open transaction.
 
     Args:
-        connection: within a transaction.
-        tenant: whose rows are seen and written.
+        connection: inside a transaction.
+        tenant: tenant id.
     """
     await connection.execute("SELECT set_config('app.tenant', $1, true)", str(tenant))
 
 
 def state_home() -> Path:
     """Return the directory for state: `STEERSMAN_HOME`, or `.steersman` in the working directory.
-
-    Returns:
-        An absolute path; nothing is made there yet.
 
     >>> os.environ["STEERSMAN_HOME"] = "/srv/steersman"
     >>> str(state_home())
@@ -211,9 +208,9 @@ def _settings(role: Role | None) -> dict[str, str]:
         "application_name": "steersman",
         "search_path": "steersman, pg_temp",
         "timezone": "UTC",
-        "jit": "off",  # plans here are small; compiling them would cost more than running them
-        # Whatever the server's defaults are: who waited for a lock has to see what was committed
-        # meanwhile, and numbers that are handed out as texts have to be whole.
+        "jit": "off",  # plans are small; JIT costs more than execution
+        # Independent of server defaults: after a lock wait, a statement must see later commits,
+        # and numbers sent as text must keep full precision.
         "default_transaction_isolation": "read committed",
         "extra_float_digits": "1",
     }
@@ -224,7 +221,7 @@ def _settings(role: Role | None) -> dict[str, str]:
 
 @contextmanager
 def _told(role: Role | None) -> Iterator[None]:
-    """Say of a server that cannot be had what to do next, and nothing of its password."""
+    """Explain a connection failure and what to do next, without the password."""
     try:
         yield
     except AWAY as error:
@@ -238,7 +235,7 @@ def _told(role: Role | None) -> Iterator[None]:
         )
         raise StoreError(_PASSWORD.sub("***", message)) from error
     except (ValueError, IndexError):
-        # What was taken for a port may be part of the password: none of it is told.
+        # The parsed port may be part of the password, so it is not shown.
         raise StoreError(_NO_URL) from None
 
 
@@ -247,17 +244,13 @@ async def _prepare(connection: Connection[Any]) -> None:
         known_types.register(connection)
         await connection.execute(_WAIT_FOR_DISK)
         _refuse_old(connection.get_server_version().major)
-    except BaseException:  # also where its caller stops waiting: nobody else would close it
+    except BaseException:  # also on cancellation, to avoid a leak
         connection.terminate()
         raise
 
 
 async def reset(connection: Connection[Any]) -> None:
-    """Make a connection as it was, to be lent again: asyncpg's own way undoes what was set here.
-
-    Args:
-        connection: of `Database.connect` or a pool, not within a transaction.
-    """
+    """Reset a connection for reuse; asyncpg's own reset would undo our settings."""
     await connection.execute(f"{connection.get_reset_query()};{_WAIT_FOR_DISK}")
 
 

@@ -1,4 +1,4 @@
-"""Decisions on their way to disk: the row, and a batch of rows in one transaction."""
+"""Decision rows: row type, batch insert and lookup."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ if TYPE_CHECKING:
 
 
 class DecisionRow(NamedTuple):
-    """One row of table ``decision``, in the order of its columns.
+    """Row of table ``decision``, in column order.
 
     Attributes:
-        tenant: whose it is.
-        id: UUIDv7, made by who decided.
-        skill: the application capability.
-        point: the decision point.
-        episode: what it belongs to with others, if anything.
-        parent: the decision it follows from.
-        unit: what stays on one arm of a rollout.
-        rollout: the rollout under way, if any.
+        tenant: tenant id.
+        id: UUIDv7 from the decider.
+        skill: skill name.
+        point: decision point name.
+        episode: episode id, if any.
+        parent: previous decision, if any.
+        unit: unit that stays on one arm of a rollout.
+        rollout: active rollout, if any.
         stage: shadow, canary, ab or live.
         arm: control or candidate.
-        snapshot: the policy state it was drawn from: this snapshot,
+        snapshot: policy state of the decision: this snapshot,
         update_seq: and this many updates after it.
         spec_hash: 32 bytes.
         feature_hash: 32 bytes.
-        context: what was known; JSON.
-        eligible: names allowed for the request; None: every declared one. Of a selection: the
-            candidates that are there from the start.
-        distribution: float32 probabilities over the declared actions; over ``eligible`` if open;
-            of every value of every part where they are mixed; of each step's eligible actions,
-            one step after the other, where they are a sequence.
-        action: what was drawn.
-        p: the exact probability of the draw; None if it was never known (imported logs).
+        context: context as JSON.
+        eligible: allowed action names of the request; None: all declared ones. Of a
+            selection: the initial candidates.
+        distribution: float32 probabilities of the declared actions, or of ``eligible`` if
+            open. Mixed actions: of every value of every part. Sequences: of each step's
+            eligible actions in order.
+        action: drawn action.
+        p: exact propensity; None if unknown (imported logs).
         p_kind: exact, fallback, client, imported or none.
-        x: what the policy saw for the action drawn.
-        key: likewise, for policies that learn apart by key.
-        features: of all eligible actions, one row after the other; of a selection also of those
-            that others lead to.
-        u: the uniform of the draw.
+        x: features for the drawn action.
+        key: key, for policies that learn by key.
+        features: features of all eligible actions, row by row; of a selection also of
+            linked candidates.
+        u: uniform of the draw.
         degraded: whether a fallback answered.
-        weight: how many observations it counts for when learned; 0: never learned.
-        idempotency_key: the request's, if it had one.
-        body_hash: of the request, where it has a key.
+        weight: number of observations it counts for in learning; 0: never learned.
+        idempotency_key: idempotency key of the request, if any.
+        body_hash: hash of the request, if it has a key.
         traceparent: W3C trace context of the request.
-        at: when it was made.
-        window_ends: when its reward is final.
-        links: of a selection: what picking a candidate brings in, as the request says it.
-        steps: of a selection: {eligible, action, p} of each step; the product of p is the row's.
+        at: decision time.
+        window_ends: end of the reward window.
+        links: of a selection: candidates that a pick adds.
+        steps: of a selection: {eligible, action, p} of each step; the product of p is the
+            row's p.
     """
 
     tenant: UUID
@@ -93,11 +94,11 @@ class DecisionRow(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A row was not written: its idempotency key names an earlier decision, or its own id does.
+    """Row that was not written, because its idempotency key or id already exists.
 
     Attributes:
-        earlier: the decision that has the key; the row's own id where a client gave it to two.
-        body_hash: of the request it answered; None where it is the id.
+        earlier: the decision with that key; the row's own id if a client used it twice.
+        body_hash: hash of that decision's request; None for a duplicate id.
     """
 
     earlier: UUID
@@ -107,20 +108,19 @@ class Taken(NamedTuple):
 async def log_decisions(
     connection: Any, rows: Sequence[DecisionRow], *, settling: Collection[UUID] = ()
 ) -> dict[UUID, Taken]:
-    """Write decisions of any tenants, all or none, in one transaction of their own.
+    """Write decisions of any tenants in one transaction, all or none.
 
-    A row whose id is there already is left alone, so a batch may be written again when it is not
-    known whether the first try was committed. Where a client made the id, it is told if what is
-    there is another decision.
+    Existing ids are skipped, so a batch can be written again after an unknown result. If a client
+    made the id and another decision has it, the row is reported.
 
     Args:
-        connection: of role app, not within a transaction.
+        connection: of role app, not inside a transaction.
         rows: in any order.
-        settling: ids of those whose reward is due when their window closes, come what may: the
-            declaration gives a missing reward a value, or credits the whole episode.
+        settling: ids whose reward is due at the end of the window in any case: the
+            declaration has a default reward, or credits whole episodes.
 
     Returns:
-        By id, the rows that were not written because their key or id names another decision.
+        Rows not written because another decision has their key or id, by id.
     """
     batch = sorted(rows, key=_order)
     taken = await connection.fetch(
@@ -136,12 +136,12 @@ async def find_decision(connection: Any, tenant: UUID, identifier: UUID) -> Deci
     """Return one decision of a tenant.
 
     Args:
-        connection: of any role, not within a transaction.
-        tenant: whose decision it must be.
-        identifier: its id.
+        connection: of any role, not inside a transaction.
+        tenant: tenant id.
+        identifier: decision id.
 
     Returns:
-        The row; None if this tenant has no such decision, whoever else may have.
+        The row; None if this tenant has no such decision.
     """
     async with as_tenant(connection, tenant):
         found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)

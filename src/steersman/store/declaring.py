@@ -1,4 +1,4 @@
-"""Declaring a decision point: its document, the snapshot that it starts from, its learner."""
+"""Declaration of a decision point: document, initial snapshot and learner."""
 
 from __future__ import annotations
 
@@ -35,29 +35,28 @@ _READ_NUMBERS = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 
 
 async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
-    """Declare a decision point, or change its declaration; the same again changes nothing.
+    """Declare a decision point or change its declaration; a repeated call changes nothing.
 
-    Where context, actions, policy or exploration differ from what was declared before, or this
-    version encodes contexts otherwise, what was learned does not fit: a new snapshot begins that
-    has learned nothing (``learn rebuild`` relearns it from the log). Any other change keeps the
-    snapshot. What was declared before need not be readable: the same declaration mends it, and
-    another one begins anew.
+    If context, actions, policy, exploration or the context encoding change, learned state does not
+    fit. Then a new, empty snapshot begins (``learn rebuild`` relearns it from the log). Any other
+    change keeps the snapshot. An unreadable earlier declaration is repaired by the same document,
+    or replaced.
 
     Args:
-        database: migrated.
-        tenant: whose decision point.
-        document: YAML, as ``steersman.spec.loads`` takes it.
-        actor: who declares it, for the audit.
+        database: a migrated database.
+        tenant: tenant id.
+        document: YAML for ``steersman.spec.loads``.
+        actor: actor name for the audit log.
 
     Returns:
-        The decision point as it is from now on.
+        The new decision point.
 
     Raises:
-        SpecError: the document is wrong.
-        InputError: it cannot be served: mixed parts have too many values, numbers of the context
-            have no statistics, or a scrubber is not installed.
-        RolloutError: a rollout of the point is under way, whose arms could not be compared then.
-        StoreError: the server does not answer.
+        SpecError: the document is invalid.
+        InputError: mixed parts have too many values, numbers of the context have no
+            statistics, or a scrubber is not installed.
+        RolloutError: a rollout of the point is active.
+        StoreError: the database is unreachable.
     """
     spec, policy = _checked(document)
     connection = await database.connect("owner")
@@ -78,16 +77,16 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
 
 
 def check_declaration(document: str) -> DecisionPoint:
-    """Return what a text declares, if `declare` would take it, as far as the text alone tells.
+    """Return the decision point of a document, if `declare` would accept it.
 
     Args:
-        document: YAML, as ``steersman.spec.loads`` takes it.
+        document: YAML for ``steersman.spec.loads``.
 
     Returns:
         The decision point.
 
     Raises:
-        SpecError: it is wrong.
+        SpecError: the document is invalid.
         InputError: numbers without statistics, or a scrubber that is not installed.
     """
     return _checked(document)[0]
@@ -114,7 +113,6 @@ def _servable(spec: DecisionPoint) -> ChoicePolicy:
 
 
 async def _take_turns(connection: Any, tenant: UUID, spec: DecisionPoint) -> None:
-    """Wait for whoever declares the same point at the same time."""
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
         f"declare/{tenant}/{spec.skill}/{spec.decision}",
@@ -124,7 +122,7 @@ async def _take_turns(connection: Any, tenant: UUID, spec: DecisionPoint) -> Non
 async def _mend(
     connection: Any, point: Point, old: UnreadablePoint, document: str, actor: str
 ) -> PointRow:
-    """Store a readable text of the same meaning; what was learned stays."""
+    """Replace an unreadable text by one of the same meaning; keep the learned state."""
     await connection.execute(
         "UPDATE spec SET document = $3 WHERE tenant = $1 AND hash = $2",
         *(point[0], old.spec_hash, document),
@@ -185,7 +183,7 @@ async def _store(
 async def _version(
     connection: Any, spec: DecisionPoint, old: PointRow | UnreadablePoint | None
 ) -> str:
-    """Return the snapshot that serves from now on: the old one, or a new version."""
+    """Return the live snapshot: the old one or a new version."""
     readable = old if isinstance(old, PointRow) else None
     encoded_alike = readable is None or readable.feature_hash == _feature_hash(spec)
     if readable is not None and encoded_alike and learned_from(spec) == learned_from(readable.spec):
@@ -207,9 +205,9 @@ def _feature_hash(spec: DecisionPoint) -> bytes:
 
 
 async def _begin(connection: Any, row: PointRow, policy: ChoicePolicy, parent: str | None) -> None:
-    """Store a snapshot that has learned nothing, and put the learner to its beginning.
+    """Store an empty snapshot and reset the learner.
 
-    The epoch grows, so that a learner which is writing updates of the old snapshot is fenced.
+    The epoch grows, so that a learner of the old snapshot is fenced.
     """
     state = pack_state(policy.state())
     await connection.execute(

@@ -1,4 +1,4 @@
-"""What the file of a backup says of itself, read before anything is changed by it."""
+"""Backup files: checksum and migration list, read before a restore."""
 
 from __future__ import annotations
 
@@ -20,16 +20,12 @@ _WAY_OUT = "use a file written by `steersman backup`"
 
 
 def seal(file: Path) -> int:
-    """Append to a dump the hash of its content, and flush it to disk.
+    """Append the hash of a dump to its file and flush it to disk.
 
-    PostgreSQL checks the rows of a dump when they are read, but not its SQL: a changed letter in a
-    function or a policy came back as it was. Its programs pass over what follows a dump.
-
-    Args:
-        file: of pg_dump, in its custom format.
+    PostgreSQL checks the rows of a dump, but not its SQL. Its programs ignore data after the dump.
 
     Returns:
-        Its size now, in bytes.
+        File size in bytes.
 
     >>> from tempfile import NamedTemporaryFile
     >>> from pathlib import Path
@@ -49,13 +45,10 @@ def seal(file: Path) -> int:
 
 
 def check_seal(file: Path) -> None:
-    """Check that a dump is as it was when it was sealed; those of earlier versions have no seal.
-
-    Args:
-        file: of `backup`.
+    """Check a dump against its hash; dumps of earlier versions have none.
 
     Raises:
-        StoreError: it cannot be read, or was changed.
+        StoreError: the file cannot be read or was changed.
     """
     digest = sha256()
     try:
@@ -78,16 +71,10 @@ def check_seal(file: Path) -> None:
 
 
 async def migrations_of(file: Path) -> dict[str, bytes]:
-    """Return the migrations that had been applied to what a backup holds.
-
-    Args:
-        file: of `backup`.
-
-    Returns:
-        The hash of each, by its name.
+    """Return the migrations applied in a backup.
 
     Raises:
-        StoreError: the file cannot be read, or is the dump of another database.
+        StoreError: the file cannot be read or is a dump of another database.
     """
     rows = ("--data-only", "--schema=steersman", "--table=migration", "--file=-")
     try:

@@ -1,7 +1,7 @@
-"""From a context to what is decided from, stored and learned from: the same bits all three times.
+"""Context encoding, identical for deciding, storing and learning.
 
-A vector is stored as float32. If a decision were made from the unrounded one, replaying its stored
-row would give another state, so contexts are rounded before anything is done with them.
+Vectors are stored as float32. They are rounded before use, because a decision from the unrounded
+vector could not be replayed from its row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from steersman.spec import DecisionPoint
 
 NO_KEY = "(none)"
-"""The key of a context without one: a policy's key is never empty."""
+"""Key of a context without one; a policy's key is never empty."""
 _LINEAR = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 _CHECKERS: WeakKeyDictionary[FeatureMap, FeatureMap] = WeakKeyDictionary()
 
@@ -31,24 +31,24 @@ _CHECKERS: WeakKeyDictionary[FeatureMap, FeatureMap] = WeakKeyDictionary()
 def encode(
     point: DecisionPoint, features: FeatureMap, context: Mapping[str, object]
 ) -> tuple[NDArray[np.float64] | None, str | None]:
-    """Return what a point's policy makes of a context: a vector, a key, or neither.
+    """Return the encoded context of a point's policy: a vector, a key, or neither.
 
-    A policy that reads the vector gets ``x``; a Beta posterior gets its ``key``; fixed actions,
-    joint models (which read the actions' features) and epsilon-greedy without context read
-    neither, and rules read the context itself. Whichever it is, the context must be one that the
-    declaration allows, so that another policy can be learned from the same log.
+    A policy that reads the vector gets ``x``; a Beta posterior gets its ``key``. Fixed actions,
+    rules, joint models and epsilon-greedy without context get neither. The context must always
+    match the declaration, so that other policies can learn from the same log.
 
     Args:
         point: the declaration.
-        features: the map of ``point.context``.
+        features: feature map of ``point.context``.
         context: values by field name.
 
     Returns:
-        ``x``: shape (dim,), float64 that float32 holds exactly, or None; ``key``: 1 character or
-        more, or None.
+        ``x``: shape (dim,), float64 that float32 holds exactly, or None; ``key``: at least
+        1 character, or None.
 
     Raises:
-        InputError: a context that is not as declared, or needed statistics that are not fitted.
+        InputError: the context does not match the declaration, or needed statistics are not
+            fitted.
 
     >>> from steersman.features import FeatureMap
     >>> from steersman.spec import loads
@@ -86,7 +86,7 @@ def reads_vector(point: DecisionPoint) -> bool:
         point: the declaration.
 
     Returns:
-        False: it reads a key, the actions' features, or the context itself.
+        False if it reads a key, action features or the context itself.
     """
     return point.policy.algorithm in _LINEAR or getattr(point.policy, "contextual", False)
 
@@ -94,14 +94,14 @@ def reads_vector(point: DecisionPoint) -> bool:
 def encode_rows(
     features: FeatureMap, contexts: Sequence[Mapping[str, object]]
 ) -> NDArray[np.float32]:
-    """Return what `encode` makes of several contexts for a policy that reads vectors.
+    """Return the encoded vectors of several contexts.
 
     Args:
-        features: the map of the point's context.
+        features: feature map of the point's context.
         contexts: values by field name.
 
     Returns:
-        Shape (n, dim), as it is stored; as float64 it is what is decided from.
+        Shape (n, dim), float32.
 
     Raises:
         InputError: as `encode`.
@@ -110,16 +110,16 @@ def encode_rows(
 
 
 def rounded(values: Any) -> NDArray[np.float64]:
-    """Return numbers as their column holds them: rounded to float32, as float64 again.
+    """Return numbers rounded to float32, as float64.
 
     Args:
-        values: numbers in any shape, within the range of float32.
+        values: numbers of any shape, within the range of float32.
 
     Returns:
-        The same shape, float64.
+        Same shape, float64.
 
     Raises:
-        InputError: no numbers, or one that is not finite as float32.
+        InputError: not numbers, or not finite as float32.
 
     >>> rounded([0.1, 2.0]).tolist()
     [0.10000000149011612, 2.0]
@@ -137,13 +137,13 @@ def rounded(values: Any) -> NDArray[np.float64]:
 
 
 def as_stored(numbers: NDArray[np.floating[Any]]) -> array[float]:
-    """Return numbers as a row carries them: flat, in 4 bytes each instead of 32 for a list's.
+    """Return numbers as a flat float32 array, with 4 bytes each instead of 32 in a list.
 
     Args:
         numbers: any shape; float32 holds them exactly.
 
     Returns:
-        Row after row.
+        Flat array in row order.
 
     >>> as_stored(rounded([[0.5], [2.0]]))
     array('f', [0.5, 2.0])
@@ -152,9 +152,9 @@ def as_stored(numbers: NDArray[np.floating[Any]]) -> array[float]:
 
 
 def _checker(point: DecisionPoint, features: FeatureMap) -> FeatureMap:
-    """Return a map that refuses what ``features`` does, though its statistics are not fitted yet.
+    """Return a map that validates like ``features`` without fitted statistics.
 
-    A point may log under fixed actions or rules first, and fit its numbers on that log.
+    A point may first log under fixed actions or rules, and fit its statistics on that log.
     """
     if not features.unfitted:
         return features

@@ -1,13 +1,12 @@
-"""Erasing what is known of a person or of some decisions, and handing it out.
+"""Erasure and export of the data of a unit or of decisions.
 
 The rows of an erased decision leave the hot tables at once. Its id stays in table ``erasure``, so
-that the cold store, evidence and relearning leave it out, and so that what comes back (a record
-that was sent again, an event that was on its way) is swept away by `sweep`.
+that the cold store, evidence and relearning leave it out, and `sweep` deletes records that arrive
+again.
 
-What a state learned is more than rows: the learner is told to take the decision back, and `learn
-rebuild` makes a state that never knew it. Until then the numbered updates hold its features, since
-no state could be rebuilt from a log with gaps; `sweep` removes them once another snapshot serves
-that does not stand on them.
+The learner is asked to withdraw the decision from its state; `learn rebuild` makes a state that
+never saw it. Until then the numbered updates keep its features, because a state cannot be rebuilt
+from a log with gaps. `sweep` deletes them once the live snapshot does not depend on them.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ _EXPORTED = {
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What an erasure did.
+    """Result of an erasure.
 
     Attributes:
-        decisions: ids that are erased from now on, those that only the cold store holds included.
-        rows: how many rows were deleted, by table.
-        learned: skill and decision point of states that learned from them: rebuild those.
-        published: skill, decision point and version of snapshots that learned from them and were
-            signed, or were about to be: retract those, once others serve.
+        decisions: erased ids, including those only in the cold store.
+        rows: number of deleted rows by table.
+        learned: skill and decision point of states that learned from them; rebuild those.
+        published: skill, decision point and version of signed snapshots that learned from
+            them; retract those once others are live.
     """
 
     decisions: tuple[UUID, ...]
@@ -67,12 +66,12 @@ async def count_erased(connection: Any, ids: Collection[UUID]) -> int:
     """Return how many of some decisions are erased.
 
     Args:
-        connection: within a transaction of the tenant; hold the point (`hold_point`) if nothing
-            may be erased until it ends.
-        ids: of decisions.
+        connection: inside a transaction of the tenant; lock the point (`hold_point`) to
+            prevent erasures until it ends.
+        ids: decision ids.
 
     Returns:
-        At most as many as there are ids.
+        At most the number of ids.
     """
     query = "SELECT count(*) FROM erasure WHERE decision = ANY($1::uuid[])"
     found: int = await connection.fetchval(query, list(ids))
@@ -88,38 +87,36 @@ async def erase(
     unit: str | None = None,
     decisions: Sequence[UUID] | None = None,
 ) -> Erased:
-    """Erase decisions with their events, rewards and keys; doing it again changes nothing.
+    """Erase decisions with their events, rewards and keys; a repeated call changes nothing.
 
-    Events about an episode as a whole go with any of its decisions. What remains of a decision is
-    its id, with the reason.
+    Events of an episode are erased with any of its decisions. Only the id and the reason stay.
 
     Args:
-        database: migrated.
-        tenant: whose rows.
-        reason: why, for people, 1 to 200 characters; kept for ever, so it must not be personal.
-        actor: who does it, for the audit.
-        unit: erase all decisions of this unit that the hot tables hold; or
-        decisions: those with these ids, wherever they are: the cold store is asked for older ones
-            of a unit by whoever calls.
+        database: a migrated database.
+        tenant: tenant id.
+        reason: reason, 1 to 200 characters; kept for ever, so it must not be personal.
+        actor: actor name for the audit log.
+        unit: erase all decisions of this unit in the hot tables; or
+        decisions: erase these ids; the caller finds older ids of a unit in the cold store.
 
     Returns:
-        What was erased, and which states should be rebuilt.
+        Erased decisions, and states to rebuild.
 
     Raises:
-        InputError: not exactly one of unit and decisions, no reason, or an id that no decision can
-            have: not a UUIDv7, or of the future.
-        StoreError: the server does not answer, or was lost on the way.
+        InputError: not exactly one of unit and decisions, an invalid reason, or an id that
+            is not a UUIDv7 of the past.
+        StoreError: the database is unreachable, or the connection was lost.
     """
     _check(unit, decisions, reason)
     async with (
         database.connected("owner", "the erasure", _WHOLE) as connection,
         as_tenant(connection, tenant),
     ):
-        # A learner that is crediting one of them is waited for; the next one sees the erasure.
+        # Wait for a learner that is crediting one of them; the next one sees the erasure.
         await connection.execute("SELECT FROM learner ORDER BY skill, point FOR UPDATE")
         ids = await _of_unit(connection, unit) if decisions is None else sorted(set(decisions))
         await _write_down(connection, tenant, ids, reason)
-        # Before the rows go that tell which point a decision belongs to.
+        # Before the rows that tell a decision's point are deleted.
         published = await published_from(connection, ids)
         await clear_states(connection, ids, waiting=True)
         rows = await _delete(connection, ids)
@@ -130,18 +127,18 @@ async def erase(
 
 
 async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterator[str]:
-    """Yield everything the hot tables hold about a unit, one JSON object a line.
+    """Yield all hot rows of a unit as JSON objects.
 
     Args:
-        database: migrated.
-        tenant: whose rows.
-        unit: of the decisions; their events, rewards and updates come with them.
+        database: a migrated database.
+        tenant: tenant id.
+        unit: unit of the decisions; their events, rewards and updates are included.
 
     Yields:
         ``{"table": name, "row": {column: value}}``.
 
     Raises:
-        StoreError: the server does not answer, or was lost on the way.
+        StoreError: the database is unreachable, or the connection was lost.
     """
     async with (
         database.connected(
@@ -158,14 +155,13 @@ async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterato
 
 
 async def sweep(connection: Any) -> dict[str, int]:
-    """Erase again whatever belongs to erased decisions: what came back, and superseded states.
+    """Delete late rows of erased decisions and superseded states.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
+        connection: of role owner, inside a transaction of the tenant.
 
     Returns:
-        How many rows were deleted, and of ``snapshot`` emptied, by table; tables without any are
-        left out.
+        Number of deleted rows (and emptied snapshots) by table, without zeros.
     """
     ids = [row["decision"] for row in await connection.fetch("SELECT decision FROM erasure")]
     if not ids:
@@ -180,9 +176,9 @@ async def sweep(connection: Any) -> dict[str, int]:
     return {table: count for table, count in rows.items() if count}
 
 
-# Of a snapshot on which nothing stands that serves, and that had learned from an erased decision:
-# the sums that were stored, then the updates that tell which snapshots these are. Relearning passes
-# over the gaps.
+# For a snapshot without live dependants that learned from an erased decision: first
+# the stored sums, then the updates that identify such snapshots. Relearning skips
+# the gaps.
 _CLEARED = {
     "checkpoint": f"{SUPERSEDED.format('snapshot')} AND EXISTS ("
     "SELECT FROM update AS u JOIN erasure AS e ON e.tenant = u.tenant AND e.decision = u.decision "
@@ -234,7 +230,7 @@ async def _write_down(connection: Any, tenant: UUID, ids: Sequence[UUID], reason
 
 
 async def _delete(connection: Any, ids: Sequence[UUID]) -> dict[str, int]:
-    """Delete the rows of decisions, and ask for other rewards where an episode's events went."""
+    """Delete the rows of decisions, and queue the rewards that lose an episode's events."""
     episodes = await _episodes(connection, ids)
     events = await connection.fetch(
         "DELETE FROM event WHERE decision = ANY($1) OR (decision IS NULL AND episode = ANY($2)) "
@@ -259,7 +255,7 @@ async def _delete(connection: Any, ids: Sequence[UUID]) -> dict[str, int]:
 
 
 async def _take_back(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[str, str], ...]:
-    """Queue what the serving states learned of, and return whose states these are."""
+    """Queue withdrawals from live states; return their decision points."""
     learned = (
         "SELECT DISTINCT u.tenant, u.skill, u.point, u.decision AS id FROM update AS u "
         "WHERE u.decision = ANY($1)"

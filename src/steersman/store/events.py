@@ -1,4 +1,4 @@
-"""Events on their way to disk: the row, and a batch of rows with the work they make."""
+"""Event rows: row type and batch insert with the resulting work."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ LOG_EVENTS = "SELECT owner, event, verdict FROM log_events($1, $2, $3, $4)"
 
 
 class EventRow(NamedTuple):
-    """One row of table ``event``, in the order of its columns.
+    """Row of table ``event``, in column order.
 
     Attributes:
-        tenant: whose it is.
-        id: chosen by the application.
-        decision: what it is about: this decision,
-        episode: or this episode.
+        tenant: tenant id.
+        id: id chosen by the application.
+        decision: decision of the event,
+        episode: or its episode.
         type: interaction.create, interaction.output, feedback.submit or task_result.
-        schema_version: of its format.
-        at: when it happened.
-        received_at: when it came in.
-        outcomes: finite numbers by name; None if it has none.
-        action_taken: what the application did instead of the action it was told.
-        body: anything else; None if there is nothing.
-        body_hash: of the event as it was sent.
+        schema_version: version of its format.
+        at: time of the event.
+        received_at: arrival time.
+        outcomes: finite numbers by name; None for none.
+        action_taken: action of the application instead of the decided one.
+        body: other data; None for none.
+        body_hash: hash of the sent event.
         traceparent: W3C trace context of the request.
     """
 
@@ -54,15 +54,16 @@ class EventRow(NamedTuple):
 
 
 async def log_events(connection: Any, rows: Sequence[EventRow]) -> dict[tuple[UUID, str], Verdict]:
-    """Write events of any tenants and queue their work, all or none, in one transaction.
+    """Write events of any tenants and queue their work in one transaction, all or none.
 
     Args:
-        connection: of role app, not within a transaction, and never within a savepoint.
-        rows: in any order; no (tenant, id) twice.
+        connection: of role app, not inside a transaction or savepoint.
+        rows: in any order; (tenant, id) must be unique.
 
     Returns:
-        By (tenant, id), what was not written and why: ``replayed``, the same event is there;
-        ``conflict``, the id is there with another body; ``unknown``, no such decision or episode.
+        Rows not written, by (tenant, id): ``replayed`` (the same event exists),
+        ``conflict`` (the id exists with another body) or ``unknown`` (no such decision or
+        episode).
     """
     batch = sorted(rows, key=_order)
     answers = await connection.fetch(LOG_EVENTS, batch, *slices([row.tenant for row in batch]))

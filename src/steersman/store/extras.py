@@ -1,4 +1,4 @@
-"""Libraries that come with an extra: imported when they are needed, with a way to get them."""
+"""Optional libraries: imported on use, with an install hint."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from steersman.errors.installing import how_to_install
 
 def extra(module: str, name: str) -> Any:
     """Return a module of an optional library.
-
-    Args:
-        module: its full name, such as ``pyarrow.parquet``.
-        name: the extra that installs it, such as ``data``.
-
-    Returns:
-        The module, untyped: type checks must not depend on what is installed.
 
     Raises:
         DataError: it is not installed.

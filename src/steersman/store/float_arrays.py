@@ -1,9 +1,8 @@
-"""Columns of numbers (real[]), written and read in one piece.
+"""Fast codec for columns of type real[].
 
-asyncpg encodes an array element by element and asks of each whether it is an array itself: 15 µs
-for 64 numbers, a tenth of a decision. Here numpy lays out PostgreSQL's binary format at once.
-asyncpg offers codecs for scalar types only, so this one is registered past its check; the locks pin
-its version, and ``tests/store/test_float_arrays.py`` fails if the way is closed.
+asyncpg encodes arrays element by element: 15 µs for 64 numbers, a tenth of a decision. numpy writes
+PostgreSQL's binary format at once. asyncpg offers codecs for scalar types only, so this one uses a
+private interface. Lock files pin its version and ``tests/store/test_float_arrays.py`` checks it.
 """
 
 from __future__ import annotations
@@ -23,15 +22,11 @@ _OID = 1021  # real[]
 _HEADER = struct.Struct(">5i")  # dimensions, has nulls, element type, length, first index
 _ELEMENT = np.dtype([("length", ">i4"), ("value", ">f4")])
 _FLOAT4 = 700
-_FEW = 8  # up to here numpy costs more than it saves
+_FEW = 8  # up to here numpy is slower
 
 
 def register(connection: Any) -> None:
-    """Make a connection use this layout for real[].
-
-    Args:
-        connection: of asyncpg.
-    """
+    """Use this codec for real[] on a connection."""
     connection._protocol.get_settings().add_python_codec(  # noqa: SLF001
         _OID, "_float4", "pg_catalog", [], "scalar", to_bytes, from_bytes, "binary"
     )
@@ -42,9 +37,6 @@ def to_bytes(values: Sequence[float]) -> bytes:
 
     Args:
         values: any number of numbers within the range of float32.
-
-    Returns:
-        As ``array_send`` would.
 
     >>> from_bytes(to_bytes([0.5, -2.0]))
     [0.5, -2.0]
@@ -59,13 +51,7 @@ def to_bytes(values: Sequence[float]) -> bytes:
 
 
 def to_bytes_of_rows(rows: Sequence[Sequence[float]]) -> list[bytes]:
-    """Return the binary forms of several flat arrays.
-
-    Args:
-        rows: as for `to_bytes`; those of one length are laid out together.
-
-    Returns:
-        `to_bytes` of each.
+    """Return the binary forms of several flat arrays; equal lengths are encoded together.
 
     >>> [from_bytes(data) for data in to_bytes_of_rows([[0.5, 1.0], [2.0, -2.0]])]
     [[0.5, 1.0], [2.0, -2.0]]
@@ -82,8 +68,8 @@ def to_bytes_of_rows(rows: Sequence[Sequence[float]]) -> list[bytes]:
 
 
 def _packed(values: Sequence[float]) -> array[float]:
-    # What was drawn comes as it is stored. numpy takes a buffer in a quarter of the time of a list,
-    # whose elements it must look at first.
+    # Drawn values come as a buffer. numpy converts a buffer in a quarter of the time of a list,
+    # whose elements it must inspect first.
     return values if type(values) is array else array("f", values)
 
 
@@ -97,13 +83,10 @@ def _few(count: int) -> struct.Struct:
 
 
 def from_bytes(data: bytes) -> list[float]:
-    """Return the numbers of a flat array without nulls.
+    """Return the numbers of a flat array without nulls, as floats.
 
     Args:
         data: as `to_bytes` returns it.
-
-    Returns:
-        float32 values, as floats.
 
     >>> from_bytes(to_bytes([]))
     []

@@ -1,9 +1,8 @@
-"""Group commit: rows of many requests share one transaction, and each waits for its own row.
+"""Group commit: rows of many requests share one transaction.
 
-A flush takes whatever is waiting and starts as soon as the one before has returned; a timer would
-only add its own delay. While the server is away, rows are kept and written when it is back; their
-waiters may stop waiting at any time. After a flush that got no answer the next one holds half as
-many rows, so that none is too large for ever; after one that did, twice as many again.
+A flush takes all waiting rows and starts when the previous one returns; a timer would only add
+delay. While the database is unavailable, rows are kept and written later; waiters can time out.
+After a flush without an answer the next one has half as many rows; after an answer, twice as many.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
-_LOCKED_S = 1.0  # until what somebody else has locked is tried again
+_LOCKED_S = 1.0  # until locked rows are tried again
 
 
 class _Lane(Generic[R, V]):
-    """A batch, and the connection that it is being written over."""
+    """Batch and the connection that writes it."""
 
     __slots__ = ("batch", "connection", "failures", "first", "least", "room")
 
@@ -48,25 +47,23 @@ class _Lane(Generic[R, V]):
 
 
 class GroupCommit(Generic[R, V]):
-    """Writes rows in batches, over one connection or several.
+    """Writes rows in batches over one or several connections.
 
     Args:
-        connect: opens the connection; called again after it was lost.
-        write: writes a batch in one transaction; returns what it did not write, by `name`.
-        name: what tells a row from all others; no batch holds a name twice.
-        max_rows: most rows of a flush; more that were handed over together are written in pieces.
-        max_tenants: most tenants of a flush, since each costs a statement more.
-        lanes: how many flushes may be under way at a time, each over what `connect` gave it: a
-            connection of its own, or a pipeline that all share. All but the first begin only when
-            half a flush is waiting: they keep the server busy under load, and otherwise would only
-            make flushes smaller. `write` must then take its locks in one order for all rows, as for
-            several processes.
-        limit_s: how long a flush may take, times ``lanes``, since it may have to wait for the
-            others; then its connection is given up for a new one, since a peer that vanished
-            without a word would otherwise be waited for for ever.
-        on_flush: called after every flush with (rows, seconds, whether the server answered).
-        watch: called with rows that are handed over; what it returns is called with what was not
-            written, by `name`, once all are durable or refused. None: nobody watches.
+        connect: opens a connection, also after a loss.
+        write: writes a batch in one transaction; returns what was not written, by `name`.
+        name: unique key of a row; a batch has no duplicates.
+        max_rows: maximum rows per flush; a larger request is written in pieces.
+        max_tenants: maximum tenants per flush; each costs one more statement.
+        lanes: number of parallel flushes, each over a result of `connect` (a connection or
+            a shared pipeline). Lanes after the first start only when half a flush is
+            waiting. `write` must lock all rows in one order.
+        limit_s: timeout of a flush in seconds, times ``lanes``; then the connection is
+            replaced, because a vanished peer would never answer.
+        on_flush: callback after every flush with (rows, seconds, whether the server
+            answered).
+        watch: called with submitted rows; its result is called with what was not written,
+            by `name`, once all are durable or rejected. None: no callback.
     """
 
     def __init__(
@@ -91,7 +88,7 @@ class GroupCommit(Generic[R, V]):
         self._on_flush = on_flush
         self._watch = watch
         self._waiting: deque[Entry[R, V]] = deque()
-        self._apart: list[Entry[R, V]] = []  # what waits until a lock may be had
+        self._apart: list[Entry[R, V]] = []  # entries that wait for a lock
         self._wake = asyncio.Event()
         self._lanes: list[_Lane[R, V]] = [_Lane(n, max_rows) for n in range(lanes)]
         self._answered = True
@@ -105,32 +102,32 @@ class GroupCommit(Generic[R, V]):
 
     @property
     def depth(self) -> int:
-        """Rows that wait or are being written."""
+        """Number of rows that wait or are being written."""
         return self._rows_waiting + self._rows_writing
 
     @property
     def available(self) -> bool:
-        """Whether the server answered the last time it was asked."""
+        """Whether the server answered the last request."""
         return self._answered
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start writing."""
         self._loop = asyncio.get_running_loop()
         self._tasks = [self._loop.create_task(self._run(lane)) for lane in self._lanes]
 
     async def close(self, *, timeout_s: float = 10.0) -> int:
-        """Write what is waiting, then stop.
+        """Write waiting rows, then stop.
 
         Args:
-            timeout_s: how long to try.
+            timeout_s: time limit in seconds.
 
         Returns:
-            Rows that could not be written; 0 unless the server is away.
+            Number of unwritten rows; 0 unless the database is unavailable.
         """
         self._closing = True
         self._wake.set()
         if self._tasks:
-            # The first lane ends last; another may be trying to connect still, with empty hands.
+            # The first lane ends last; another one may still be connecting without a batch.
             with suppress(asyncio.CancelledError):
                 await asyncio.wait(self._tasks[:1], timeout=timeout_s)
             for task in self._tasks:
@@ -149,18 +146,17 @@ class GroupCommit(Generic[R, V]):
         within_s: float | None = None,
         on_settled: Callable[[Mapping[Hashable, V | Exception]], None] | None = None,
     ) -> asyncio.Future[dict[Hashable, V | Exception] | Expired]:
-        """Queue rows of one tenant; they share their wait.
+        """Queue rows of one tenant with a shared wait.
 
         Args:
-            rows: what to write, at least one; no name twice.
-            within_s: how long their waiter waits; None: until they are settled.
-            on_settled: called with what was not written when all are durable or refused, which may
-                be after the waiter went.
+            rows: rows to write, at least one, with distinct names.
+            within_s: timeout of the wait in seconds; None: no timeout.
+            on_settled: callback with what was not written when all are durable or rejected,
+                possibly after the timeout.
 
         Returns:
-            Resolves, once all are settled, to what was not written, by name: what `write` said of
-            it, or the error of a row that can never be written. Empty: everything is durable. Or
-            to `Expired`.
+            A future. It resolves to what was not written, by name (the result of `write` or an
+            error); empty if all is durable; or to `Expired`.
         """
         loop = self._loop or asyncio.get_running_loop()
         names = list(map(self._name, rows))
@@ -176,7 +172,7 @@ class GroupCommit(Generic[R, V]):
         return entry.future
 
     def _expire_at(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
-        """Wake up at a deadline: one timer for all that wait, since nearly none ever expires."""
+        """Set one timer for all deadlines, because timeouts are rare."""
         if self._timer is not None:
             self._timer.cancel()
         self._next_deadline = deadline
@@ -198,16 +194,16 @@ class GroupCommit(Generic[R, V]):
 
     async def _run(self, lane: _Lane[R, V]) -> None:
         if lane.first:
-            await self._flush(lane)  # connects, so that the first row need not wait for that
+            await self._flush(lane)  # connects early, so that the first row does not wait
         while True:
             if self._rows_waiting < (1 if self._closing else lane.least):
                 if self._closing and self._rows_writing == 0:
-                    return  # else what another lane is writing may have to be written again
+                    return  # else another lane's rows may have to be written again
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             if not lane.first and not _is_open(lane):
-                # With empty hands: until it is there, the first lane writes what is waiting.
+                # Without a batch: until it connects, the first lane writes waiting rows.
                 if not await self._open(lane):
                     await asyncio.sleep(_pause_s(lane))
                 continue
@@ -228,14 +224,14 @@ class GroupCommit(Generic[R, V]):
         if self._closing:
             self._wake.set()
         if not answered:
-            # A part may have been written before the server went; again changes nothing.
+            # A part may already be written; writing it again changes nothing.
             self._put_back([one for one in batch if not one.settled])
             await asyncio.sleep(_pause_s(lane))
 
     def _set_apart(self, batch: Sequence[Entry[R, V]], count: int) -> None:
-        """Write each by itself, after all others: somebody has locked one of them, and no other.
+        """Write each entry alone and last, because one of its rows is locked.
 
-        What was by itself already waits a while before it is tried again.
+        An entry that was alone already is retried after a delay.
         """
         left = [one for one in batch if not one.settled]
         pause = _LOCKED_S if all(one.alone for one in left) else 0.0
@@ -255,15 +251,15 @@ class GroupCommit(Generic[R, V]):
     def _put_back(self, entries: Sequence[Entry[R, V]]) -> None:
         self._rows_waiting += sum(len(entry.rows) for entry in entries)
         if sum(len(entry.rows) - entry.done for entry in entries) == 1:
-            self._waiting.extend(entries)  # whatever is wrong with this row, others need not wait
+            self._waiting.extend(entries)  # other rows need not wait for an invalid row
         else:
             self._waiting.extendleft(reversed(entries))
         self._wake.set()
 
     def _next_batch(self, room: int) -> list[Entry[R, V]]:
-        """Take entries in order, as many as there is room for; what does not fit keeps its place.
+        """Take entries in order up to the limits; the rest keeps its place.
 
-        An entry that is larger is taken alone.
+        A larger entry is taken alone.
         """
         batch: list[Entry[R, V]] = []
         names: set[Hashable] = set()
@@ -286,7 +282,7 @@ class GroupCommit(Generic[R, V]):
         return batch
 
     async def _flush(self, lane: _Lane[R, V]) -> bool:
-        """Write the batch of a lane; False: the server is away, try again."""
+        """Write a lane's batch; return False if the database is unavailable."""
         loop = asyncio.get_running_loop()
         begun, opened = loop.time(), False
         try:
@@ -296,13 +292,13 @@ class GroupCommit(Generic[R, V]):
                 opened = True
                 await self._writer.write(lane.connection, lane.batch, lane.room)
         except asyncpg.LockNotAvailableError:
-            raise  # the server is there, and so is the connection
+            raise  # server and connection work
         except (OSError, TimeoutError, StoreError, *OF_SERVER) as error:
             await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
-            # Whatever it was, rows of others wait behind it: a flusher that died would keep them
-            # for ever, and nobody would hear of it.
+            # Other rows wait behind it: a dead flusher would block them
+            # for ever without a trace.
             _log.exception("a flush failed unexpectedly")
             await self._fail(lane, loop.time() - begun, error, wrote=opened)
             return False
@@ -312,7 +308,7 @@ class GroupCommit(Generic[R, V]):
         return True
 
     async def _open(self, lane: _Lane[R, V]) -> bool:
-        """Connect a lane that holds nothing; whether that fails says nothing of the others."""
+        """Connect an empty lane; a failure does not affect the other lanes."""
         try:
             async with asyncio.timeout(self._limit_s):
                 lane.connection = await self._connect()
@@ -327,7 +323,7 @@ class GroupCommit(Generic[R, V]):
     ) -> None:
         self._answered = False
         lane.failures += 1
-        if wrote:  # it may have been too much at once
+        if wrote:  # the batch may have been too large
             lane.room = max(1, lane.room // 2)
         self._on_flush(sum(len(entry.rows) for entry in lane.batch), seconds, False)  # noqa: FBT003
         _log.warning("the store rejects writes; %d rows are waiting: %r", self.depth, error)
@@ -347,7 +343,7 @@ def _both(
 
 
 async def _close_connection(lane: _Lane[Any, Any]) -> None:
-    """Close in order where that is possible: then the server ends what it was doing for us."""
+    """Close gracefully if possible, so that the server ends its work."""
     if lane.connection is None:
         return
     try:
@@ -362,5 +358,4 @@ def _is_open(lane: _Lane[Any, Any]) -> bool:
 
 
 def _pause_s(lane: _Lane[Any, Any]) -> float:
-    """Return how long to wait after a failure, the longer the more there were."""
     return _RETRY_S[min(lane.failures, len(_RETRY_S)) - 1]

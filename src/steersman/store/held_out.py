@@ -1,4 +1,4 @@
-"""Decisions that are kept for judging: a share of the newest units, by their names."""
+"""Held-out decisions: a share of the newest units, selected by hash."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _OF_BYTES = 1 << 8 * _BYTES
 
 
 class HeldOut(NamedTuple):
-    """A decision whose reward stands.
+    """Decision with a final reward.
 
     Attributes:
-        id: of the decision.
-        unit: what it belongs to: its unit, its episode or itself.
-        context: what was known.
-        eligible: names allowed; None: all that are declared.
-        features: of the eligible actions, row after row; None without.
-        action: what was drawn.
-        p: with which probability.
+        id: decision id.
+        unit: its unit, its episode or its id.
+        context: context of the decision.
+        eligible: eligible action names; None: all declared ones.
+        features: features of the eligible actions, row by row; None without.
+        action: drawn action.
+        p: propensity.
         reward: 0 to 1.
-        links: of a selection: what picking a candidate brings in.
-        steps: of a selection: what was done.
+        links: of a selection: candidates that a pick adds.
+        steps: of a selection: its steps.
     """
 
     id: UUID
@@ -49,16 +49,16 @@ class HeldOut(NamedTuple):
 
 
 async def alike(connection: Any, point: Point, spec: DecisionPoint) -> list[bytes] | None:
-    """Return the declarations of a point whose selections another one's policy can be gone through.
+    """Return the declarations of a point whose selections a policy can replay.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        spec: the declaration of that policy.
+        spec: declaration of that policy.
 
     Returns:
-        Hashes of those with the very same actions; None for other kinds, whose actions are told
-        apart by name.
+        Hashes of declarations with equal actions; None for other kinds, which match actions
+        by name.
     """
     if not isinstance(spec.actions, Sequence):
         return None
@@ -71,7 +71,7 @@ def _has(document: str, actions: Sequence) -> bool:
     try:
         return bool(loads(document).actions == actions)
     except SpecError:
-        return False  # one of another version; its selections fit nothing we know
+        return False  # written by another version; its selections are not usable
 
 
 async def hold_out(
@@ -82,22 +82,21 @@ async def hold_out(
     newest: int,
     judged: DecisionPoint | None = None,
 ) -> list[HeldOut]:
-    """Return a share of a point's newest decisions, of those whose windows are closed.
+    """Return a share of a point's newest decisions with closed windows.
 
-    Which ones follows from a hash of their unit, so it is the same in every process and at every
-    time, nothing that was observed has a say in it, and a unit is held out as a whole.
+    A hash of the unit selects them. The selection is the same in every process and at any time,
+    does not depend on observations, and keeps units whole.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        share: of the units, in (0, 1].
-        newest: how many decisions are looked at, 1 or more.
-        judged: the declaration of what is to be judged: of kind sequence, selections that were made
-            under one with other actions are left out.
+        share: share of units, in (0, 1].
+        newest: number of newest decisions, 1 or more.
+        judged: declaration of the state to judge; for kind sequence, selections with other
+            actions are left out.
 
     Returns:
-        In the order in which they were made; decisions without a reward are left out, and those
-        that nothing is learned from.
+        Decisions in time order, without those that have no reward or are not learnable.
     """
     specs = None if judged is None else await alike(connection, point, judged)
     rows = await newest_rows(
@@ -119,16 +118,16 @@ async def hold_out(
 
 
 def is_held_out(unit: str, share: float) -> bool:
-    """Return whether a unit is among those that are kept for judging, as `hold_out` keeps them.
+    """Return whether `hold_out` selects a unit.
 
-    Those of a smaller share are among those of a larger one.
+    A smaller share selects a subset of a larger one.
 
     Args:
-        unit: its unit, its episode or its id.
-        share: of the units, in (0, 1].
+        unit: unit, episode or decision id.
+        share: share of units, in (0, 1].
 
     Returns:
-        The same in every process and at every time.
+        The same in every process and at any time.
 
     >>> sum(is_held_out(f"u{n}", 0.2) for n in range(1000))
     186
@@ -137,5 +136,5 @@ def is_held_out(unit: str, share: float) -> bool:
 
 
 def _below(share: float) -> bytes:
-    """Return the bytes that hashes of this share of all names lie below."""
+    """Return the hash bound below which a share of all names lies."""
     return min(round(share * _OF_BYTES), _OF_BYTES - 1).to_bytes(_BYTES, "big")

@@ -1,4 +1,4 @@
-"""Incidents: what went wrong while something new served, until somebody closes them."""
+"""Incidents: problems of live policies, open until an operator closes them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _COLUMNS = "tenant, id, rollout, at, kind, summary, detail, closed_at"
 
 @dataclass(frozen=True, slots=True)
 class IncidentRow:
-    """Something that went wrong.
+    """Incident.
 
     Attributes:
-        tenant: whose it is.
+        tenant: tenant id.
         id: UUIDv7.
-        rollout: that it happened in; None if there was none.
-        at: when it was opened.
-        kind: a word for programs, such as ``rolled_back``.
-        summary: one sentence for people.
-        detail: with what; never personal, it is kept.
-        closed_at: when somebody closed it; None while it is open.
+        rollout: its rollout; None if there was none.
+        at: opening time.
+        kind: machine-readable kind, such as ``rolled_back``.
+        summary: one sentence for operators.
+        detail: data; never personal, because it is kept.
+        closed_at: closing time; None while open.
     """
 
     tenant: UUID
@@ -51,16 +51,16 @@ async def open_incident(
     at: datetime,
     rollout: UUID | None = None,
 ) -> IncidentRow:
-    """Open an incident, in the transaction that does something about it.
+    """Open an incident in the current transaction.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        tenant: whose.
-        kind: a word for programs, such as ``rolled_back``.
-        summary: one sentence for people.
-        detail: with what; never personal.
-        at: when.
-        rollout: that it happened in, if any.
+        connection: of role worker, inside a transaction of the tenant.
+        tenant: tenant id.
+        kind: machine-readable kind, such as ``rolled_back``.
+        summary: one sentence for operators.
+        detail: data; never personal.
+        at: time.
+        rollout: its rollout, if any.
 
     Returns:
         The row.
@@ -76,19 +76,19 @@ async def open_incident(
 async def close_incident(
     connection: Any, tenant: UUID, identifier: UUID, *, at: datetime
 ) -> IncidentRow:
-    """Close an incident; again changes nothing. The caller writes the audit.
+    """Close an incident; a repeated call changes nothing. The caller writes the audit row.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        tenant: whose.
-        identifier: of the incident.
-        at: when.
+        connection: of role worker, inside a transaction of the tenant.
+        tenant: tenant id.
+        identifier: incident id.
+        at: time.
 
     Returns:
         The row.
 
     Raises:
-        StateError: this tenant has no such incident.
+        StateError: the tenant has no such incident.
     """
     row = await connection.fetchrow(
         "UPDATE incident SET closed_at = coalesce(closed_at, $3) "  # noqa: S608 (constants)
@@ -109,17 +109,17 @@ async def incidents_of(
     open_only: bool = False,
     limit: int = 100,
 ) -> list[IncidentRow]:
-    """Return incidents of a tenant.
+    """Return incidents of a tenant, newest first.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        rollout: of this rollout alone.
-        open_only: leave out those that were closed.
-        limit: most rows.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        rollout: only of this rollout.
+        open_only: only open incidents.
+        limit: maximum number of rows.
 
     Returns:
-        The latest first.
+        Rows.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM incident WHERE tenant = $1 "  # noqa: S608 (constants)

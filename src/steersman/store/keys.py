@@ -1,7 +1,7 @@
-"""API keys: 256 random bits, kept as a keyed hash, with scopes, expiry, rotation and revocation.
+"""API keys: 256 random bits, stored as a keyed hash, with scopes, expiry and rotation.
 
-The text of a key exists where it is made and where it is used; it is stored and logged nowhere.
-Whoever reads the database cannot make one, nor test guesses without the service's secret.
+The text of a key is never stored or logged. A reader of the database can neither create keys nor
+test guesses without the service's secret.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from steersman.store.database import Database
 
 SCOPES = ("decide", "events", "read", "admin")
-"""What a key may do."""
+"""Permissions of a key."""
 ROLES: dict[str, tuple[str, ...]] = {
     "application": ("decide", "events"),
     "observer": ("read",),
     "operator": SCOPES,
 }
-"""Scopes by the name of a role; a key with scopes of its own has the role ``custom``."""
+"""Scopes by role name; a key with other scopes has role ``custom``."""
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH = 43  # 62^43 > 2^256
 _PREFIX = 11
@@ -42,18 +42,18 @@ _PREFIX = 11
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """A key, without its text and its hash.
+    """API key without its text and hash.
 
     Attributes:
-        tenant: whose it is.
+        tenant: tenant id.
         id: UUIDv7.
-        name: for people.
-        prefix: its first characters, for people.
+        name: display name.
+        prefix: first characters, for display.
         role: application, observer, operator or custom.
-        scopes: what it may do.
-        created_at: when it was made.
-        expires_at: from when on it is refused; None: never.
-        revoked_at: likewise, since it was revoked, or rotated with a time of grace.
+        scopes: permissions.
+        created_at: creation time.
+        expires_at: expiry time; None: never.
+        revoked_at: time from which it is rejected, after revocation or rotation.
         rotated_from: the key it replaces.
     """
 
@@ -69,10 +69,10 @@ class KeyRow:
     rotated_from: UUID | None
 
     def active(self, at: datetime) -> bool:
-        """Return whether the key is good at a time.
+        """Return whether the key is valid at a time.
 
         Args:
-            at: with its time zone.
+            at: time with time zone.
         """
         return all(end is None or at < end for end in (self.expires_at, self.revoked_at))
 
@@ -88,24 +88,24 @@ async def create_key(
     scopes: Sequence[str] | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[KeyRow, str]:
-    """Make a key.
+    """Create an API key.
 
     Args:
-        database: migrated.
-        tenant: whose key.
-        secret: of `load_secret`.
-        name: for people, 1 to 100 characters.
-        actor: who makes it, for the audit.
-        role: one of `ROLES`; names the scopes.
-        scopes: other scopes than the role's, of `SCOPES`.
-        expires_at: from when on it is refused; None: never.
+        database: a migrated database.
+        tenant: tenant id.
+        secret: result of `load_secret`.
+        name: display name, 1 to 100 characters.
+        actor: actor name for the audit log.
+        role: one of `ROLES`; sets the scopes.
+        scopes: other scopes than the role's, from `SCOPES`.
+        expires_at: expiry time; None: never.
 
     Returns:
-        The row, and the key's text, which is not to be had again.
+        The row, and the key's text, which cannot be shown again.
 
     Raises:
-        InputError: an unknown role or scope, a bad name, or a time without zone.
-        StoreError: there is no such tenant, or the server does not answer.
+        InputError: unknown role or scope, invalid name, or a time without zone.
+        StoreError: the tenant does not exist, or the database is unreachable.
     """
     role, allowed = _checked_scopes(role, scopes)
     _check_name(name)
@@ -128,29 +128,29 @@ async def rotate_key(
     actor: str,
     grace_s: float = 3600.0,
 ) -> tuple[KeyRow, str]:
-    """Make a key that replaces another; the old one is good for a time of grace, then refused.
+    """Replace an API key; the old one stays valid for a grace period.
 
     Args:
-        database: migrated.
-        tenant: whose key.
-        identifier: of the old key.
-        secret: of `load_secret`.
-        actor: who does it, for the audit.
-        grace_s: how long the old one stays good, 0 to 30 days in seconds.
+        database: a migrated database.
+        tenant: tenant id.
+        identifier: id of the old key.
+        secret: result of `load_secret`.
+        actor: actor name for the audit log.
+        grace_s: grace period in seconds, 0 to 30 days.
 
     Returns:
-        The new row, and its text, which is not to be had again.
+        The new row, and its text, which cannot be shown again.
 
     Raises:
-        InputError: a grace out of range.
-        StoreError: no such key, it is revoked, expired or rotated already, or the server does not
-            answer.
+        InputError: the grace period is out of range.
+        StoreError: the key does not exist, is revoked, expired or already rotated, or the
+            database is unreachable.
     """
     if not 0 <= grace_s <= 30 * 86_400:
         message = f"grace_s is {grace_s!r}; allowed is 0 to 2,592,000 (30 days)"
         raise InputError(message)
     async with _administer(database, tenant) as connection:
-        # Who rotates it at the same moment waits here, and then sees that it was.
+        # A concurrent rotation waits here and then sees this one.
         await connection.execute("SELECT FROM api_key WHERE id = $1 FOR UPDATE", identifier)
         old = await _get(connection, identifier)
         now = await connection.fetchval("SELECT now()")
@@ -181,19 +181,19 @@ async def rotate_key(
 
 
 async def revoke_key(database: Database, tenant: UUID, identifier: UUID, *, actor: str) -> KeyRow:
-    """Refuse a key from now on; service processes hear of it at once.
+    """Revoke an API key; services are notified at once.
 
     Args:
-        database: migrated.
-        tenant: whose key.
-        identifier: of the key; revoking it again changes nothing.
-        actor: who does it, for the audit.
+        database: a migrated database.
+        tenant: tenant id.
+        identifier: key id; a repeated call changes nothing.
+        actor: actor name for the audit log.
 
     Returns:
-        The row as it is now.
+        The updated row.
 
     Raises:
-        StoreError: no such key, or the server does not answer.
+        StoreError: the key does not exist, or the database is unreachable.
     """
     async with _administer(database, tenant) as connection:
         old = await _get(connection, identifier)
@@ -207,17 +207,17 @@ async def revoke_key(database: Database, tenant: UUID, identifier: UUID, *, acto
 
 
 async def list_keys(database: Database, tenant: UUID) -> list[KeyRow]:
-    """Return a tenant's keys, those that are refused too, in the order they were made.
+    """Return a tenant's keys, including invalid ones, in creation order.
 
     Args:
-        database: migrated.
-        tenant: whose keys.
+        database: a migrated database.
+        tenant: tenant id.
 
     Returns:
         Rows without texts and hashes.
 
     Raises:
-        StoreError: the server does not answer.
+        StoreError: the database is unreachable.
     """
     async with _administer(database, tenant) as connection:
         rows = await connection.fetch("SELECT * FROM api_key ORDER BY created_at, id")
@@ -225,17 +225,16 @@ async def list_keys(database: Database, tenant: UUID) -> list[KeyRow]:
 
 
 async def find_keys(connection: Any, hashes: Sequence[bytes]) -> dict[bytes, KeyRow]:
-    """Return the active keys of some hashes, whoever they belong to.
+    """Return the active keys of some hashes, of any tenant.
 
-    Only who presents a key's hash sees its row: policy ``presented`` of the table.
+    Policy ``presented`` of the table shows a row only for its hash.
 
     Args:
-        connection: of role app, not within a transaction.
-        hashes: of `hash_key`; unknown ones are left out of the answer.
+        connection: of role app, not inside a transaction.
+        hashes: results of `hash_key`; unknown ones are ignored.
 
     Returns:
-        Rows by hash; those expired or revoked by the server's clock are not there. A row may end
-        later: see `KeyRow.active`.
+        Rows by hash, valid by the server's clock now; see `KeyRow.active` for later.
     """
     async with connection.transaction():
         shown = ",".join(value.hex() for value in hashes)

@@ -1,11 +1,8 @@
-"""What a new connection knows of types, so that it need not ask the server.
+"""Predefined type information for new connections.
 
-asyncpg asks for every array type that a connection meets for the first time, with a query that
-costs the server 5 ms, and by name for a type that is to be read another way. Those that belong to
-PostgreSQL itself have the same numbers on every server and in every version.
-
-It is told past asyncpg's own interface, which offers neither; the locks pin its version, and
-``tests/store/test_known_types.py`` fails if the way is closed or a server numbers them otherwise.
+asyncpg queries the server for each new array type, which costs 5 ms. Built-in PostgreSQL types have
+fixed ids. This uses a private interface of asyncpg. Lock files pin its version and
+``tests/store/test_known_types.py`` checks interface and ids.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ ARRAYS = {
     "uuid": (2950, 2951),
     "jsonb": (3802, 3807),
 }
-"""By the name of the element: its number, and that of its array."""
+"""Type id and array type id by element name."""
 _JSONB = ARRAYS["jsonb"][0]
 _JSONB_VERSION = b"\x01"
 _NO_OTHER_KIND = dict.fromkeys(
@@ -41,11 +38,7 @@ _KNOWN = [
 
 
 def register(connection: Any) -> None:
-    """Tell a connection what there is to know.
-
-    Args:
-        connection: of asyncpg, new; JSON columns are Python values from then on.
-    """
+    """Register the known types on a connection."""
     float_arrays.register(connection)
     types = connection._protocol.get_settings()  # noqa: SLF001 (see above)
     # Binary, since composites (whole rows as arguments) cannot hold a text format.

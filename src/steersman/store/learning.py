@@ -1,4 +1,4 @@
-"""What learning keeps: numbered updates of a snapshot, and checkpoints of the state they make."""
+"""Learned state rows: numbered updates and checkpoints of a snapshot."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ UPDATE_COLUMNS = (
 
 
 class UpdateRow(NamedTuple):
-    """One step of a state, under a number without gaps.
+    """Policy update with a gapless number.
 
     Attributes:
-        seq: 1, 2, 3, … within its snapshot.
-        decision: whose reward it is.
-        revision: of the reward that is learned.
-        x: what the policy saw; None where it learns by key or sees nothing.
-        key: likewise, for policies that learn apart by key.
-        action: what was done.
-        reward_change: the reward, a correction of it, or minus the reward that is withdrawn.
-        weight_change: 1: learned for the first time; 0: corrected; -1: withdrawn.
-        weight: how many observations it counts for.
-        bucket: the time bucket of its decision.
-        traceparent: W3C trace context of what caused it.
+        seq: number within its snapshot: 1, 2, 3, …
+        decision: decision of the reward.
+        revision: revision of the learned reward.
+        x: features; None for policies that learn by key or without context.
+        key: key, for policies that learn by key.
+        action: logged action.
+        reward_change: the reward, its correction, or minus the withdrawn reward.
+        weight_change: 1: first learned; 0: corrected; -1: withdrawn.
+        weight: number of observations it counts for.
+        bucket: time bucket of its decision.
+        traceparent: W3C trace context of its cause.
     """
 
     seq: int
@@ -58,15 +58,15 @@ async def updates_after(
     until: int | None = None,
     limit: int = 1000,
 ) -> list[UpdateRow]:
-    """Return the updates of a snapshot that come after a number, in their order.
+    """Return the updates of a snapshot after a number, in order.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        snapshot: the snapshot that they follow.
-        seq: those after this one.
-        until: none after this one; None: as many as there are.
-        limit: most rows.
+        snapshot: snapshot version.
+        seq: only updates after this number.
+        until: last number; None: no limit.
+        limit: maximum number of rows.
 
     Returns:
         At most ``limit`` rows.
@@ -83,19 +83,19 @@ async def updates_after(
 async def newest_checkpoint(
     connection: Any, point: Point, snapshot: str, *, until: int | None = None
 ) -> tuple[int, bytes] | None:
-    """Return the newest stored state of a snapshot after some of its updates.
+    """Return the newest checkpoint of a snapshot.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        snapshot: the snapshot.
-        until: no checkpoint after this number; None: the newest.
+        snapshot: snapshot version.
+        until: last number; None: the newest.
 
     Returns:
-        The number of updates that it holds, and its bytes; None: there is no checkpoint.
+        Its update number and its bytes; None if there is no checkpoint.
 
     Raises:
-        StateError: its bytes are not those that were stored.
+        StateError: the bytes do not match their hash.
     """
     found = await connection.fetchrow(
         "SELECT seq, state, sha256 FROM checkpoint WHERE tenant = $1 AND skill = $2 "
@@ -107,18 +107,18 @@ async def newest_checkpoint(
 
 
 async def base_state(connection: Any, point: Point, snapshot: str) -> bytes:
-    """Return the state that a snapshot starts from, as its row holds it.
+    """Return the base state of a snapshot from its row.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        snapshot: the snapshot.
+        snapshot: snapshot version.
 
     Returns:
-        Its bytes; that nobody changed them together with their hash, a signature alone can tell.
+        Its bytes. Only a signature can show that bytes and hash were not changed together.
 
     Raises:
-        StateError: there is no such snapshot, or its bytes are not those that were stored.
+        StateError: the snapshot does not exist, or its bytes do not match their hash.
     """
     found = await connection.fetchrow(
         "SELECT 0::bigint AS seq, state, sha256 FROM snapshot "
@@ -149,17 +149,17 @@ def _whole(found: Any, point: Point, snapshot: str) -> bytes:
 async def append_updates(
     connection: Any, point: Point, epoch: int, snapshot: str, rows: Sequence[UpdateRow]
 ) -> None:
-    """Write the next updates of a snapshot, and tell the replicas.
+    """Write the next updates of a snapshot and notify the replicas.
 
     Args:
-        connection: of role worker, within a transaction of the tenant that holds the fence.
-        point: whose snapshot.
-        epoch: that `claim` returned.
-        snapshot: the one that learns.
-        rows: numbered on from the fence's ``seq``.
+        connection: of role worker, inside a transaction of the tenant that holds the fence.
+        point: tenant, skill and decision point.
+        epoch: fencing epoch from `claim`.
+        snapshot: the snapshot that learns.
+        rows: updates numbered from the fence's ``seq``.
 
     Raises:
-        FencedError: the numbers do not follow, so somebody else gave some out.
+        FencedError: the numbers do not follow, so another learner wrote updates.
     """
     last = await connection.fetchval(
         "UPDATE learner SET seq = seq + $6 WHERE tenant = $1 AND skill = $2 AND point = $3 "
@@ -180,12 +180,7 @@ async def append_updates(
 
 
 async def tell_replicas(connection: Any, point: Point) -> None:
-    """Tell every replica, once this transaction is committed, that there is something to follow.
-
-    Args:
-        connection: within a transaction.
-        point: that has new updates, or another snapshot.
-    """
+    """Notify the replicas of new updates after the commit."""
     name = "/".join(map(str, point))
     await connection.execute("SELECT pg_notify('steersman_update', $1)", name)
 
@@ -193,15 +188,15 @@ async def tell_replicas(connection: Any, point: Point) -> None:
 async def write_checkpoint(
     connection: Any, point: Point, snapshot: str, seq: int, state: bytes, *, keep: int = 3
 ) -> None:
-    """Store the state after an update; older checkpoints go, those of other snapshots stay.
+    """Store a checkpoint and delete older ones of the snapshot.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        point: whose state.
-        snapshot: its base.
-        seq: the last update it holds.
-        state: as `pack_state` returns it.
-        keep: how many checkpoints of this snapshot stay.
+        connection: of role worker, inside a transaction of the tenant.
+        point: tenant, skill and decision point.
+        snapshot: base snapshot.
+        seq: last update in the state.
+        state: bytes from `pack_state`.
+        keep: number of checkpoints of this snapshot to keep.
     """
     await connection.execute(
         "INSERT INTO checkpoint (tenant, skill, point, snapshot, seq, state, sha256) "

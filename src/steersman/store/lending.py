@@ -1,7 +1,7 @@
-"""Connections that are lent again for a while, for what people ask of a service now and then.
+"""Connection reuse for occasional service requests.
 
-A connection costs its server ten milliseconds before it has read what it needs of the catalogue;
-erasing a unit or rotating a key takes one. Who asks thrice in a minute need not pay for it thrice.
+A new connection costs the server ten milliseconds for catalogue reads; the request itself often
+takes one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from steersman.store.database import Role
 
 _MOST = 2
-"""Of each role, so that what is idle takes few of the server's places."""
+"""Maximum idle connections per role."""
 _PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LendingDatabase(Database):
-    """A database whose connections, once closed, are lent to whoever asks next.
+    """Database that reuses closed connections.
 
     Args:
-        of: where connections come from.
-        idle_s: how long one is kept that nobody asks for.
+        of: source of connections.
+        idle_s: seconds until an idle connection is closed.
     """
 
     of: Database
@@ -47,14 +47,15 @@ class LendingDatabase(Database):
         object.__setattr__(self, "server", self.of.server)
 
     async def connect(self, role: Role | None = "app", **options: Any) -> Any:
-        """Return a connection as `Database.connect` does, perhaps one that served before.
+        """Return a new or reused connection, as `Database.connect` does.
 
         Args:
-            role: whose rights it has.
-            **options: for ``asyncpg.connect``; with any, it is a new one that is not lent again.
+            role: role of the connection.
+            **options: options of ``asyncpg.connect``; with any, the connection is new and not
+                reused.
 
         Raises:
-            StoreError: as of `Database.connect`.
+            StoreError: as `Database.connect`.
         """
         if options:
             return await self.of.connect(role, **options)
@@ -65,18 +66,18 @@ class LendingDatabase(Database):
         return _Lent(await self.of.connect(role), role, self)
 
     async def close(self) -> None:
-        """Close what nobody has at the moment; what comes back later is closed then."""
+        """Close idle connections; others are closed when returned."""
         self._ended.set()
         for idle in self._idle.values():
             while idle:
                 await _close(idle.pop())
 
     async def take_back(self, role: Role | None, connection: Any) -> None:
-        """Keep a connection for the next one, as it was; or close it.
+        """Reset a connection for reuse, or close it.
 
         Args:
-            role: whose rights it has.
-            connection: of `connect`; one that is lost, or within a transaction, is closed.
+            role: role of the connection.
+            connection: a lent connection; closed if lost or inside a transaction.
         """
         idle = self._idle[role]
         if connection.is_closed() or connection.is_in_transaction():
@@ -85,7 +86,7 @@ class LendingDatabase(Database):
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await reset(connection)
-        except AWAY:  # what was done with it is done
+        except AWAY:  # its use has ended
             connection.terminate()
             return
         except BaseException:
@@ -98,13 +99,13 @@ class LendingDatabase(Database):
         asyncio.get_running_loop().call_later(self.idle_s, self._expire, role, connection)
 
     def _expire(self, role: Role | None, connection: Any) -> None:
-        if connection in self._idle[role]:  # perhaps again: the first end counts
+        if connection in self._idle[role]:  # maybe again: only the first close counts
             self._idle[role].remove(connection)
             connection.terminate()
 
 
 class _Lent:
-    """A connection that is given back where others are closed."""
+    """Connection that returns to the pool on close."""
 
     __slots__ = ("_by", "_connection", "_role")
 
@@ -115,7 +116,7 @@ class _Lent:
         return getattr(self._connection, name)
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 (asyncpg's)
-        """Give it back; from then on this one is of no use."""
+        """Return it to the pool; it cannot be used afterwards."""
         del timeout
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -1,8 +1,8 @@
-"""What a state is made of: the logs of the snapshots that it stands on.
+"""Lineage of a state: the logs of the snapshots that it builds on.
 
-A snapshot that was declared or rebuilt begins with nothing, and its own updates are all that its
-states hold. A published one begins with a state of another line, so what that line had learned by
-then is part of it too, and so on down to a line that began with nothing.
+A declared or rebuilt snapshot starts empty, so its own updates are its whole content. A published
+snapshot starts from a state of another lineage, so that lineage's earlier updates belong to it too,
+down to a lineage that started empty.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Stretch(NamedTuple):
-    """The updates of one snapshot, as far as a state stands on them.
+    """Updates of one snapshot that a state includes.
 
     Attributes:
-        snapshot: its version.
-        last: the number of the last of them; None: all there are.
+        snapshot: snapshot version.
+        last: number of the last update; None: all.
     """
 
     snapshot: str
@@ -32,19 +32,19 @@ class Stretch(NamedTuple):
 async def line_of(
     connection: Any, point: Point, snapshot: str, *, until: int | None = None
 ) -> list[Stretch]:
-    """Return the logs that a state stands on, the oldest first.
+    """Return the logs that a state builds on, oldest first.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        snapshot: the base of the state.
-        until: the last of its updates that the state holds; None: all there are.
+        snapshot: base snapshot of the state.
+        until: last update in the state; None: all.
 
     Returns:
-        The first begins with nothing learned, the last is the snapshot's own.
+        The first started empty; the last is the snapshot's own.
 
     Raises:
-        StateError: there is no such snapshot, or one that it stands on is gone.
+        StateError: the snapshot or one that it builds on does not exist.
     """
     rows = await connection.fetch(
         "WITH RECURSIVE line AS ("
@@ -68,16 +68,16 @@ async def line_of(
 async def decisions_learned(
     connection: Any, point: Point, stretch: Stretch, *, after: int = 0
 ) -> list[UUID]:
-    """Return the decisions that updates are of.
+    """Return the decisions of some updates.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        stretch: the updates,
-        after: of which only those after this one count.
+        stretch: the updates.
+        after: only updates after this number.
 
     Returns:
-        Each once.
+        Distinct decision ids.
     """
     rows = await connection.fetch(
         "SELECT DISTINCT decision FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "
@@ -90,16 +90,16 @@ async def decisions_learned(
 async def same_update(
     connection: Any, point: Point, one: tuple[str, int], other: tuple[str, int]
 ) -> bool:
-    """Return whether two updates are one: written for a snapshot, and copied for another.
+    """Return whether two updates are copies of one.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        one: a snapshot and a number of its log.
-        other: likewise.
+        one: snapshot and update number.
+        other: snapshot and update number.
 
     Returns:
-        False where there is no such number.
+        False if a number does not exist.
     """
     same: bool = await connection.fetchval(
         "SELECT EXISTS (SELECT FROM update AS a JOIN update AS b "

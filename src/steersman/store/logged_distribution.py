@@ -1,8 +1,8 @@
-"""What a row keeps of the distribution that its action was drawn from.
+"""Logged distribution of a decision row.
 
-Of named arms it keeps every probability. A mixed action has thousands, so it keeps those of every
-value of every part (sums over all configurations that have it), beside the exact probability of the
-configuration that was drawn; the rest can be built again from the state that the row names.
+For named arms the row has every probability. A mixed action has thousands of configurations, so the
+row has the marginal of every value of every part and the exact propensity of the drawn
+configuration. The rest can be recomputed from the row's state.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class LoggedDistribution:
-    """Makes the column ``distribution`` of a decision point's rows.
+    """Encoder of the column ``distribution``.
 
     Args:
-        actions: as they are declared.
+        actions: declared actions.
 
     >>> from steersman.spec import Mixed
     >>> parts = {"k": {"type": "integer", "low": 1, "high": 2}, "on": {"type": "boolean"}}
@@ -51,13 +51,13 @@ class LoggedDistribution:
             self._columns = tuple(np.array(column, np.intp) for column in columns)
 
     def of(self, distribution: Floats) -> NDArray[np.float32]:
-        """Return what is kept of a distribution.
+        """Return the logged form of a distribution.
 
         Args:
-            distribution: (K,) over the actions, or over the candidates where they are open.
+            distribution: (K,) over the actions, or over the candidates if open.
 
         Returns:
-            As many float32 as `Mixed.marginals` has names; of other actions, all.
+            float32 marginals as in `Mixed.marginals`; for other actions, all probabilities.
         """
         if not self._columns:
             return distribution.astype(np.float32)
@@ -67,7 +67,7 @@ class LoggedDistribution:
         return found.astype(np.float32)
 
     def of_many(self, distributions: Sequence[Floats]) -> list[list[float]]:
-        """Return what is kept of several distributions over the same actions.
+        """Return the logged form of several distributions over the same actions.
 
         Args:
             distributions: (K,) each.

@@ -1,7 +1,7 @@
-"""Bringing the schema up to date: every file of `migrations` once, in order, each in a transaction.
+"""Schema migrations: applies each file of `migrations` once, in order, in its own transaction.
 
-Files are never changed once released; what was applied is remembered with its hash. Two processes
-that migrate at once take turns (advisory lock).
+Released files never change; applied ones are recorded with their hash. An advisory lock serialises
+concurrent migrations.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _log = logging.getLogger(__name__)
 
 
 async def migrate(database: Database) -> list[str]:
-    """Apply the migrations that are missing, and make the partitions of the next days.
+    """Apply missing migrations and create the partitions of the next days.
 
     Args:
-        database: its user must be able to create roles the first time, and to take them on.
+        database: its user must be able to create roles and act as them.
 
     Returns:
-        Names of those that were applied now, in order.
+        Names of newly applied migrations, in order.
 
     Raises:
-        StoreError: an applied migration differs from the file or is not known, or SQL failed; then
-            nothing of that file is there.
+        StoreError: an applied migration differs from its file or is unknown, or SQL failed;
+            that file was rolled back.
     """
     way_out = "applied migrations stay valid; run it again for the rest"
     async with database.connected(None, "the migration", way_out) as connection:
@@ -63,16 +63,10 @@ async def migrate(database: Database) -> list[str]:
 
 
 def missing_after(done: Mapping[str, bytes]) -> list[tuple[str, str]]:
-    """Return the migrations that are still to be applied, in order.
-
-    Args:
-        done: the hash of each that was applied, by its name.
-
-    Returns:
-        Name and SQL of each.
+    """Return the migrations to apply, in order.
 
     Raises:
-        StoreError: an applied migration differs from the file or is not known.
+        StoreError: an applied migration differs from its file or is unknown.
 
     >>> missing_after({})[0][0]
     '0001_roles.sql'
@@ -83,29 +77,24 @@ def missing_after(done: Mapping[str, bytes]) -> list[tuple[str, str]]:
 
 
 async def ensure_roles(connection: Connection[Any]) -> None:
-    """Make the roles that are missing on this server, and let the user take them on.
-
-    Args:
-        connection: of the URL's own user, who must be able to make roles.
-    """
+    """Create missing roles on this server and grant them to the user."""
     _, sql = _files()[0]
     await connection.execute(sql)
 
 
 async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int:
-    """Make the daily partitions from yesterday on; those that exist are left.
+    """Create the daily partitions from yesterday on; existing ones are kept.
 
     Args:
-        database: migrated.
-        days: how many days ahead of today.
+        database: a migrated database.
+        days: number of days after today.
 
     Returns:
-        How many were made.
+        Number of new partitions.
 
     Raises:
-        StoreError: a long transaction reads the table. To wait for its end would hold up every
-            decision and event behind us; what comes meanwhile for a day without a partition is kept
-            in the default one.
+        StoreError: a long transaction locks the table. Waiting would block all decisions
+            and events; rows of a day without a partition go to the default one.
     """
     way_out = "existing partitions stay valid; run it again for the rest"
     async with database.connected("owner", "creating partitions", way_out) as connection:

@@ -1,4 +1,4 @@
-"""The newest rows of a log, as many as memory is meant to hold: a selection's may be large."""
+"""Newest rows of a log within a memory limit."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 256 << 20
 _PAGE = 100
-_NAME = 100  # bytes of a name in a list, about
+_NAME = 100  # approximate bytes of a name in a list
 
 
 async def newest_rows(
     connection: Any, query: str, *arguments: Any, most_bytes: int = MOST_BYTES
 ) -> list[tuple[Any, ...]]:
-    """Return rows of decisions, oldest first, without all that would take too much memory.
+    """Return decision rows within a memory limit, oldest first.
 
     Args:
-        connection: within a transaction of the tenant.
-        query: of rows, the newest first; ``features`` and ``steps`` may be among the columns.
-        arguments: of the query.
-        most_bytes: of features and steps together, about; the newest row comes in any case.
+        connection: inside a transaction of the tenant.
+        query: query of rows, newest first; it may have columns ``features`` and ``steps``.
+        arguments: query arguments.
+        most_bytes: approximate limit for features and steps in bytes; the newest row is
+            always included.
 
     Returns:
-        The columns of each row; features in four bytes each.
+        The columns of each row; features as float32.
     """
     found: list[tuple[Any, ...]] = []
     held = 0

@@ -1,9 +1,8 @@
-"""Days that leave PostgreSQL: which may, and how.
+"""Removal of old days from PostgreSQL.
 
-A day may leave when it is old, the cold store has every row of it, and no reward is to be
-computed from it any more: no reward window is open of its decisions nor of those that its events
-count for, and the learner has nothing to do for them. Then its partition is dropped: no delete, no
-vacuum.
+A day can be dropped if it is old, the cold store has all its rows, and no reward depends on it any
+more: no reward window of its decisions, or of the decisions of its events, is open, and the learner
+has no work for them. Then its partition is dropped, without DELETE or VACUUM.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from uuid import UUID
 
-_TABLES = ("event", "decision")  # events first: a decision is not gone while they are there
+_TABLES = ("event", "decision")  # events first: decisions stay as long as their events
 _DATASETS = {"event": ("event",), "decision": ("decision", "reward")}
 _LOCK_MS = 250
 EPOCH = date(1970, 1, 2)
-"""No id is older."""
+"""Earliest possible id."""
 _LONGEST_WINDOW_S = 366 * 86_400.0
 
 
 async def exported(connection: Any, tenant: UUID, dataset: str, day: date) -> bool:
-    """Return whether the cold store has every row of a day that PostgreSQL has now.
+    """Return whether the cold store has every row of a day in PostgreSQL.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose rows.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
         dataset: decision, event or reward.
-        day: in UTC.
+        day: UTC day.
 
     Returns:
-        True if nothing of that day would be lost by dropping it here; so too if there is nothing.
+        True if dropping the day would lose nothing.
     """
     return not await _lacking(connection, tenant, dataset, day, Looked(None))
 
@@ -50,7 +49,7 @@ async def exported(connection: Any, tenant: UUID, dataset: str, day: date) -> bo
 async def _lacking(
     connection: Any, tenant: UUID, dataset: str, day: date, looked: Looked
 ) -> str | None:
-    """Return why rows of a day would be lost by dropping them here; None: they would not."""
+    """Return why dropping a day would lose rows; None if it would not."""
     kind = datasets.BY_NAME[dataset]
     found = await ledger.sources(connection, kind, [day], day, day)
     source = found[day]
@@ -63,18 +62,18 @@ async def _lacking(
 
 
 class OldDays:
-    """Days that are old enough to go, and what keeps them.
+    """Old days, and what prevents their removal.
 
     Args:
         connection: of role owner.
-        looked: at the files that will have the rows.
-        first: the first day that stays.
-        now: reward windows that end later are open.
+        looked: checks of the files with the rows.
+        first: first day to keep.
+        now: current time; reward windows that end later are open.
 
     Attributes:
-        dropped: partitions that are gone.
-        deleted: rows of days that have no partition of their own.
-        waiting: what is old enough and still there, each with why.
+        dropped: dropped partitions.
+        deleted: deleted rows of days without a partition.
+        waiting: old days that remain, with reasons.
     """
 
     def __init__(self, connection: Any, looked: Looked, first: date, now: datetime) -> None:
@@ -85,11 +84,7 @@ class OldDays:
         self.waiting: dict[str, str] = {}
 
     async def drop_old(self, tenants: list[UUID]) -> None:
-        """Drop the partitions of days before the first that stays.
-
-        Args:
-            tenants: all there are.
-        """
+        """Drop the partitions of old days."""
         for table in _TABLES:
             for day, name in (await _partitions(self._connection, table)).items():
                 if day < self._first and await self._goes(
@@ -98,20 +93,14 @@ class OldDays:
                     self.dropped.append(name)
 
     async def delete_old(self, tenant: UUID) -> None:
-        """Delete such days from the default partition: imported logs, and before the first.
-
-        So are rewards that came after the partition of their day had gone.
-
-        Args:
-            tenant: whose rows.
-        """
+        """Delete old days from the default partition, and late rewards of dropped days."""
         for table in _TABLES:
             for day in await self._days_apart(tenant, table):
                 name = f"{table}_default {day} of tenant {tenant}"
                 await self._goes(name, partial(self._delete, tenant, table, day))
 
     async def _goes(self, name: str, leave: Callable[[], Awaitable[_Left]]) -> bool:
-        """Let a day leave, or note why it waits; files are looked at between two transactions."""
+        """Remove a day or note why not; files are checked between two transactions."""
         left = await self._try(leave)
         while self._looked.is_wanted:
             await self._looked.look()
@@ -133,8 +122,7 @@ class OldDays:
             return _Left(str(error))
 
     async def _drop(self, tenants: list[UUID], table: str, name: str, day: date) -> _Left:
-        """Drop a partition, or return why not."""
-        # Nobody writes to it any more until it is gone; who reads or writes other days goes on.
+        # Blocks writes to this partition only; other days are not affected.
         await self._connection.execute(f"LOCK TABLE {name} IN SHARE MODE")
         for tenant in tenants:
             why = await self._why_not(tenant, table, day)
@@ -162,7 +150,7 @@ class OldDays:
         return _Left(rows=int(status.split()[-1]))
 
     async def _days_apart(self, tenant: UUID, table: str) -> list[date]:
-        """Return the old days of which there are rows, and no partition."""
+        """Return old days with rows but without a partition."""
         apart = await _partitions(self._connection, table)
         last, found = self._first - timedelta(days=1), set[date]()
         async with as_tenant(self._connection, tenant):
@@ -172,7 +160,7 @@ class OldDays:
         return sorted(found - apart.keys())
 
     async def _why_not(self, tenant: UUID, table: str, day: date) -> str | None:
-        """Return why a tenant's rows of a day have to stay, if they have; the tenant is set."""
+        """Return why a tenant's rows of a day must stay, if they must; set the tenant first."""
         await set_tenant(self._connection, tenant)
         if await _is_judged(self._connection, day):
             return f"tenant {tenant} has an active rollout that needs them"
@@ -183,9 +171,9 @@ class OldDays:
         return await _still_counts(self._connection, tenant, table, day, self._now)
 
     async def _delete_rewards(self, tenant: UUID, day: date) -> None:
-        """Delete the rewards of a day's decisions, if the cold store still has all of them.
+        """Delete the rewards of a day's decisions if the cold store has all of them.
 
-        Nobody waits for this: one that is written meanwhile stays, and goes with a later call.
+        It takes no lock: a reward written meanwhile stays for a later call.
         """
         await set_tenant(self._connection, tenant)
         export = (await ledger.exports(self._connection, tenant, datasets.REWARD)).get(day)
@@ -197,18 +185,18 @@ class OldDays:
 
 
 class _Left(NamedTuple):
-    """What became of a day: why it stays, if it does, or how many rows were deleted."""
+    """Result for a day: why it stays, or the number of deleted rows."""
 
     why: str | None = None
     rows: int = 0
 
 
 class _CameMeanwhileError(Exception):
-    """Rows came between looking and deleting: what was done is undone."""
+    """Rows arrived between check and deletion; the deletion is rolled back."""
 
 
 async def _partitions(connection: Any, table: str) -> dict[date, str]:
-    """Return the names of the daily partitions of a table, by day, oldest first."""
+    """Return the daily partitions of a table by day, oldest first."""
     rows = await connection.fetch(
         "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid "
         "WHERE i.inhparent = $1::regclass AND c.relname ~ '_[0-9]{8}$' ORDER BY c.relname",
@@ -220,9 +208,9 @@ async def _partitions(connection: Any, table: str) -> dict[date, str]:
 async def _still_counts(
     connection: Any, tenant: UUID, table: str, day: date, now: datetime
 ) -> str | None:
-    """Return why rewards may yet be computed from a tenant's rows of a day, if they may."""
-    # Sets are compared with sets here: row by row, millions of them would take hours. What the
-    # planner knows of tables that are seldom analysed does not tell it so.
+    """Return why rewards may still depend on a tenant's rows of a day, if they may."""
+    # Compare sets, because row by row millions would take hours. The
+    # planner's statistics are too old to know.
     await connection.execute("SET LOCAL enable_nestloop = off; SET LOCAL jit = off")
     why = await _pending(connection, tenant, table, day, now)
     await connection.execute("SET LOCAL enable_nestloop = DEFAULT; SET LOCAL jit = DEFAULT")
@@ -245,7 +233,7 @@ async def _pending(
     ):
         if pending and own and await _any(connection, f"{pending} AND {own}"):
             return f"tenant {tenant} has {rows} {why}"
-        # Outcomes of before a decision count for it too: a younger one of the episode needs them.
+        # Earlier outcomes of an episode also count for its later decisions.
         for tie in of_episode if pending and hashes else ():
             episodic = f"{pending} AND {bound} AND d.spec_hash = ANY($1) AND {tie}"
             if await _any(connection, episodic, hashes):
@@ -254,14 +242,14 @@ async def _pending(
 
 
 def _closing(now: datetime) -> str:
-    """Return SQL for decisions ``d`` whose reward window is open."""
+    """Return SQL for decisions ``d`` with an open reward window."""
     moment = now.astimezone(UTC).isoformat()
     return f"decision AS d WHERE d.window_ends > '{moment}'::timestamptz"
 
 
 async def _unlearned(connection: Any) -> str | None:
-    """Return SQL for decisions ``d`` that there is work for; None if there is none."""
-    # Both as of one moment: the learner may finish the last of it between two looks.
+    """Return SQL for decisions ``d`` with work; None if there is none."""
+    # One snapshot for both: the learner may finish between two queries.
     first, last = await connection.fetchrow(
         "SELECT (SELECT decision FROM work ORDER BY 1 LIMIT 1), "
         "(SELECT decision FROM work ORDER BY 1 DESC LIMIT 1)"
@@ -282,9 +270,9 @@ async def _any(connection: Any, what: str, *args: Any) -> bool:
 async def _ties(
     connection: Any, tenant: UUID, table: str, day: date
 ) -> tuple[str | None, list[str]]:
-    """Return SQL conditions for a decision ``d``: a row of the day is its own, or its episode's.
+    """Return SQL that matches rows of the day to a decision ``d`` or its episode.
 
-    Where ids are bounded, the planner passes over the partitions of other days.
+    Bounds on ids let the planner skip partitions of other days.
     """
     within = datasets.BY_NAME[table].within(day, day)
     if table == "decision":
@@ -312,18 +300,13 @@ async def _ties(
 
 
 async def _episodic(connection: Any, tenant: UUID, now: datetime) -> tuple[list[bytes], UUID]:
-    """Return the declarations whose outcomes credit whole episodes.
-
-    Returns:
-        Their hashes, and the least id that a decision of theirs with an open window can have.
-    """
     hashes, longest = [], 0.0
     for row in await connection.fetch(
         "SELECT hash FROM spec WHERE tenant = $1 AND strpos(document, 'scope') > 0", tenant
     ):
         try:
             reward = (await spec_of(connection, row["hash"])).reward
-        except SteersmanError:  # of another version, which may come back
+        except SteersmanError:  # of another version, which may be used again
             hashes.append(row["hash"])
             longest = _LONGEST_WINDOW_S
             continue

@@ -1,8 +1,7 @@
-"""Events laid out for the server when they come in, not when their flush begins.
+"""Binary encoding of events on arrival.
 
-The row in between (`EventRow`) cost as much as laying it out, and what a flush still has to make of
-its rows keeps the server waiting. The layout is that of `row_arrays` for table ``event``, written
-out for its columns, most of which are the same for all events of a request.
+Encoding on arrival avoids an `EventRow` per event and shortens the flush. The format is that of
+`row_arrays` for table ``event``; most columns are shared by all events of a request.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ _TIME_OF = _column(_TIME, 8)
 _version = Struct(">Iih").pack
 _jsonb_head = Struct(">IiB").pack  # type, bytes, and the version of jsonb's binary format
 _array_head = Struct(">iiIii").pack  # dimensions, has nulls, element type, length, first index
-_int4 = Struct(">ii").pack  # its length, itself
+_int4 = Struct(">ii").pack  # length and value
 _LENGTH_OF_UUID = Struct(">i").pack(16)
 _json = msgspec.json.Encoder().encode
 
 
 class PackedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as the server wants it.
+    """Encoded event.
 
     Attributes:
-        tenant: whose it is.
-        id: chosen by the application.
-        name: tells it from all others; sorts by tenant, then by id as the server compares it.
-        data: its row.
+        tenant: tenant id.
+        id: id chosen by the application.
+        name: unique sort key: tenant, then id in the server's order.
+        data: encoded row.
         traceparent: W3C trace context of its request.
     """
 
@@ -64,11 +63,11 @@ class PackedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventPacker:
-    """Lays out the events of one request.
+    """Encoder of the events of one request.
 
     Args:
-        tenant: whose they are.
-        received_at: when they came in.
+        tenant: tenant id of the they are.
+        received_at: arrival time.
         traceparent: W3C trace context of the request.
     """
 
@@ -93,26 +92,26 @@ class EventPacker:
         body: bytes | None,
         body_hash: bytes,
     ) -> PackedEvent:
-        """Lay out an event.
+        """Encode an event.
 
         Args:
-            identifier: chosen by the application.
-            decision: what it is about: this decision,
-            episode: or this episode.
-            kind: its type.
-            schema_version: of its format, of 16 bits.
-            at: when it happened; None: when it came in.
+            identifier: id chosen by the application.
+            decision: decision of the event,
+            episode: or its episode.
+            kind: event type.
+            schema_version: version of its format, 16 bits.
+            at: time of the event; None: arrival time.
             outcomes: finite numbers by name, or None.
-            action_taken: what the application did instead, or None.
-            body: anything else, as JSON, or None.
-            body_hash: of the event as it was sent.
+            action_taken: action of the application instead of the decided one, or None.
+            body: other data as JSON, or None.
+            body_hash: hash of the sent event.
 
         Returns:
             The event, for `log_packed_events`.
 
         Raises:
-            TypeError: outcomes that no JSON can hold.
-            ValueError: likewise.
+            TypeError: JSON cannot represent the outcomes.
+            ValueError: JSON cannot represent the outcomes.
         """
         key = identifier.encode()
         data = b"".join((
@@ -136,13 +135,13 @@ class EventPacker:
 
 
 def pack_event(row: EventRow) -> PackedEvent:
-    """Lay out a row.
+    """Encode a row.
 
     Args:
-        row: any.
+        row: event row.
 
     Returns:
-        The same, for `log_packed_events`.
+        The event for `log_packed_events`.
     """
     packer = EventPacker(row.tenant, row.received_at, row.traceparent)
     return packer.pack(
@@ -162,14 +161,14 @@ def pack_event(row: EventRow) -> PackedEvent:
 async def log_packed_events(
     pipeline: Pipeline, rows: Sequence[PackedEvent]
 ) -> Mapping[bytes, Verdict]:
-    """Write events of any tenants and queue their work, all or none, in one transaction.
+    """Write events of any tenants and queue their work in one transaction, all or none.
 
     Args:
-        pipeline: of `event_pipeline`.
-        rows: in any order; no name twice.
+        pipeline: pipeline from `event_pipeline`.
+        rows: events with distinct names, in any order.
 
     Returns:
-        By name, what was not written and why, as `log_events` says it.
+        Events not written, by name, as in `log_events`.
     """
     batch = sorted(rows, key=_name)
     tenants, firsts, lasts = slices([row.tenant for row in batch])
@@ -185,13 +184,13 @@ async def log_packed_events(
 
 
 def event_pipeline(database: Database) -> SharedPipeline:
-    """Return the pipeline of `log_packed_events`, which is opened when somebody connects.
+    """Return the pipeline for `log_packed_events`, opened on first use.
 
     Args:
-        database: migrated.
+        database: a migrated database.
 
     Returns:
-        For all lanes of a `GroupCommit`.
+        A pipeline for all lanes of a `GroupCommit`.
     """
     return SharedPipeline(database, LOG_EVENTS, row_type="event")
 

@@ -1,4 +1,4 @@
-"""Vectors as bytes for a cache: shape, checksum and 16-bit floats, all of it checked when read."""
+"""Cache encoding of vectors: shape, checksum and float16 values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_PACKED_BYTES = 1 << 20
-"""The most bytes that one value may have: 1,365 vectors of 384 numbers."""
+"""Maximum bytes of one value: 1,365 vectors of 384 numbers."""
 _HEAD = struct.Struct("<BIII")  # format, rows, columns, CRC-32 of the numbers
 _FORMAT = 1
 _KEY = re.compile(r"(?:[0-9a-f]{2}){1,64}")
@@ -27,11 +27,8 @@ def pack_vectors(vectors: NDArray[np.float16]) -> bytes:
     Args:
         vectors: (rows, columns) float16, all finite, both 1 or more, together at most 1 MiB.
 
-    Returns:
-        What `unpack_vectors` reads.
-
     Raises:
-        InputError: another type or shape, too large, or a number that is not finite.
+        InputError: wrong type or shape, too large, or not finite.
 
     >>> len(pack_vectors(np.zeros((2, 3), np.float16)))
     25
@@ -53,16 +50,10 @@ def pack_vectors(vectors: NDArray[np.float16]) -> bytes:
 
 
 def unpack_vectors(packed: bytes) -> NDArray[np.float16]:
-    """Return the vectors that bytes hold.
-
-    Args:
-        packed: from `pack_vectors`, by way of somebody who may have changed it.
-
-    Returns:
-        (rows, columns) float16, all finite.
+    """Return the vectors in bytes: (rows, columns) float16, all finite.
 
     Raises:
-        DataError: the bytes are not what `pack_vectors` makes.
+        DataError: the bytes are damaged.
 
     >>> unpack_vectors(pack_vectors(np.ones((1, 2), np.float16)))
     array([[1., 1.]], dtype=float16)
@@ -81,13 +72,10 @@ def unpack_vectors(packed: bytes) -> NDArray[np.float16]:
 
 
 def cache_key_bytes(key: str) -> bytes:
-    r"""Return the bytes of a key.
-
-    Args:
-        key: 2 to 128 hex digits.
+    r"""Return the bytes of a hexadecimal key of 2 to 128 digits.
 
     Raises:
-        InputError: it is something else.
+        InputError: the key is invalid.
 
     >>> cache_key_bytes("00ff")
     b'\x00\xff'

@@ -1,10 +1,9 @@
-"""A connection that is asked again before it has answered: PostgreSQL's pipeline mode.
+"""PostgreSQL pipeline mode: sends requests before earlier ones are answered.
 
-asyncpg waits for every answer before it sends what comes next, and meanwhile the server waits for
-us: a tenth of its time under a load of events. So asyncpg connects, with all that a URL may ask
-for, and what follows is sent and read here: one statement, prepared once, each execution in a
-transaction of its own, answered in order. asyncpg does not promise how to get at its transport; the
-locks pin its version, and ``tests/store/test_pipeline.py`` fails if the way is closed.
+asyncpg waits for every answer, which leaves the server idle for a tenth of its time under load.
+Here asyncpg only connects. Then this module executes one prepared statement, each time in its own
+transaction, answered in order. It uses asyncpg's transport through a private interface. Lock files
+pin its version and ``tests/store/test_pipeline.py`` checks it.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ _NAME = b"pipeline\0"
 _SIZE = Struct(">I")
 _SHORT = Struct(">H")
 _LENGTH = Struct(">i")
-_ALL_BINARY = b"\0\1\0\1"  # one format for all of them, and that is the binary one
+_ALL_BINARY = b"\0\1\0\1"  # one format for all parameters: binary
 _EXECUTE_AND_SYNC = b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\4"
 _GOODBYE = b"X\0\0\0\4"
 _NOTHING_TO_US = frozenset(b"12CnINSA")  # done, nothing, notices, settings, notifications
-_FIELD = 5  # of a message: its kind and its length
+_FIELD = 5  # message type and length
 _LOCK_MS = 500
 
 
 class Pipeline(asyncio.Protocol):
-    """A connection of role app that executes one statement, as often as it is asked.
+    """Connection of role app that executes one statement.
 
     Args:
-        connection: of asyncpg, of which nothing else is asked from now on.
-        element: the id of the row type that `Pipeline.open` was told.
+        connection: asyncpg connection, used by the pipeline only.
+        element: id of the row type.
     """
 
     def __init__(self, connection: Any, element: int) -> None:
@@ -62,20 +61,14 @@ class Pipeline(asyncio.Protocol):
     async def open(
         cls, database: Database, statement: str, *, row_type: str, limit_s: float = 15.0
     ) -> Pipeline:
-        """Return a new connection.
+        """Return a new pipeline.
 
-        An execution that waits for a lock for half a second is given up
-        (`asyncpg.LockNotAvailableError`), since all others wait behind it.
-
-        Args:
-            database: migrated.
-            statement: what it executes.
-            row_type: a table; the id of its rows' type is kept as ``element``.
-            limit_s: the server gives an execution up after so long, whoever still waits for it.
+        An execution that waits half a second for a lock fails (`asyncpg.LockNotAvailableError`),
+        because all later ones wait for it.
 
         Raises:
-            StoreError: the server does not answer.
-            PostgresError: it does not take the statement.
+            StoreError: the database is unreachable.
+            PostgresError: the statement is invalid.
         """
         connection = await database.connect("app")
         try:
@@ -87,7 +80,7 @@ class Pipeline(asyncio.Protocol):
             )
             pipeline = cls(connection, element)
             await pipeline._prepare(statement)
-        except BaseException:  # also where its caller stops waiting: nobody else would close it
+        except BaseException:  # also on cancellation, to avoid a leak
             connection.terminate()
             raise
         return pipeline
@@ -96,15 +89,10 @@ class Pipeline(asyncio.Protocol):
         await self._send(_message(b"P", _NAME, statement.encode(), b"\0\0\0"), b"S\0\0\0\4")
 
     def ask(self, parameters: Sequence[bytes]) -> asyncio.Future[list[Row]]:
-        """Execute the statement, after all that was asked before.
+        """Execute the statement after all earlier requests.
 
         Args:
-            parameters: its parameters in PostgreSQL's binary format, at most 65,535.
-
-        Returns:
-            Resolves to its rows once they are on the server's disk, or to the server's
-            `asyncpg.PostgresError`; what was asked besides has nothing to do with that. To
-            `ConnectionResetError` if the connection is lost before: then it may have been done.
+            parameters: parameters in PostgreSQL's binary format, at most 65,535.
         """
         values = [_SHORT.pack(len(parameters))]
         for parameter in parameters:
@@ -121,23 +109,23 @@ class Pipeline(asyncio.Protocol):
         self._asked.append(future)
         try:
             self._transport.write(together)
-        except BaseException:  # an answer less will come than is waited for
+        except BaseException:  # one answer less will come
             self.terminate()
             raise
         return future
 
     def is_closed(self) -> bool:
-        """Return whether nothing can be asked any more."""
+        """Return whether the pipeline is closed."""
         return self._closing or self._lost.done()
 
     async def close(self, *, timeout: float = 10.0) -> None:  # noqa: ASYNC109 (as asyncpg's)
-        """Tell the server goodbye and wait until it has gone; what was asked before is done first.
+        """Close the connection after all earlier requests are done.
 
         Args:
-            timeout: seconds to wait.
+            timeout: time limit in seconds.
 
         Raises:
-            TimeoutError: it is busy still; `terminate`.
+            TimeoutError: it is still busy; call `terminate`.
         """
         if not self.is_closed():
             self._transport.write(_GOODBYE)
@@ -146,16 +134,12 @@ class Pipeline(asyncio.Protocol):
             await asyncio.shield(self._lost)
 
     def terminate(self) -> None:
-        """Let go of the connection at once."""
+        """Close the connection at once."""
         self._closing = True
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read what the server says; called by the event loop.
-
-        Args:
-            data: some of it.
-        """
+        """Parse server messages; called by the event loop."""
         self._came += data
         at, length = 0, len(self._came)
         try:
@@ -165,8 +149,8 @@ class Pipeline(asyncio.Protocol):
                     break
                 self._hear(self._came[at], bytes(self._came[at + _FIELD : end]))
                 at = end
-        except Exception as error:  # noqa: BLE001 (told to whoever waits)
-            # From here on nobody knows what answers what.
+        except Exception as error:  # noqa: BLE001 (passed to the waiters)
+            # Answers can no longer be matched to requests.
             self._error = asyncpg.InternalClientError(
                 f"unexpected reply from the server: {error!r}"
             )
@@ -188,10 +172,10 @@ class Pipeline(asyncio.Protocol):
         rows, error = self._rows, self._error
         self._rows, self._error = [], None
         if isinstance(error, asyncpg.InvalidCachedStatementError):
-            # A migration made the function anew: whoever asks again connects and prepares anew.
+            # A migration replaced the function: the next caller reconnects and prepares again.
             error = ConnectionResetError(f"the prepared statement is no longer valid: {error}")
             self.terminate()
-        if future.done():  # nobody waits any longer
+        if future.done():  # the waiter is gone
             return
         if error is None:
             future.set_result(rows)
@@ -199,14 +183,10 @@ class Pipeline(asyncio.Protocol):
             future.set_exception(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell all who wait; called by the event loop.
-
-        Args:
-            exc: why, if not in order.
-        """
+        """Fail all waiting requests; called by the event loop."""
         error = self._error or ConnectionResetError(f"lost the server connection: {exc!r}")
         if isinstance(error, asyncpg.PostgresError):
-            # Why the server ended the connection says nothing of the row that just waited.
+            # The reason of the disconnect does not concern the waiting row.
             ended = f"the server closed the connection: {error} ({error.sqlstate})"
             error = asyncpg.ConnectionDoesNotExistError(ended)
         for future in self._asked:
@@ -220,12 +200,12 @@ class Pipeline(asyncio.Protocol):
 
 
 class SharedPipeline:
-    """Connects all who ask to one pipeline, and to a new one when it has gone.
+    """Pipeline shared by all callers, opened again after a loss.
 
     Args:
-        database: migrated.
-        statement: what it executes.
-        row_type: as for `Pipeline.open`.
+        database: a migrated database.
+        statement: the statement to execute.
+        row_type: row type, as for `Pipeline.open`.
     """
 
     def __init__(self, database: Database, statement: str, *, row_type: str) -> None:
@@ -236,11 +216,11 @@ class SharedPipeline:
         self._pipeline: Pipeline | None = None
 
     async def connect(self) -> Pipeline:
-        """Return the pipeline, opened if there is none.
+        """Return the pipeline; open it if needed.
 
         Raises:
             StoreError: as `Pipeline.open`.
-            PostgresError: likewise.
+            PostgresError: as `Pipeline.open`.
         """
         async with self._opening:
             if self._pipeline is None or self._pipeline.is_closed():

@@ -1,4 +1,4 @@
-"""Decision points as they are declared, read from their rows."""
+"""Decision point rows."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ _parsed = lru_cache(maxsize=1024)(partial(loads, source="declaration"))
 
 @dataclass(frozen=True)
 class PointRow:
-    """A declared decision point.
+    """Declared decision point.
 
     Attributes:
-        tenant: whose it is.
-        skill: the application capability.
-        point: the decision point's name.
+        tenant: tenant id.
+        skill: skill name.
+        point: decision point name.
         spec: the declaration.
-        spec_hash: 32 bytes; changes with the declaration's meaning.
-        feature_hash: 32 bytes; changes whenever a context would become another vector.
-        snapshot: the policy state that serves, by its version.
+        spec_hash: hash of the declaration's meaning, 32 bytes.
+        feature_hash: hash of the context encoding, 32 bytes.
+        snapshot: version of the live policy state.
         per_episode: whether outcomes credit every decision of the episode.
-        pinned_seq: the update after which it serves, whatever is learned; None: it follows.
-        pinned_by: the rollout that froze it there; None: it is not pinned, or the drift guard did.
+        pinned_seq: update that it is pinned to; None: it follows its log.
+        pinned_by: the rollout that pinned it; None: not pinned, or pinned by the drift
+            guard.
     """
 
     tenant: UUID
@@ -56,7 +57,7 @@ class PointRow:
 
     @property
     def problem(self) -> str | None:
-        """Why this version cannot serve it, and what to do; None: it can."""
+        """Why this version of Steersman cannot use it, and what to do; None if it can."""
         if bytes.fromhex(FeatureMap(self.spec.context).hash) == self.feature_hash:
             return None
         return (
@@ -68,16 +69,16 @@ class PointRow:
 
 @dataclass(frozen=True, slots=True)
 class UnreadablePoint:
-    """A decision point whose stored declaration this version cannot read.
+    """Decision point whose stored declaration this version cannot read.
 
     Attributes:
-        skill: the application capability.
-        point: the decision point's name.
-        snapshot: the policy state that served when it could be read.
-        spec_hash: 32 bytes, of what the declaration meant.
-        why: what is wrong, and what to do.
-        pinned_seq: as of a `PointRow`.
-        pinned_by: likewise.
+        skill: skill name.
+        point: decision point name.
+        snapshot: version of the live policy state.
+        spec_hash: hash of the declaration, 32 bytes.
+        why: what is wrong and what to do.
+        pinned_seq: as in `PointRow`.
+        pinned_by: as in `PointRow`.
     """
 
     skill: str
@@ -93,14 +94,14 @@ async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
     """Return the decision points of a tenant.
 
     Args:
-        connection: of any role, within a transaction of that tenant.
-        tenant: whose.
+        connection: of any role, inside a transaction of that tenant.
+        tenant: tenant id.
 
     Returns:
         Rows by skill and name.
 
     Raises:
-        SpecError: the declaration of one of them cannot be read; the message names it.
+        SpecError: a declaration cannot be read; the message names it.
     """
     return [_row(row) for row in await _all(connection, tenant)]
 
@@ -108,14 +109,14 @@ async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
 async def points_as_they_are(
     connection: Any, tenant: UUID
 ) -> tuple[list[PointRow], list[UnreadablePoint]]:
-    """Return the decision points of a tenant, and those whose declaration cannot be read.
+    """Return the readable and the unreadable decision points of a tenant.
 
     Args:
-        connection: of any role, within a transaction of that tenant.
-        tenant: whose.
+        connection: of any role, inside a transaction of that tenant.
+        tenant: tenant id.
 
     Returns:
-        Each by skill and name.
+        Both by skill and name.
     """
     found = [_read(row) for row in await _all(connection, tenant)]
     readable = [one for one in found if isinstance(one, PointRow)]
@@ -123,14 +124,14 @@ async def points_as_they_are(
 
 
 async def find_declared(connection: Any, point: Point) -> PointRow | None:
-    """Return one decision point, whatever others of the tenant are like.
+    """Return one decision point; unreadable others do not matter.
 
     Args:
-        connection: of any role, within a transaction of that tenant.
+        connection: of any role, inside a transaction of that tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        The row; None: nobody declared it.
+        The row; None if not declared.
 
     Raises:
         SpecError: its declaration cannot be read.
@@ -140,31 +141,23 @@ async def find_declared(connection: Any, point: Point) -> PointRow | None:
 
 
 async def find_as_it_is(connection: Any, point: Point) -> PointRow | UnreadablePoint | None:
-    """Return one decision point, though its declaration may not be readable.
-
-    Args:
-        connection: of any role, within a transaction of that tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        The point; None: nobody declared it.
-    """
+    """Return one decision point, readable or not; None if not declared."""
     found = await _find(connection, point)
     return None if found is None else _read(found)
 
 
 def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
-    """Return the policy that a declaration names, with nothing learned.
+    """Return the untrained policy of a declaration.
 
     Args:
-        spec: a decision point.
+        spec: declaration.
 
     Returns:
-        A policy over the context's vector, or over the actions' features where it is a joint one
-        or that of a sequence.
+        A policy over the context vector, or over action features for joint and sequence
+        policies.
 
     Raises:
-        InputError: parts with too many values.
+        InputError: mixed parts have too many values.
 
     >>> from steersman.spec import loads
     >>> spec = loads('''
@@ -180,7 +173,7 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     >>> initial_policy(spec).actions
     ('shallow', 'deep')
     """
-    # With scipy below them policies take as long to import as all the rest of the store.
+    # Importing the policies (scipy) takes as long as the rest of the store.
     from steersman.policies import build  # noqa: PLC0415
 
     if isinstance(spec.actions, Mixed):
@@ -196,14 +189,14 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
 
 
 async def check_settled(connection: Any, point: Point) -> None:
-    """Refuse to change what a point learns from while a rollout of it is under way.
+    """Raise an error if a rollout of a decision point is active.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
 
     Raises:
-        RolloutError: there is one.
+        RolloutError: a rollout is active.
     """
     found = await connection.fetchrow(
         "SELECT id, candidate FROM rollout WHERE tenant = $1 AND skill = $2 AND point = $3 "
@@ -218,11 +211,11 @@ async def check_settled(connection: Any, point: Point) -> None:
 
 
 async def tell_services(connection: Any, point: Point) -> None:
-    """Tell every service, once this transaction is committed, that a point serves otherwise.
+    """Notify the services of a changed point after the commit.
 
     Args:
-        connection: within a transaction.
-        point: that was declared, promoted, pinned, or whose rollout moved.
+        connection: inside a transaction.
+        point: the changed decision point.
     """
     name = "/".join(map(str, point))
     await connection.execute("SELECT pg_notify('steersman_point', $1)", name)
@@ -238,13 +231,13 @@ async def _find(connection: Any, point: Point) -> Any:
 
 
 def learned_from(spec: DecisionPoint) -> dict[str, Any]:
-    """Return what a state depends on beside the rewards it learned; equal: it fits.
+    """Return what a state depends on besides rewards; states fit if these are equal.
 
     Args:
-        spec: a declaration.
+        spec: declaration.
 
     Returns:
-        Values by name, to be compared.
+        Values by name.
     """
     return dict(Ingredients.of(spec).parameters)
 

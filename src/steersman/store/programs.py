@@ -1,7 +1,7 @@
-"""Running the programs that come with PostgreSQL: pg_dump, pg_restore and psql.
+"""PostgreSQL client programs: pg_dump, pg_restore and psql.
 
-Those of the embedded server are there always, but they were built without TLS. Where a connection
-must be encrypted, the system's own are used.
+The programs of the embedded server have no TLS support. For encrypted connections the system's
+programs are used.
 """
 
 from __future__ import annotations
@@ -26,23 +26,15 @@ _OPEN_KEY = (
     "DATABASE_URL has an sslpassword, which the PostgreSQL programs would show to every "
     "user of this machine; set sslkey= to a key without a pass phrase that only its owner can read"
 )
-# pg_restore sets it on every server, and those before version 17 do not know it.
+# pg_restore sets it on every server, but versions before 17 reject it.
 _UNKNOWN = b"SET transaction_timeout = 0;\n"
 
 
 async def run(program: str, *arguments: str, url: str | None = None) -> str:
-    """Run a program and return what it printed.
-
-    Args:
-        program: its name.
-        *arguments: without the database.
-        url: of the database to connect to, if any.
-
-    Returns:
-        Its output.
+    """Run a program and return its output.
 
     Raises:
-        StoreError: it failed, and what it said; or the URL has an ``sslpassword``.
+        StoreError: it failed, with its message; or the URL has an ``sslpassword``.
     """
     process = await _start(program, *arguments, url=url)
     try:
@@ -55,12 +47,12 @@ async def run(program: str, *arguments: str, url: str | None = None) -> str:
 
 
 async def replay(file: Path, url: str, *, first: str = "") -> None:
-    """Run the SQL of a dump in one transaction: all of it or, whatever happens, nothing.
+    """Run the SQL of a dump in one transaction.
 
     Args:
-        file: of pg_dump, in its custom format.
-        url: of the database.
-        first: SQL to run before it in the same transaction.
+        file: dump in pg_dump's custom format.
+        url: database URL.
+        first: SQL to run first in the same transaction.
 
     Raises:
         StoreError: the file is damaged, or its SQL failed.
@@ -75,7 +67,7 @@ async def replay(file: Path, url: str, *, first: str = "") -> None:
     said = asyncio.gather(_read(source.stderr), _read(sink.stderr))
     target = _stdin(sink)
     try:
-        # The end of the input alone commits nothing: it comes too if this process is killed.
+        # The end of input must not commit, because it also comes if this process is killed.
         target.write(f"BEGIN;\n{first}\n".encode())
         if await _copy(source, sink) and await source.wait() == 0:
             target.write(b"\nCOMMIT;\n")
@@ -88,7 +80,7 @@ async def replay(file: Path, url: str, *, first: str = "") -> None:
         with suppress(OSError):
             await target.wait_closed()
         source_said, sink_said = await said
-    if sink.returncode != -SIGKILL:  # else the dump was at fault
+    if sink.returncode != -SIGKILL:  # else the dump is invalid
         _check("psql", sink, sink_said)
     _check("pg_restore", source, source_said)
 
@@ -112,7 +104,7 @@ async def _start(
 
 
 def _apart(url: str) -> tuple[str, str]:
-    """Return a URL without its password, and the password that `Database.connect` would use."""
+    """Return a URL without its password, and the password."""
     parts = urlsplit(url)
     asked = parse_qs(parts.query).get("password", [""])[-1]
     user, at, host = parts.netloc.rpartition("@")
@@ -124,7 +116,7 @@ def _apart(url: str) -> tuple[str, str]:
 
 
 def _folder(url: str | None) -> Path:
-    """Return where the programs are that can connect to ``url``."""
+    """Return the folder of programs that can connect to ``url``."""
     mode = parse_qs(urlsplit(url or "").query).get("sslmode", [os.environ.get("PGSSLMODE", "")])[-1]
     if url is None or mode not in _ENCRYPTED:
         return binaries()
@@ -139,7 +131,7 @@ def _folder(url: str | None) -> Path:
 
 
 async def _copy(source: Process, sink: Process) -> bool:
-    """Hand over the script; False: its reader stopped at an error."""
+    """Send the script; return False if the reader stopped at an error."""
     script, target = _stdout(source), _stdin(sink)
     try:
         for _ in range(_PREAMBLE):
@@ -172,7 +164,7 @@ async def _kill(process: Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-    # It has ended when its output has been read: what nobody reads would be waited for for ever.
+    # Read all output first; unread output would block the program.
     while process.stdout is not None and await process.stdout.read(_CHUNK):
         pass
     await process.wait()
@@ -181,7 +173,7 @@ async def _kill(process: Process) -> None:
 def _check(program: str, process: Process, said: bytes) -> None:
     if process.returncode != 0:
         reason = said.decode(errors="replace").strip()
-        # What is wrong stands first, and a query that names every table may follow it.
+        # The error comes first; a query with every table name may follow.
         reason = reason if len(reason) <= _LONGEST else f"{reason[:1000]} … {reason[-500:]}"
         message = f"{program} failed with status {process.returncode}: {reason}"
         raise StoreError(message)

@@ -1,7 +1,6 @@
-"""What serves: another snapshot takes over with what was learned since, or a number is held.
+"""Live snapshot of a point: promotion, return to an earlier one, and pins.
 
-The caller holds the point (`hold_point`), so no update is written between the last that is copied
-and the switch.
+The caller locks the point (`hold_point`), so no update is written between the copy and the switch.
 """
 
 from __future__ import annotations
@@ -41,27 +40,28 @@ async def promote_snapshot(
     *,
     rows: Sequence[tuple[UpdateRow, datetime]] | None = None,
 ) -> int:
-    """Let a point serve and learn another snapshot, with what was learned meanwhile.
+    """Make another snapshot live, with the updates learned meanwhile.
 
-    The declaration stays in force where the snapshot depends on it in no other way; else the one
-    that the snapshot was made under is in force from now on. A pin is taken off, the learner is
-    fenced, replicas and services are told. The caller writes the audit.
+    The current declaration stays if the snapshot fits it; otherwise the snapshot's declaration
+    becomes current. A pin is removed, the learner is fenced, replicas and services are notified.
+    The caller writes the audit row.
 
     Args:
-        connection: of role worker, within a transaction; it holds the point from here on.
+        connection: of role worker, inside a transaction; which then locks the point.
         point: tenant, skill and decision point.
-        version: of the snapshot: published and not retracted, or one that served before.
-        rows: updates to write after those that the snapshot has, numbered on from them, with the
-            time at which each was written first; empty if they were written already. None: copy
-            what the serving line learned after the state that was frozen, which is exact where the
-            snapshot was frozen from the serving line under the same policy.
+        version: published and not retracted version, or one that was live before.
+        rows: updates to write after the snapshot's own, numbered from them, with their
+            original times; empty if already written. None: copy what the live lineage
+            learned after the freeze, which is exact if the snapshot comes from the live
+            lineage with the same policy.
 
     Returns:
-        The number of the snapshot's last update.
+        Number of the snapshot's last update.
 
     Raises:
-        StateError: there is no such snapshot, it may not serve, or None and it is not of the
-            serving line, sees decisions otherwise, or has updates of its own; nothing was changed.
+        StateError: the snapshot does not exist or may not go live; or, with None, it is not
+            from the live lineage, has other features, or has its own updates; nothing was
+            changed.
     """
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
@@ -90,27 +90,26 @@ async def promote_snapshot(
 
 
 async def take_back_snapshot(connection: Any, point: Point, version: str) -> int:
-    """Let a snapshot serve again that served before; what was learned since is learned anew.
+    """Make an earlier live snapshot live again; later decisions are learned again.
 
-    Its log goes on where it ended. The decisions that only the snapshots after it had learned are
-    put on the learner's queue: it compares what the state holds of each with its reward.
+    Its log continues. Decisions that only later snapshots learned are put on the learner's queue.
 
     Args:
-        connection: of role worker, within a transaction; it holds the point from here on.
+        connection: of role worker, inside a transaction; which then locks the point.
         point: tenant, skill and decision point.
-        version: of the snapshot.
+        version: snapshot version.
 
     Returns:
-        The number of its last update.
+        Number of its last update.
 
     Raises:
-        StateError: there is no such snapshot, or it may not serve; nothing was changed.
+        StateError: the snapshot does not exist or may not go live; nothing was changed.
     """
     row = await hold_point(connection, point)
     serving = await line_of(connection, point, row.snapshot)
     shared = {one.snapshot: one.last for one in await line_of(connection, point, version)}
     last = await promote_snapshot(connection, point, version, rows=())
-    # What a line that both do not share began with was relearned from lines that were there before.
+    # The base of a lineage that is not shared was relearned from earlier lineages.
     own = serving[1:] if len(serving) > 1 and serving[0].snapshot not in shared else serving
     since = [(one.snapshot, shared.get(one.snapshot, 0)) for one in own if one.snapshot != version]
     await connection.execute(
@@ -127,19 +126,19 @@ async def take_back_snapshot(connection: Any, point: Point, version: str) -> int
 async def pin_point(
     connection: Any, point: Point, seq: int | None, *, rollout: UUID | None = None
 ) -> None:
-    """Let a point serve its snapshot after one of its updates, while learning goes on.
+    """Pin a point to one update of its snapshot while learning continues.
 
-    Who calls it holds the point, and knows that no rollout holds it, or does it for that rollout.
+    The caller locks the point and makes sure that no other rollout uses it.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        seq: the number of the update, 0 for the snapshot itself; None: follow all of them again.
-        rollout: that freezes it; `unpin_point` refuses then.
+        seq: update number, 0 for the snapshot itself; None: remove the pin.
+        rollout: the rollout that pins it; only that rollout can unpin it.
 
     Raises:
-        InputError: the snapshot has no such update.
-        StateError: there is no such point.
+        InputError: the update does not exist.
+        StateError: the decision point does not exist.
     """
     last = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
     if last is None:
@@ -157,19 +156,19 @@ async def pin_point(
 
 
 async def unpin_point(connection: Any, point: Point) -> bool:
-    """Let a point follow what it learns again, unless a rollout keeps it where it is.
+    """Remove the pin of a point, unless a rollout holds it.
 
     Args:
-        connection: of role worker, within a transaction; it holds the point from here on, so no
-            rollout starts, ends or freezes it before the transaction ends.
+        connection: of role worker, inside a transaction, which then locks the point, so no
+            rollout starts or ends.
         point: tenant, skill and decision point.
 
     Returns:
         Whether it was pinned.
 
     Raises:
-        RolloutError: a rollout is under way, or one froze the point; nothing was changed.
-        StateError: there is no such point.
+        RolloutError: a rollout is active or pinned the point; nothing was changed.
+        StateError: the decision point does not exist.
     """
     row = await hold_point(connection, point)
     name = f"{point[1]}/{point[2]}"
@@ -222,7 +221,7 @@ def _check_continues(row: PointRow, target: SnapshotRow, last: int, *, same: boo
 
 
 async def _copy(connection: Any, point: Point, target: SnapshotRow) -> int:
-    """Write the updates after the frozen state as the first of the new line; return the last."""
+    """Write the updates after the frozen state into the new lineage; return the last number."""
     columns = UPDATE_COLUMNS.removeprefix("seq, ")
     await connection.execute(
         f"INSERT INTO update (tenant, skill, point, snapshot, seq, {columns}, at) "  # noqa: S608 (constants)
@@ -234,15 +233,15 @@ async def _copy(connection: Any, point: Point, target: SnapshotRow) -> int:
 
 
 async def last_number(connection: Any, point: Point, version: str) -> int:
-    """Return the last number in the log of a snapshot, which need not be the serving one.
+    """Return the last update number of any snapshot.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        version: of the snapshot.
+        version: snapshot version.
 
     Returns:
-        The number; 0 if it has no updates.
+        The number; 0 without updates.
     """
     seq: int = await connection.fetchval(
         f"SELECT coalesce(max(seq), 0) FROM update WHERE {_THIS} AND snapshot = $4",  # noqa: S608 (a constant)

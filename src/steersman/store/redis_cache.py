@@ -1,4 +1,4 @@
-"""Cached answers of the interrogator in Redis: one tenant's, each for a while."""
+"""Redis cache of interrogator answers with expiry."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _MOST_S = 3650 * 86_400
 
 
 class RedisCache:
-    """Cached answers of a tenant in Redis.
+    """Redis answer cache of one tenant.
 
-    Every key begins with the tenant's id. Redis itself has no rule that keeps tenants apart: give
-    nobody but Steersman its password.
+    Every key starts with the tenant id. Redis does not separate tenants, so only Steersman may have
+    its password.
 
     Args:
         url: ``redis://[user:password@]host[:port][/db]``, ``rediss://…`` for TLS, or
-            ``unix:///path``; no message ever shows its password.
-        tenant: whose answers; it never sees another's.
-        ttl_s: how long an answer stays after it was written, 1 s to 10 years.
-        timeout_s: how long to wait for a connection or an answer, > 0.
+            ``unix:///path``; messages never show the password.
+        tenant: tenant id; other tenants' answers are not visible.
+        ttl_s: expiry after writing, 1 s to 10 years.
+        timeout_s: timeout of a connection or request in seconds, > 0.
 
     Raises:
-        InputError: the URL is none, or a number is out of range; nothing was connected to.
+        InputError: the URL is invalid, or a number is out of range.
         StoreError: the extra ``redis`` is not installed.
     """
 
@@ -53,47 +53,47 @@ class RedisCache:
         self._redis = _client(url, timeout_s)
 
     def get(self, key: str) -> NDArray[np.float16] | None:
-        """Return the vectors kept under a key, or None.
+        """Return the cached vectors of a key, or None.
 
         Args:
-            key: 2 to 128 hex digits.
+            key: cache key, 2 to 128 hex digits.
 
         Returns:
             (options, size) float16.
 
         Raises:
-            InputError: the key is not of that kind.
-            DataError: what is kept is damaged.
-            StoreError: Redis does not answer; `RefusedByStoreError`: it refused.
+            InputError: invalid key.
+            DataError: the cached value is damaged.
+            StoreError: Redis is unreachable; `RefusedByStoreError`: it rejected the command.
         """
-        # No more is taken than may be there, whatever somebody else wrote.
+        # Limits the read, because another program may have written the value.
         packed = self._ask("getrange", self._place(key), 0, MAX_PACKED_BYTES)
         return unpack_vectors(packed) if packed else None
 
     def put(self, key: str, vectors: NDArray[np.float16]) -> None:
-        """Keep vectors under a key; what was there is replaced.
+        """Cache vectors under a key; an existing value is replaced.
 
         Args:
-            key: 2 to 128 hex digits.
+            key: cache key, 2 to 128 hex digits.
             vectors: (options, size) float16, all finite, at most 1 MiB.
 
         Raises:
-            InputError: key or vectors are not of that kind.
-            StoreError: Redis does not answer; `RefusedByStoreError`: it has no room, or refused
-                for another reason.
+            InputError: invalid key or vectors.
+            StoreError: Redis is unreachable; `RefusedByStoreError`: it is full or rejected the
+                command.
         """
         self._ask("set", self._place(key), pack_vectors(vectors), ex=self._ttl_s)
 
     def version(self) -> str:
-        """Return the server's version, to see whether it answers.
+        """Return the server's version, as a connection check.
 
         Raises:
-            StoreError: it does not.
+            StoreError: Redis is unreachable.
         """
         return str(self._ask("info", "server")["redis_version"])
 
     def close(self) -> None:
-        """Close the connections; they are made again when needed."""
+        """Close the connections; the next call opens them again."""
         self._redis.close()
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class RedisCache:
 
 def _client(url: str, timeout_s: float) -> Any:
     if not url.startswith(_SCHEMES):
-        # Not shown: what is wrong with it may be where its password stands.
+        # Not shown, because the invalid part may be the password.
         message = f"REDIS_URL must begin with one of {', '.join(_SCHEMES)}"
         raise InputError(message)
     try:
@@ -137,7 +137,7 @@ def _client(url: str, timeout_s: float) -> Any:
             url,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            # Once more at once: a server may have closed a connection that was idle.
+            # Retry once: the server may have closed an idle connection.
             retry=Retry(NoBackoff(), 1),
         )
     except ValueError:

@@ -1,4 +1,4 @@
-"""Snapshots made from the log of others: their lineage, what they leave out, and the switch."""
+"""Lineage of relearned snapshots: logs, exclusions and the switch."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _THIS = "tenant = $1 AND skill = $2 AND point = $3"
 
 
 class Segment(NamedTuple):
-    """A snapshot, as part of the lineage of another.
+    """Snapshot as part of a lineage.
 
     Attributes:
-        id: its version.
-        parent: the one that served before it, or that it goes on from.
-        spec_hash: of the declaration that it was made under.
-        feature_hash: of the feature map that its updates were encoded with.
-        reason: declared (it began with nothing learned), rebuilt (from all before it) or published
-            (it goes on from a state of another).
-        last: the last of its updates that belongs to the lineage; None: all of them.
+        id: snapshot version.
+        parent: snapshot that was live before it, or that it branched from.
+        spec_hash: hash of its declaration.
+        feature_hash: hash of the feature map of its updates.
+        reason: declared (started empty), rebuilt (from all before it) or published (from a
+            state of another).
+        last: last update in the lineage; None: all.
     """
 
     id: str
@@ -44,11 +44,11 @@ class Segment(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """An update of a lineage.
+    """Update of a lineage.
 
     Attributes:
         update: the row.
-        at: when it was written.
+        at: original write time.
         barred: whether its decision was erased or excluded.
     """
 
@@ -58,17 +58,17 @@ class Logged(NamedTuple):
 
 
 async def hold_point(connection: Any, point: Point) -> PointRow:
-    """Hold a point until the transaction ends: nobody learns, declares or rebuilds it meanwhile.
+    """Lock a point until the transaction ends; it is not learned, declared or rebuilt meanwhile.
 
     Args:
-        connection: of role worker, within a transaction; the tenant is set here.
+        connection: of role worker, inside a transaction; this sets the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        The point as it is.
+        The decision point.
 
     Raises:
-        StateError: there is no such point.
+        StateError: the decision point does not exist.
     """
     row = await hold_snapshots(connection, point)
     await connection.execute(f"SELECT FROM learner WHERE {_THIS} FOR UPDATE", *point)
@@ -76,17 +76,17 @@ async def hold_point(connection: Any, point: Point) -> PointRow:
 
 
 async def hold_as_it_is(connection: Any, point: Point) -> PointRow | UnreadablePoint:
-    """Hold a point as `hold_point` does, though its declaration may not be readable.
+    """Lock a point as `hold_point` does, readable or not.
 
     Args:
-        connection: of role worker, within a transaction; the tenant is set here.
+        connection: of role worker, inside a transaction; this sets the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        The point as it is.
+        The decision point.
 
     Raises:
-        StateError: there is no such point.
+        StateError: the decision point does not exist.
     """
     await _lock(connection, point)
     row = await find_as_it_is(connection, point)
@@ -97,17 +97,17 @@ async def hold_as_it_is(connection: Any, point: Point) -> PointRow | UnreadableP
 
 
 async def hold_snapshots(connection: Any, point: Point) -> PointRow:
-    """Hold the snapshots of a point until the transaction ends, while its learner goes on.
+    """Lock the snapshots of a point until the transaction ends; its learner continues.
 
     Args:
-        connection: of role worker, within a transaction; the tenant is set here.
+        connection: of role worker, inside a transaction; this sets the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        The point as it is; nobody declares, rebuilds or promotes it meanwhile.
+        The decision point; it is not declared, rebuilt or promoted meanwhile.
 
     Raises:
-        StateError: there is no such point.
+        StateError: the decision point does not exist.
     """
     await _lock(connection, point)
     return await hold_view(connection, point)
@@ -126,17 +126,17 @@ def _absent(point: Point) -> StateError:
 
 
 async def hold_view(connection: Any, point: Point) -> PointRow:
-    """Return a point as it is, and see its tenant's rows until the transaction ends.
+    """Return a point without a lock, and set its tenant until the transaction ends.
 
     Args:
-        connection: within a transaction; the tenant is set here.
+        connection: inside a transaction; this sets the tenant.
         point: tenant, skill and decision point.
 
     Returns:
         The point.
 
     Raises:
-        StateError: there is no such point.
+        StateError: the decision point does not exist.
         SpecError: its declaration cannot be read.
     """
     await set_tenant(connection, point[0])
@@ -147,28 +147,28 @@ async def hold_view(connection: Any, point: Point) -> PointRow:
 
 
 async def last_update(connection: Any, point: Point) -> int:
-    """Return the last number that was given out for the serving snapshot.
+    """Return the last update number of the live snapshot.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        The number; 0 before the first.
+        The number; 0 without updates.
     """
     seq: int = await connection.fetchval(f"SELECT seq FROM learner WHERE {_THIS}", *point)  # noqa: S608 (a constant)
     return seq
 
 
 async def first_update_at(connection: Any, point: Point) -> datetime | None:
-    """Return when the first update of a point was written, of those that are still kept.
+    """Return the time of the oldest stored update of a point.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        The time; None where there is none.
+        The time; None without updates.
     """
     at: datetime | None = await connection.fetchval(
         f"SELECT min(at) FROM update WHERE {_THIS}",  # noqa: S608 (a constant)
@@ -180,23 +180,22 @@ async def first_update_at(connection: Any, point: Point) -> datetime | None:
 async def lineage(
     connection: Any, point: Point, snapshot: str, *, until: int | None = None
 ) -> list[Segment]:
-    """Return the snapshots that hold what a point has learned, oldest first.
+    """Return the snapshots whose logs hold everything a point has learned, oldest first.
 
-    A snapshot that was declared began with nothing, so what was learned before is in its parent;
-    one that was rebuilt has all before it in its own log; one that was published goes on from a
-    state of another.
+    A declared snapshot started empty, so earlier learning is in its parent. A rebuilt one has all
+    earlier learning in its own log. A published one continues a state of another.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        snapshot: the last of them.
-        until: the last of its updates that counts; None: all of them.
+        snapshot: the last snapshot.
+        until: last update that counts; None: all.
 
     Returns:
         At least the snapshot itself.
 
     Raises:
-        StateError: there is no such snapshot.
+        StateError: the snapshot does not exist.
     """
     rows = await connection.fetch(
         "SELECT id, CASE WHEN reason = 'published' THEN line ELSE parent END, spec_hash, "  # noqa: S608 (a constant)
@@ -214,14 +213,14 @@ async def lineage(
 async def exclude_decisions(
     connection: Any, point: Point, sources: Sequence[str], snapshot: str, more: Sequence[UUID]
 ) -> None:
-    """Exclude decisions from a snapshot: more of them, and all that its sources excluded.
+    """Exclude decisions from a snapshot, together with all exclusions of its sources.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         point: tenant, skill and decision point.
         sources: snapshots that it is made from.
-        snapshot: the new one.
-        more: ids of decisions.
+        snapshot: the new snapshot.
+        more: further decision ids.
     """
     await connection.execute(
         "INSERT INTO excluded (tenant, skill, point, snapshot, decision) "  # noqa: S608 (a constant)
@@ -234,18 +233,18 @@ async def exclude_decisions(
 async def logged_after(
     connection: Any, point: Point, source: Segment, target: str, seq: int, until: datetime | None
 ) -> list[Logged]:
-    """Return the next updates of a snapshot, with what is to be left out of another.
+    """Return the next updates of a snapshot, with their exclusion from another.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        source: the snapshot whose log is read, as far as it belongs to the lineage.
-        target: the snapshot that excludes decisions.
-        seq: those after this number.
-        until: none written later.
+        source: lineage segment whose log is read.
+        target: snapshot with the exclusions.
+        seq: only updates after this number.
+        until: only updates written up to this time.
 
     Returns:
-        Some of them, in order; none: that was all.
+        Updates in order; empty at the end.
     """
     rows = await connection.fetch(
         f"SELECT {UPDATE_COLUMNS}, at, EXISTS (SELECT FROM erasure AS e "  # noqa: S608 (constants)
@@ -262,13 +261,13 @@ async def logged_after(
 async def copy_updates(
     connection: Any, point: Point, snapshot: str, rows: Sequence[tuple[UpdateRow, datetime]]
 ) -> None:
-    """Write updates that were written before, for another snapshot.
+    """Write copies of updates for another snapshot.
 
     Args:
-        connection: of role worker, within a transaction of the tenant that holds the point.
+        connection: of role worker, inside a transaction of the tenant that locks the point.
         point: tenant, skill and decision point.
-        snapshot: the new one.
-        rows: numbered anew, with the time at which each was written first.
+        snapshot: the new snapshot.
+        rows: renumbered updates with their original times.
     """
     await connection.execute(
         "INSERT INTO update SELECT u.* FROM unnest($1::update[]) AS u",
@@ -277,12 +276,12 @@ async def copy_updates(
 
 
 async def contexts_of(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, Any]:
-    """Return the contexts of decisions; of those that are still there.
+    """Return the contexts of existing decisions.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        ids: of decisions.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        ids: decision ids.
 
     Returns:
         Contexts by decision.
@@ -296,13 +295,13 @@ async def contexts_of(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> dic
 async def add_snapshot(
     connection: Any, row: PointRow, state: bytes, *, before: DecisionPoint | None = None
 ) -> str:
-    """Store the base of a rebuilt snapshot under the next minor version, or the next major one.
+    """Store the base of a rebuilt snapshot under the next minor or major version.
 
     Args:
-        connection: of role worker, within a transaction of the tenant that holds the point.
-        row: the point, under the declaration that the snapshot follows.
-        state: as `pack_state` returns it.
-        before: the declaration in force; None: the same.
+        connection: of role worker, inside a transaction of the tenant that locks the point.
+        row: the decision point with the snapshot's declaration.
+        state: bytes from `pack_state`.
+        before: current declaration; None: the same.
 
     Returns:
         Its version.
@@ -330,17 +329,15 @@ async def switch_snapshot(
     *,
     declared: tuple[bytes, bytes, bool] | None = None,
 ) -> None:
-    """Let a point serve and learn another snapshot; learners are fenced, replicas told.
-
-    A pin is taken off: it was a number of the snapshot before.
+    """Make another snapshot live; learners are fenced, replicas notified, a pin is removed.
 
     Args:
-        connection: of role worker, within a transaction of the tenant that holds the point.
+        connection: of role worker, inside a transaction of the tenant that locks the point.
         point: tenant, skill and decision point.
-        snapshot: the new one.
-        seq: the last of its updates.
-        declared: hashes of declaration and feature map that are in force with it, and whether
-            outcomes credit the whole episode; None: as they are.
+        snapshot: the new snapshot.
+        seq: its last update.
+        declared: hashes of its declaration and feature map, and whether outcomes credit
+            whole episodes; None: unchanged.
     """
     await connection.execute(
         f"UPDATE learner SET epoch = epoch + 1, holder = '', snapshot = $4, seq = $5 WHERE {_THIS}",  # noqa: S608 (a constant)

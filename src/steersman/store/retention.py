@@ -1,4 +1,4 @@
-"""How long rows are kept where they are quick to reach; how days leave: ``store/old_days.py``."""
+"""Retention of hot rows; ``store/old_days.py`` removes the days."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ if TYPE_CHECKING:
 _BATCH = 10_000
 _MOST_DAYS = 36_500
 _GOES_ON = "rows already dropped stay dropped; run it again for the rest"
-_CLOCKS_DIFFER = timedelta(days=1)  # of whoever makes ids, and of the server, at most
+_CLOCKS_DIFFER = timedelta(days=1)  # maximum clock error of clients and server
 
 
 @dataclass(slots=True)
 class Kept:
-    """What retention did.
+    """Result of a retention run.
 
     Attributes:
-        dropped: partitions that are gone.
-        deleted: rows of days that have no partition of their own.
-        waiting: partitions that are old enough and still there, each with why.
-        idempotency: keys and event ids forgotten.
-        checkpoints: older states of a snapshot removed.
-        snapshots: states of older published snapshots removed; the registry has them.
-        erased: rows that belong to erased decisions and had come back.
-        answers: cached answers removed that nobody had asked for, or that were too many.
-        corpora: rows of corpora removed that neither a snapshot nor the newest revision needs.
+        dropped: dropped partitions.
+        deleted: deleted rows of days without a partition.
+        waiting: old partitions that remain, with reasons.
+        idempotency: deleted keys and event ids.
+        checkpoints: deleted older checkpoints.
+        snapshots: removed states of older published snapshots, which the registry still
+            has.
+        erased: deleted rows of erased decisions that had arrived again.
+        answers: removed cached answers.
+        corpora: removed corpus rows that no snapshot or newest revision uses.
     """
 
     dropped: list[str] = field(default_factory=list)
@@ -65,28 +66,26 @@ async def keep(
     snapshots: int = 100,
     now: datetime | None = None,
 ) -> Kept:
-    """Drop what is older than it has to be; whatever fails to go now goes with the next call.
+    """Drop rows that exceed their retention; the next call retries failures.
 
     Args:
-        database: migrated.
-        days: how many whole UTC days of decisions and events stay in PostgreSQL beside today, 1
-            to 36,500.
-        destination: the cold store, whose files are looked at before the rows in them are dropped
-            here; None: the ledger of what was written is believed.
-        idempotency_days: how long keys and event ids are remembered at least, 1 to 36,500. An
-            event's id stays for as long as the decision may be here that it is about: whoever
-            sends it again, from a queue of any age, does not count it twice.
-        checkpoints: how many states of each snapshot stay, 1 or more.
-        snapshots: how many published snapshots of each decision point keep their state here, 1 or
-            more, besides those that served or are in use.
-        now: default: the clock.
+        database: a migrated database.
+        days: whole UTC days of decisions and events to keep besides today, 1 to 36,500.
+        destination: cold store whose files are checked before rows are dropped; None: trust
+            the ledger.
+        idempotency_days: minimum days to keep keys and event ids, 1 to 36,500. An event id
+            stays as long as its decision, so that a late repeat does not count twice.
+        checkpoints: checkpoints to keep per snapshot, 1 or more.
+        snapshots: published snapshots per decision point that keep their state, 1 or more,
+            besides those that are or were live.
+        now: current time; default: system clock.
 
     Returns:
-        What was done, and which partitions wait for what.
+        What was removed, and which partitions wait for what.
 
     Raises:
-        InputError: a number out of range.
-        StoreError: the server does not answer, or was lost on the way.
+        InputError: a number is out of range.
+        StoreError: the database is unreachable, or the connection was lost.
     """
     for name, value, most in (
         ("days", days, _MOST_DAYS),
@@ -126,10 +125,10 @@ async def _sweep(connection: Any, tenant: UUID) -> int:
 
 
 async def _forget(connection: Any, tenant: UUID, before: datetime) -> int:
-    """Delete old keys in batches, so that nobody waits long for a row.
+    """Delete old keys in batches, to keep locks short.
 
-    An event that came before the oldest decision is about one that has left: sent again it is
-    refused, since there is no such decision. Until then its id is what tells it from a new one.
+    An event older than the oldest decision belongs to a dropped decision and would be rejected if
+    sent again. Until then its id is needed to detect a repeat.
     """
     async with as_tenant(connection, tenant):
         oldest = await connection.fetchval("SELECT id FROM decision ORDER BY id LIMIT 1")

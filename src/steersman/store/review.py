@@ -1,4 +1,4 @@
-"""The review list: what a detector flagged, until a person has looked at it."""
+"""Review list: texts flagged by detectors, for human review."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class ReviewRow:
-    """A text that was flagged.
+    """Flagged text.
 
     Attributes:
-        tenant: whose it is.
+        tenant: tenant id.
         id: UUIDv7.
-        at: when it was filed.
-        detector: who flagged it.
-        kinds: of what was found, each once.
-        score: the highest, in [0, 1].
-        subject: where the text comes from, such as ``decision/0199…`` or ``run/handbook/12/q7``.
-        excerpt: the text, masked.
-        verdict: what a person said: confirmed or dismissed; None while nobody has looked.
-        note: of that person.
-        resolved_at: when; None while nobody has.
-        resolved_by: who; None while nobody has.
+        at: filing time.
+        detector: detector that flagged it.
+        kinds: distinct kinds of findings.
+        score: highest score, in [0, 1].
+        subject: origin of the text, such as ``decision/0199…`` or ``run/handbook/12/q7``.
+        excerpt: masked text.
+        verdict: confirmed or dismissed; None while open.
+        note: note of the reviewer.
+        resolved_at: review time; None while open.
+        resolved_by: reviewer; None while open.
     """
 
     tenant: UUID
@@ -65,21 +65,21 @@ async def file_for_review(
     excerpt: str,
     at: datetime,
 ) -> bool:
-    """Put a flagged text on the list; what one detector says of one subject is there once.
+    """Add a flagged text to the list, once per detector and subject.
 
     Args:
-        connection: of role owner or app, within a transaction of the tenant.
-        tenant: whose.
-        detector: who flagged it.
-        kinds: of what was found.
-        score: the highest, in [0, 1].
-        subject: where the text comes from, at most 500 bytes.
-        excerpt: the text, with personal data masked; cut after 4,000 characters. What PostgreSQL
-            does not take of either (NUL, half of a surrogate pair) becomes a question mark.
-        at: when.
+        connection: of role owner or app, inside a transaction of the tenant.
+        tenant: tenant id.
+        detector: detector that flagged it.
+        kinds: kinds of findings.
+        score: highest score, in [0, 1].
+        subject: origin of the text, at most 500 bytes.
+        excerpt: text with personal data masked; cut after 4,000 characters. Characters that
+            PostgreSQL rejects (NUL, half of a surrogate pair) become a question mark.
+        at: time.
 
     Returns:
-        Whether it was put there; False if it stood there already, looked at or not.
+        Whether it was added; False if it was on the list already.
     """
     filed = await connection.fetchval(
         "INSERT INTO review (tenant, id, at, detector, kinds, score, subject, excerpt) "
@@ -94,16 +94,16 @@ async def file_for_review(
 async def reviews_of(
     connection: Any, tenant: UUID, *, open_only: bool = True, limit: int = 100
 ) -> list[ReviewRow]:
-    """Return the list.
+    """Return the review list.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        open_only: those alone that nobody has looked at.
-        limit: at most so many, 1 or more.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        open_only: only open items.
+        limit: maximum number, 1 or more.
 
     Returns:
-        Rows, the oldest first.
+        Rows, oldest first.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM review WHERE tenant = $1 "  # noqa: S608 (constants)
@@ -117,15 +117,15 @@ async def find_review(connection: Any, tenant: UUID, identifier: UUID) -> Review
     """Return one item of the list.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        identifier: of the item.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        identifier: item id.
 
     Returns:
         The row.
 
     Raises:
-        StateError: this tenant has no such item.
+        StateError: the tenant has no such item.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM review WHERE tenant = $1 AND id = $2",  # noqa: S608 (constants)
@@ -146,22 +146,22 @@ async def resolve_review(
     actor: str,
     at: datetime,
 ) -> ReviewRow:
-    """Write down what a person says of a flagged text, with its audit; the last word counts.
+    """Record the verdict on a flagged text, with an audit row; the last verdict counts.
 
     Args:
-        connection: of role owner, within a transaction of the tenant.
-        tenant: whose.
-        identifier: of the item.
+        connection: of role owner, inside a transaction of the tenant.
+        tenant: tenant id.
+        identifier: item id.
         verdict: ``confirmed`` or ``dismissed``.
-        note: why; kept in the audit as well, so nothing personal.
-        actor: who.
-        at: when.
+        note: reason; also in the audit log, so nothing personal.
+        actor: actor name for the audit log.
+        at: time.
 
     Returns:
         The row.
 
     Raises:
-        StateError: this tenant has no such item.
+        StateError: the tenant has no such item.
     """
     row = await connection.fetchrow(
         "UPDATE review SET verdict = $3, note = $4, resolved_at = $5, resolved_by = $6 "  # noqa: S608 (constants)
@@ -176,7 +176,6 @@ async def resolve_review(
 
 
 def _storable(text: str) -> str:
-    """Return a text without what would keep a whole list from being filed: models write it too."""
     return text.replace("\0", "?").encode("utf-8", "replace").decode()
 
 

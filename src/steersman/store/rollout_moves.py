@@ -1,7 +1,7 @@
-"""Moving rollouts: they start, are claimed, move under their claim, and end.
+"""Rollout transitions: start, claim, move and end.
 
-Who controls a rollout claims it, under an epoch that grows with every claim. A person who acts
-claims it too, so that a controller which was about to act on what it saw before is fenced.
+A controller claims a rollout under an epoch that grows with every claim. An operator's action
+claims it too, so that a controller with an outdated view is fenced.
 """
 
 from __future__ import annotations
@@ -41,31 +41,32 @@ async def start_rollout(
     concurrent: bool = False,
     reason: str = "",
 ) -> RolloutRow:
-    """Start a rollout, and tell services and controllers; the caller writes the audit.
+    """Start a rollout and notify services and controllers; the caller writes the audit row.
 
     Args:
-        connection: of role worker, within a transaction that holds the point (`hold_point`).
+        connection: of role worker, inside a transaction that locks the point
+            (`hold_point`).
         point: tenant, skill and decision point.
-        candidate: a published version of the point, not retracted.
-        control: what serves now: this snapshot,
-        control_seq: and this many updates after it.
-        stage: the first: shadow, canary, ab or live.
-        share: of the units that the candidate serves, 0 to 1.
-        salt: of the hash that places units.
-        plan: as JSON.
-        now: when it starts.
-        concurrent: whether the skill may have others under way beside it.
-        reason: why, for people.
+        candidate: published version of the point, not retracted.
+        control: live snapshot,
+        control_seq: and the number of its updates.
+        stage: first stage: shadow, canary, ab or live.
+        share: share of units on the candidate, 0 to 1.
+        salt: salt of the unit hash.
+        plan: plan as JSON.
+        now: start time.
+        concurrent: whether other rollouts of the skill may be active.
+        reason: explanation for operators.
 
     Returns:
-        The rollout, running, at step 0.
+        The running rollout at step 0.
 
     Raises:
-        RolloutError: another one is under way, or the candidate or control cannot serve.
+        RolloutError: another rollout is active, or an arm cannot be loaded.
     """
     await _check_arms(connection, point, candidate, control)
     try:
-        async with connection.transaction():  # what was refused can be told with the names of rows
+        async with connection.transaction():  # so that the error can name the rows
             row = await connection.fetchrow(
                 "INSERT INTO rollout (tenant, skill, point, id, status, stage, step, share, salt, "  # noqa: S608 (constants)
                 "candidate, control, control_seq, plan, concurrent, started_at, step_started_at, "
@@ -92,12 +93,12 @@ async def start_rollout(
 async def due_rollouts(
     connection: Any, now: datetime, *, limit: int = 1000
 ) -> list[tuple[UUID, UUID]]:
-    """Return the rollouts that a controller has to look at, of all tenants.
+    """Return the rollouts of all tenants that a controller must check.
 
     Args:
-        connection: of role worker, not within a transaction of a tenant.
-        now: what is due later is left.
-        limit: most of them.
+        connection: of role worker, not inside a transaction of a tenant.
+        now: current time.
+        limit: maximum number.
 
     Returns:
         Tenant and id of each, the longest due first.
@@ -113,17 +114,17 @@ async def due_rollouts(
 async def claim_rollout(
     connection: Any, tenant: UUID, identifier: UUID, holder: str, *, idle_s: float | None
 ) -> RolloutRow | None:
-    """Become the one who moves a rollout; whoever was it before is fenced.
+    """Claim a rollout; the previous holder is fenced.
 
     Args:
-        connection: of role worker, within a transaction of the tenant; the row is held until then.
-        tenant: whose rollout.
-        identifier: of the rollout, under way or not.
-        holder: a name for people.
-        idle_s: only if its holder was not heard of for so long; None: whoever it is.
+        connection: of role worker, inside a transaction of the tenant, which locks the row.
+        tenant: tenant id.
+        identifier: rollout id, active or not.
+        holder: display name of the holder.
+        idle_s: claim only after this many seconds without a heartbeat; None: always.
 
     Returns:
-        The rollout with its new epoch; None if its holder was heard of, or there is none.
+        The rollout with its new epoch; None if its holder is alive or it does not exist.
     """
     row = await connection.fetchrow(
         "UPDATE rollout SET epoch = epoch + 1, holder = $3, seen_at = clock_timestamp() "  # noqa: S608 (constants)
@@ -138,19 +139,19 @@ async def claim_rollout(
 async def fence_rollout(
     connection: Any, row: RolloutRow, epoch: int, *, due_at: datetime | None = None
 ) -> RolloutRow:
-    """Hold a rollout until the transaction ends; nobody else can claim or move it meanwhile.
+    """Lock a rollout until the transaction ends.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         row: the rollout.
-        epoch: that `claim_rollout` returned.
-        due_at: when a controller has to look at it again; None: as it is.
+        epoch: fencing epoch from `claim_rollout`.
+        due_at: next check by a controller; None: unchanged.
 
     Returns:
-        The rollout as it is now; its holder was heard of.
+        The current rollout, with a new heartbeat.
 
     Raises:
-        FencedError: somebody else has claimed it since, or it is gone.
+        FencedError: another process claimed it, or it does not exist.
     """
     held = await connection.fetchrow(
         f"UPDATE rollout SET seen_at = clock_timestamp() WHERE {_THIS} AND epoch = $3 "  # noqa: S608 (constants)
@@ -183,29 +184,30 @@ async def move_rollout(
     step_started_at: datetime | None = None,
     reason: str | None = None,
 ) -> RolloutRow:
-    """Change where a rollout stands, and tell services and controllers.
+    """Change the state of a rollout and notify services and controllers.
 
-    Whether the change is legal is the caller's business. With a status that ends it the end is
-    written down, and no controller looks at it any more.
+    The caller checks that the transition is legal. A final status sets the end time, and
+    controllers stop checking it.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         row: the rollout.
-        epoch: that `claim_rollout` returned.
-        now: when.
-        status: running, paused, promoted, rolled_back or aborted; None, here and below: as it is.
+        epoch: fencing epoch from `claim_rollout`.
+        now: current time.
+        status: running, paused, promoted, rolled_back or aborted; None, here and below:
+            unchanged.
         stage: shadow, canary, ab or live.
-        step: the place in its plan.
-        share: of the units that the candidate serves, 0 to 1.
-        step_started_at: when the step began.
-        reason: why, for people.
+        step: step of its plan.
+        share: share of units on the candidate, 0 to 1.
+        step_started_at: start time of the step.
+        reason: explanation for operators.
 
     Returns:
-        The rollout as it is now.
+        The updated rollout.
 
     Raises:
-        FencedError: somebody else has claimed it since; nothing was changed.
-        RolloutError: a value out of range; nothing was changed.
+        FencedError: another process claimed it; nothing was changed.
+        RolloutError: a value is out of range; nothing was changed.
     """
     await fence_rollout(connection, row, epoch)
     try:
@@ -232,12 +234,7 @@ async def move_rollout(
 
 
 async def tell_controllers(connection: Any, row: RolloutRow) -> None:
-    """Tell every controller, once this transaction is committed, that a rollout has news.
-
-    Args:
-        connection: within a transaction.
-        row: the rollout.
-    """
+    """Notify the controllers of a rollout after the commit."""
     await connection.execute("SELECT pg_notify('steersman_rollout', $1)", f"{row.tenant}/{row.id}")
 
 

@@ -1,4 +1,4 @@
-"""Rollouts as rows: where each stands and stood."""
+"""Rollout rows."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ ROLLOUT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """A rollout as it stands.
+    """Rollout.
 
     Attributes:
-        tenant: whose it is.
+        tenant: tenant id.
         id: UUIDv7.
-        skill: the application capability.
-        point: the decision point's name.
+        skill: skill name.
+        point: decision point name.
         status: running, paused, promoted, rolled_back or aborted.
         stage: shadow, canary, ab or live.
-        step: the place in its plan, from 0.
-        share: of the units that the candidate serves, 0 to 1.
-        salt: of the hash that places units.
-        candidate: the published version that is tried, after no update.
-        control: the snapshot that served when it started,
-        control_seq: and after how many of its updates.
-        plan: as JSON.
-        concurrent: whether the skill may have others under way beside it.
-        started_at: when it started.
-        step_started_at: when its step did.
-        ended_at: when it ended; None while it is under way.
-        epoch: grows with every holder.
-        holder: who claimed it last, for people.
-        seen_at: when the holder was last heard of.
-        reason: why it is as it is.
+        step: step of its plan, from 0.
+        share: share of units on the candidate, 0 to 1.
+        salt: salt of the unit hash.
+        candidate: published candidate version, without later updates.
+        control: live snapshot at the start,
+        control_seq: and the number of its updates.
+        plan: plan as JSON.
+        concurrent: whether other rollouts of the skill may be active.
+        started_at: start time.
+        step_started_at: start time of its step.
+        ended_at: end time; None while active.
+        epoch: fencing epoch.
+        holder: display name of the last holder.
+        seen_at: last heartbeat of the holder.
+        reason: explanation for operators.
     """
 
     tenant: UUID
@@ -69,7 +69,7 @@ class RolloutRow:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the candidate may be serving: running or paused."""
+        """Whether it is active: running or paused."""
         return self.ended_at is None
 
 
@@ -77,12 +77,12 @@ async def find_rollout(connection: Any, tenant: UUID, identifier: UUID) -> Rollo
     """Return one rollout of a tenant.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose it must be.
-        identifier: its id.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        identifier: rollout id.
 
     Returns:
-        The row; None if this tenant has no such rollout, whoever else may have.
+        The row; None if this tenant has no such rollout.
     """
     row = await connection.fetchrow(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 AND id = $2",  # noqa: S608 (constants)
@@ -92,14 +92,14 @@ async def find_rollout(connection: Any, tenant: UUID, identifier: UUID) -> Rollo
 
 
 async def active_rollouts(connection: Any, tenant: UUID) -> list[RolloutRow]:
-    """Return the rollouts that are under way, running or paused: one of a point at most.
+    """Return the active rollouts (running or paused), at most one per point.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
 
     Returns:
-        By skill and point.
+        Rollouts by skill and point.
     """
     rows = await connection.fetch(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 "  # noqa: S608 (constants)
@@ -118,18 +118,18 @@ async def rollouts_of(
     before: UUID | None = None,
     limit: int = 100,
 ) -> list[RolloutRow]:
-    """Return rollouts of a tenant, those that ended too.
+    """Return rollouts of a tenant, newest first.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
-        skill: of this skill alone.
-        point: of decision points of this name alone.
-        before: only those that were started before this one, to go on where the last call ended.
-        limit: most rows.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        skill: only of this skill.
+        point: only of decision points of this name.
+        before: only rollouts started before this one; for paging.
+        limit: maximum number of rows.
 
     Returns:
-        The latest first.
+        Rows.
     """
     rows = await connection.fetch(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 "  # noqa: S608 (constants)

@@ -1,4 +1,4 @@
-"""The installation's secret: it keys the hashes of API keys and signs records."""
+"""Service secret: keys the hashes of API keys and signs records."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HEX = re.compile(r"[0-9a-fA-F]{64}")
 
 
 def load_secret(home: Path) -> bytes:
-    """Return the service's secret, made on first use unless it is named.
+    """Return the service's secret; create it on first use.
 
-    Every process of an installation needs the same: it keys the hashes of API keys and signs
-    records.
+    Every process of an installation needs the same secret.
 
     Args:
-        home: holds the file ``secret`` (mode 0600) where ``STEERSMAN_SECRET`` is unset.
+        home: directory of the file ``secret`` (mode 0600), used if ``STEERSMAN_SECRET`` is
+            unset.
 
     Returns:
         32 bytes.
@@ -54,11 +54,11 @@ def load_secret(home: Path) -> bytes:
 
 
 def hash_key(secret: bytes, text: str) -> bytes:
-    """Return what the database knows of a key.
+    """Return the stored hash of an API key.
 
     Args:
-        secret: of `load_secret`.
-        text: the key as it was shown, or anything that a request sent as one.
+        secret: result of `load_secret`.
+        text: key text from a request.
 
     Returns:
         32 bytes.

@@ -1,4 +1,4 @@
-"""Decisions of kind sequence, read back from their rows: what was offered, and what was done."""
+"""Stored selections: candidates and steps of sequence decisions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def offered_of(
     links: Mapping[str, Sequence[str]] | None,
     features: Sequence[float] | None,
 ) -> Offered:
-    """Return what the request of a stored selection offered.
+    """Return the candidates of a stored selection.
 
     Args:
-        eligible: the row's: candidates that were there from the start.
-        links: the row's.
-        features: the row's: of all candidates, one after the other.
+        eligible: initial candidates of the row.
+        links: links of the row.
+        features: features of the row: all candidates in order.
 
     Returns:
-        The same to the bit as what was selected from.
+        Bit-identical to the candidates of the request.
 
     Raises:
-        InputError: a row of another kind.
+        InputError: the row is not a selection.
 
     >>> offered_of(["a"], {"a": ["b"]}, [0.5, 0.25]).rows.tolist()
     [[0.5], [0.25]]
@@ -47,13 +47,13 @@ def offered_of(
 
 
 def done_in(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what was done at each step of a stored selection.
+    """Return the actions of a stored selection.
 
     Args:
-        steps: the row's.
+        steps: steps of the row.
 
     Returns:
-        Names of candidates, and ``stop`` where it stopped.
+        Candidate names, and ``stop`` if it stopped.
 
     >>> done_in([{"eligible": ["a", "stop"], "action": "a", "p": 0.5}])
     ['a']

@@ -1,4 +1,4 @@
-"""Where each tenant's rows begin and end in a sorted batch, as the SQL functions want it."""
+"""Tenant ranges of a sorted batch, for the SQL functions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def slices(tenants: Sequence[UUID]) -> tuple[list[UUID], list[int], list[int]]:
-    """Return the different tenants, and the first and last place of each, counted from 1.
-
-    Args:
-        tenants: of the rows of a batch, equal ones side by side.
-
-    Returns:
-        (tenants, first places, last places).
+    """Return the distinct tenants, and the first and last index of each, from 1.
 
     >>> from uuid import UUID
     >>> slices([UUID(int=1), UUID(int=1), UUID(int=2)])[1:]

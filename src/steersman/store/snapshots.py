@@ -1,7 +1,7 @@
-"""Snapshots as rows: those a point began with, those it was rebuilt into, and those published.
+"""Snapshot rows: declared, rebuilt and published policy states.
 
-A line is a snapshot and the updates numbered after it. A published snapshot is the state of a line
-after one of its updates, under a version of its own; it can be the beginning of another line.
+A lineage is a snapshot with its numbered updates. A published snapshot is the state of a lineage
+after one of its updates, under its own version; it can start another lineage.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRow:
-    """A snapshot without its state.
+    """Snapshot without its state.
 
     Attributes:
-        tenant: whose it is.
-        skill: the application capability.
-        point: the decision point's name.
-        version: such as 0.1.0.
-        parent: the version that served before it; of a published one, its line.
-        spec_hash: of the declaration that it was made under, 32 bytes.
-        feature_hash: of the feature map that its updates are encoded with, 32 bytes.
-        reason: declared (it begins with nothing learned), rebuilt (its own log holds all before
-            it) or published (it begins with the state of another line).
-        sha256: of its state as the row holds it, 32 bytes.
-        algorithm: as the policy names it; None in rows of earlier versions.
-        samples: decisions that its state learned from; None if that was never counted.
-        line: published: the snapshot whose state it is,
-        line_seq: and after how many of its updates.
-        description: as it was signed; None before.
-        created_at: when the version was given out.
-        published_at: when it was signed; None if it was not, or not yet.
-        retracted_at: when it was taken back; None if it was not.
-        is_stored: whether the row has its state still: `keep` removes those of old snapshots that
-            never served, erasing those that learned from what was erased.
+        tenant: tenant id.
+        skill: skill name.
+        point: decision point name.
+        version: version, such as 0.1.0.
+        parent: version that was live before it; of a published one, its lineage.
+        spec_hash: hash of its declaration, 32 bytes.
+        feature_hash: hash of the feature map of its updates, 32 bytes.
+        reason: declared (started empty), rebuilt (its log has all before it) or published
+            (starts from the state of another lineage).
+        sha256: hash of its stored state, 32 bytes.
+        algorithm: policy algorithm; None in old rows.
+        samples: number of learned decisions; None if not counted.
+        line: of a published one: its lineage,
+        line_seq: and the update number.
+        description: signed description; None before signing.
+        created_at: creation time of the version.
+        published_at: signing time; None if unsigned.
+        retracted_at: retraction time; None if not retracted.
+        is_stored: whether the row still has its state. Retention removes old states that
+            were never live; erasure removes those that learned from erased decisions.
     """
 
     tenant: UUID
@@ -75,24 +75,24 @@ class SnapshotRow:
 
     @property
     def is_available(self) -> bool:
-        """Whether it may begin to serve: published, not retracted, and its state still there."""
+        """Whether it may go live: published, not retracted, with a stored state."""
         return self.published_at is not None and self.retracted_at is None and self.is_stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frozen:
-    """A state that is to become a published snapshot.
+    """State that will become a published snapshot.
 
     Attributes:
-        line: the snapshot whose state it is,
-        line_seq: and after how many of its updates, 0 or more.
-        spec_hash: of the declaration that it was learned under; stored by `store_spec`.
-        feature_hash: of its feature map.
-        state: as `pack_state` returns it.
-        algorithm: as the policy names it.
-        samples: decisions that it learned from.
-        left_out: decisions of the line that it never learned: erased, excluded, or not learnable
-            under its declaration. Those of the line itself are added.
+        line: its lineage,
+        line_seq: and the update number, 0 or more.
+        spec_hash: hash of its declaration, stored by `store_spec`.
+        feature_hash: hash of its feature map.
+        state: bytes from `pack_state`.
+        algorithm: policy algorithm.
+        samples: number of learned decisions.
+        left_out: decisions of the lineage that it did not learn: erased, excluded or not
+            learnable. Those of the lineage itself are added.
     """
 
     line: str
@@ -106,14 +106,14 @@ class Frozen:
 
 
 async def snapshots_of(connection: Any, point: Point) -> list[SnapshotRow]:
-    """Return every snapshot of a point, those that were never published or retracted too.
+    """Return all snapshots of a point, oldest first.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        Oldest first.
+        Rows, including unpublished and retracted ones.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM snapshot WHERE {_THIS} ORDER BY created_at, id",  # noqa: S608 (constants)
@@ -123,14 +123,14 @@ async def snapshots_of(connection: Any, point: Point) -> list[SnapshotRow]:
 
 
 async def retracted_of(connection: Any, tenant: UUID) -> list[SnapshotRow]:
-    """Return the versions of a tenant that were taken back.
+    """Return the retracted versions of a tenant, oldest retraction first.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
 
     Returns:
-        Of all its decision points, the first that was taken back first.
+        Rows of all its decision points.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM snapshot WHERE tenant = $1 AND retracted_at IS NOT NULL "  # noqa: S608 (constants)
@@ -144,15 +144,15 @@ async def find_snapshot(connection: Any, point: Point, version: str) -> Snapshot
     """Return one snapshot of a point.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        version: of the snapshot.
+        version: snapshot version.
 
     Returns:
         Its row.
 
     Raises:
-        StateError: there is none of that version.
+        StateError: the version does not exist.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM snapshot WHERE {_THIS} AND id = $4",  # noqa: S608 (constants)
@@ -169,22 +169,22 @@ async def reserve_snapshot(
     frozen: Frozen,
     choose: Callable[[Collection[str]], str],
 ) -> SnapshotRow:
-    """Give a state a version of its own, before anything of it is published.
+    """Assign a version to a state before publishing.
 
-    The same state of the same line under the same declaration gets the version that it has
-    already, unless that one was retracted: a publisher that was stopped goes on where it was.
+    The same state of the same lineage and declaration keeps its version unless that was retracted,
+    so an interrupted publisher resumes.
 
     Args:
-        connection: of role worker, within a transaction of the tenant that holds the point.
+        connection: of role worker, inside a transaction of the tenant that locks the point.
         point: tenant, skill and decision point.
-        frozen: the state, and where it comes from.
-        choose: returns a version that is none of those given: all that the point ever had.
+        frozen: the state and its origin.
+        choose: returns an unused version, given all existing ones.
 
     Returns:
-        Its row; ``published_at`` tells whether it was published before.
+        Its row; ``published_at`` says whether it was published before.
 
     Raises:
-        StateError: there is no such line, or the version that was chosen is taken.
+        StateError: the lineage does not exist, or the chosen version is taken.
     """
     found = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM snapshot WHERE {_THIS} AND line = $4 AND line_seq = $5 "  # noqa: S608 (constants)
@@ -217,19 +217,19 @@ async def reserve_snapshot(
 async def describe_reserved(
     connection: Any, point: Point, version: str, description: Mapping[str, Any]
 ) -> SnapshotRow:
-    """Write down what is going to be signed, so that it is the same whoever goes on with it.
+    """Store the description to sign, so that a resumed publisher signs the same.
 
     Args:
-        connection: of role worker, within the transaction that reserved it.
+        connection: of role worker, inside the transaction that reserved it.
         point: tenant, skill and decision point.
-        version: that `reserve_snapshot` gave out.
-        description: without what only publishing tells: size, hash and place.
+        version: version from `reserve_snapshot`.
+        description: description without size, hash and path.
 
     Returns:
         Its row.
 
     Raises:
-        StateError: there is no such version that waits to be published.
+        StateError: there is no such unpublished version.
     """
     row = await connection.fetchrow(
         f"UPDATE snapshot SET description = $5 WHERE {_THIS} AND id = $4 "  # noqa: S608 (constants)
@@ -244,19 +244,19 @@ async def describe_reserved(
 async def mark_published(
     connection: Any, point: Point, version: str, description: Mapping[str, Any]
 ) -> SnapshotRow:
-    """Write down that a snapshot was signed and can be fetched; again changes nothing.
+    """Record that a snapshot was signed; a repeated call changes nothing.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        version: that `reserve_snapshot` gave out.
-        description: as it was signed.
+        version: version from `reserve_snapshot`.
+        description: signed description.
 
     Returns:
         Its row.
 
     Raises:
-        StateError: there is no such version, or it was never to be published.
+        StateError: the version does not exist or was not reserved for publishing.
     """
     row = await connection.fetchrow(
         "UPDATE snapshot SET published_at = coalesce(published_at, now()), "  # noqa: S608 (constants)
@@ -272,18 +272,18 @@ async def mark_published(
 
 
 async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
-    """Write down that a snapshot is taken back: it never begins to serve again.
+    """Record the retraction of a snapshot, so that it cannot go live again.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        version: of a published snapshot.
+        version: a published version.
 
     Returns:
         Its row.
 
     Raises:
-        StateError: there is no such published version, it serves, or a rollout of it is under way.
+        StateError: the version is not published, is live, or has an active rollout.
     """
     name = f"{point[1]}/{point[2]} {version}"
     rollout = await connection.fetchval(
@@ -318,12 +318,12 @@ async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
 
 
 async def store_spec(connection: Any, point: Point, spec_hash: bytes, document: str) -> None:
-    """Store the declaration of a candidate that was never declared; again changes nothing.
+    """Store the declaration of a candidate; a repeated call changes nothing.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
+        connection: of role worker, inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        spec_hash: 32 bytes, of the declaration.
+        spec_hash: hash of the declaration, 32 bytes.
         document: its YAML.
     """
     await connection.execute(

@@ -1,13 +1,12 @@
-"""Which snapshots are needed still, and which hold what was erased.
+"""Needed snapshots, and snapshots that contain erased data.
 
-A published snapshot holds sums of what its line had learned, so it is treated as checkpoints are:
-as soon as nothing that serves stands on it, its state goes if a decision that it learned from was
-erased. Its signed file is out of reach here; `erase` names the versions that are to be retracted.
+A published snapshot has sums over its lineage's decisions, like a checkpoint. Once no live state
+depends on it, its state is removed if it learned from an erased decision. `erase` lists the
+versions to retract, because signed files are outside the database.
 
-What was trained elsewhere, such as trees, is no sum, and no update tells what it was made from. It
-is taken to hold every decision between the oldest and the newest one that it was signed with, and
-without these, every one that was made before it. That may name a version too many, never one too
-few.
+A policy trained from the log, such as trees, has no updates that tell its training data. It is
+assumed to contain every decision between the oldest and newest that it was signed with, or, without
+these, every earlier decision. That may list too many versions, never too few.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _SAME_POINT = "{0}.tenant = {1}.tenant AND {0}.skill = {1}.skill AND {0}.point = {1}.point"
 
 IN_USE = (
-    # What serves, both arms of rollouts, and the lines that any of these stands on.
+    # Live snapshots, both arms of rollouts, and the lineages of these.
     "in_use (tenant, skill, point, snapshot) AS ("  # noqa: S608 (constants)
     "SELECT tenant, skill, point, snapshot FROM decision_point UNION "
     "SELECT r.tenant, r.skill, r.point, a.snapshot FROM rollout AS r, "
@@ -31,7 +30,7 @@ IN_USE = (
 )
 """A common table expression, to be used after ``WITH RECURSIVE``."""
 _STANDS = (
-    # The logs that a published snapshot's state was made from.
+    # The logs of a published snapshot's state.
     "stands (tenant, skill, point, top, snapshot, last) AS ("  # noqa: S608 (constants)
     "SELECT tenant, skill, point, id, line, line_seq FROM snapshot WHERE line IS NOT NULL UNION "
     "SELECT s.tenant, s.skill, s.point, t.top, s.line, s.line_seq FROM stands AS t "
@@ -48,8 +47,8 @@ _NEWEST_BEFORE = (  # the last id that can have been made until a snapshot was
     "|| repeat('f', 20))::uuid"
 )
 _TRAINED = (
-    # It, or what its line was made from, was trained on one of these decisions. A decision that is
-    # known to be another point's is none of them; the rows of those erased before are gone.
+    # It, or a base of its lineage, was trained on one of these decisions. Decisions known to
+    # belong to another point are excluded; rows of earlier erasures are gone.
     f"EXISTS (SELECT FROM snapshot AS s, unnest($1::uuid[]) AS e (decision) "  # noqa: S608 (constants)
     f"WHERE {_SAME_POINT.format('s', 'o')} AND (s.id = o.id OR EXISTS (SELECT FROM stands AS t "
     f"WHERE {_SAME_POINT.format('t', 'o')} AND t.top = o.id AND t.snapshot = s.id)) "
@@ -66,20 +65,13 @@ SUPERSEDED = (
     f"AND NOT EXISTS (SELECT FROM in_use AS i WHERE {_SAME_POINT.format('o', 'i')} "
     "AND o.{0} = i.snapshot)"
 )
-"""SQL of whether the snapshot of a row ``o`` is not in use; its column is to be filled in."""
+"""SQL condition: the snapshot of row ``o`` is not in use; fill in its column."""
 
 
 async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[str, str, str], ...]:
-    """Return the snapshots, published or about to be, whose states learned from decisions.
+    """Return the published or reserved snapshots whose states learned from decisions.
 
-    One that has a version and waits to be signed counts: its publisher may be about to do it.
-
-    Args:
-        connection: within a transaction of the tenant.
-        ids: of decisions.
-
-    Returns:
-        Skill, decision point and version of each that was not retracted.
+    A reserved version counts, because its publisher may be about to sign it.
     """
     rows = await connection.fetch(
         f"WITH RECURSIVE {_STANDS} SELECT skill, point, id FROM snapshot AS o "  # noqa: S608 (constants)
@@ -92,16 +84,7 @@ async def published_from(connection: Any, ids: Sequence[UUID]) -> tuple[tuple[st
 
 
 async def clear_states(connection: Any, ids: Sequence[UUID], *, waiting: bool = False) -> int:
-    """Remove the states that learned from erased decisions, of snapshots that are not in use.
-
-    Args:
-        connection: of role owner, within a transaction of the tenant.
-        ids: of erased decisions; their updates are still there.
-        waiting: only those that wait to be signed; without a state none ever is.
-
-    Returns:
-        How many states were removed; their rows stay.
-    """
+    """Remove unused states that learned from erased decisions."""
     status: str = await connection.execute(
         f"WITH RECURSIVE {IN_USE}, {_STANDS} UPDATE snapshot AS o SET state = NULL "  # noqa: S608 (constants)
         f"WHERE state IS NOT NULL AND {SUPERSEDED.format('id')} "
@@ -112,15 +95,7 @@ async def clear_states(connection: Any, ids: Sequence[UUID], *, waiting: bool = 
 
 
 async def thin_states(connection: Any, most: int) -> int:
-    """Remove the states of older published snapshots that never served; the registry has them.
-
-    Args:
-        connection: of role owner, within a transaction of the tenant.
-        most: how many of each decision point stay, the newest.
-
-    Returns:
-        How many states were removed; their rows stay.
-    """
+    """Remove states of older published snapshots that were never live."""
     status: str = await connection.execute(
         f"WITH RECURSIVE {IN_USE} UPDATE snapshot AS o SET state = NULL FROM ("  # noqa: S608 (constants)
         "SELECT tenant, skill, point, id, row_number() OVER ("

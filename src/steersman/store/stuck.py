@@ -1,9 +1,8 @@
-"""Whether a PostgreSQL server waits for a recovery that nobody does.
+"""Detection of a PostgreSQL server that waits for a recovery that does not run.
 
-PostgreSQL 18 restarts by itself when one of its processes crashes. If the process that recovers
-fails at once, as on a full disk, and the server hears of its start and of its end together, it
-waits for it and refuses everybody for ever. Only a look at its processes tells this from a recovery
-that takes long.
+PostgreSQL 18 restarts after a crash of one of its processes. If the recovery process fails at once,
+as on a full disk, the server can wait for it for ever and reject all connections. Only the process
+list distinguishes this from a long recovery.
 """
 
 from __future__ import annotations
@@ -20,16 +19,12 @@ _PROCESSES = Path("/proc")
 
 
 def is_stuck(data: Path) -> bool:
-    """Return whether a server that refuses connections has no process that recovers.
+    """Return whether a server that rejects connections has no recovery process.
 
-    It is so for a moment too whenever a server starts or cleans up after a crash: ask for a while.
-
-    Args:
-        data: Its data directory.
+    This is also true for a moment during a normal start, so ask repeatedly.
 
     Returns:
-        False also where it stops, where the process that ``postmaster.pid`` names is no server of
-        this directory, and on systems that do not show processes as files (macOS).
+        False also for a stopping or foreign server, and on systems without /proc (macOS).
     """
     with suppress(OSError, ValueError, IndexError):
         lines = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
@@ -40,7 +35,7 @@ def is_stuck(data: Path) -> bool:
 
 
 def _tasks(server: int) -> Iterator[bytes]:
-    """Yield what the processes of a server do, by the first word of their titles."""
+    """Yield the first word of each server process title."""
     for process in _PROCESSES.glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
             parent = (process / "stat").read_bytes().rpartition(b")")[2].split()[1]

@@ -1,4 +1,4 @@
-"""Tenants: made, listed and found by whoever administers the installation."""
+"""Tenants: creation, listing and lookup."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Whose rows are whose.
+    """Tenant.
 
     Attributes:
-        id: what rows carry.
-        name: for people; unique.
-        created_at: when it was made.
+        id: tenant id.
+        name: unique display name.
+        created_at: creation time.
     """
 
     id: UUID
@@ -38,17 +38,17 @@ class Tenant:
 
 
 def check_tenant_name(name: str) -> None:
-    """Refuse what is no tenant's name: folders are called by it, so no other may be a path.
+    """Raise an error if a tenant name is invalid; names become folder names.
 
     Args:
-        name: 1 to 63 small letters, digits and ``-``, not beginning with ``-``.
+        name: 1 to 63 lower-case letters, digits and ``-``, not starting with ``-``.
 
     Raises:
-        InputError: it is not.
+        InputError: the name is invalid.
 
     >>> check_tenant_name("../other")
     Traceback (most recent call last):
-    steersman.errors.InputError: the tenant's name is '../other'; allowed are ...
+    steersman.errors.InputError: the tenant name is '../other'; allowed are ...
     """
     if not _NAME.fullmatch(name):
         message = (
@@ -59,19 +59,19 @@ def check_tenant_name(name: str) -> None:
 
 
 async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
-    """Make a tenant.
+    """Create a tenant.
 
     Args:
-        database: migrated.
-        name: 1 to 63 small letters, digits and ``-``, not beginning with ``-``.
-        actor: who makes it, for the audit.
+        database: a migrated database.
+        name: 1 to 63 lower-case letters, digits and ``-``, not starting with ``-``.
+        actor: actor name for the audit log.
 
     Returns:
         The new tenant.
 
     Raises:
-        InputError: no such name is allowed.
-        StoreError: there is one of this name, or the server does not answer.
+        InputError: the name is invalid.
+        StoreError: the name is taken, or the database is unreachable.
     """
     check_tenant_name(name)
     identifier = uuid4()
@@ -96,13 +96,13 @@ async def list_tenants(database: Database) -> list[Tenant]:
     """Return all tenants by name.
 
     Args:
-        database: migrated.
+        database: a migrated database.
 
     Returns:
         The tenants of this installation.
 
     Raises:
-        StoreError: the server does not answer.
+        StoreError: the database is unreachable.
     """
     connection = await database.connect("owner")
     try:
@@ -116,14 +116,15 @@ async def find_tenant(database: Database, name: str) -> Tenant:
     """Return the tenant of a name.
 
     Args:
-        database: migrated.
-        name: as it was made.
+        database: a migrated database.
+        name: tenant name.
 
     Returns:
         The tenant.
 
     Raises:
-        StoreError: there is none, and which there are; or the server does not answer.
+        StoreError: the tenant does not exist (the message lists others), or the database is
+            unreachable.
     """
     tenants = await list_tenants(database)
     for tenant in tenants:
@@ -136,17 +137,17 @@ async def find_tenant(database: Database, name: str) -> Tenant:
 
 
 async def tenant_name(connection: Any, tenant: UUID) -> str:
-    """Return the name of the tenant that a transaction is of.
+    """Return the name of the transaction's tenant.
 
     Args:
-        connection: of any role, within a transaction of the tenant.
-        tenant: whose.
+        connection: of any role, inside a transaction of the tenant.
+        tenant: tenant id.
 
     Returns:
-        As it was made.
+        The name.
 
     Raises:
-        StoreError: there is no such tenant.
+        StoreError: the tenant does not exist.
     """
     name: str | None = await connection.fetchval("SELECT name FROM tenant WHERE id = $1", tenant)
     if name is None:

@@ -1,6 +1,6 @@
-"""Verdicts as rows: what was judged of a rollout, from which numbers, and what was done.
+"""Verdict rows of a rollout: verdict, inputs and action taken.
 
-They are numbered without gaps and never changed, so whoever computes them again sees them all.
+Verdicts are numbered without gaps and never change, so a recomputation sees all of them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _COLUMNS = "seq, at, stage, step, share, verdict, acted, inputs, reasons"
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """One judgement of a rollout, with everything that it follows from.
+    """Verdict with all its inputs.
 
     Attributes:
-        seq: 1, 2, 3, … within its rollout.
-        at: when it was passed.
-        stage: that was judged.
-        step: likewise.
-        share: likewise.
+        seq: number within its rollout: 1, 2, 3, …
+        at: time of the verdict.
+        stage: judged stage.
+        step: judged step.
+        share: judged share.
         verdict: promote, hold, roll_back or not_enough_data.
         acted: none, next_stage, promoted, rolled_back or held.
-        inputs: every number needed to compute it again.
-        reasons: why, for people.
+        inputs: all numbers needed to recompute it.
+        reasons: explanation for operators.
     """
 
     seq: int
@@ -60,23 +60,23 @@ async def add_verdict(
     inputs: Mapping[str, Any],
     reasons: Sequence[str],
 ) -> VerdictRow:
-    """Write down a judgement under the next number, in the transaction that acts on it.
+    """Record a verdict in the transaction that acts on it.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        row: the rollout as it was judged.
-        epoch: that `claim_rollout` returned.
-        at: when it was judged.
+        connection: of role worker, inside a transaction of the tenant.
+        row: the judged rollout.
+        epoch: fencing epoch from `claim_rollout`.
+        at: time of the verdict.
         verdict: promote, hold, roll_back or not_enough_data.
         acted: none, next_stage, promoted, rolled_back or held.
-        inputs: every number needed to compute the verdict again.
-        reasons: why, for people.
+        inputs: all numbers needed to recompute the verdict.
+        reasons: explanation for operators.
 
     Returns:
         The row.
 
     Raises:
-        FencedError: somebody else has claimed the rollout since; nothing was written.
+        FencedError: another process claimed the rollout; nothing was written.
     """
     await fence_rollout(connection, row, epoch)
     written = await connection.fetchrow(
@@ -92,14 +92,14 @@ async def add_verdict(
 async def verdicts_of(
     connection: Any, tenant: UUID, rollout: UUID, *, after: int = 0, limit: int = 1000
 ) -> list[VerdictRow]:
-    """Return the verdicts of a rollout, in their order.
+    """Return the verdicts of a rollout, in order.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose rollout.
-        rollout: its id.
-        after: those after this number.
-        limit: most rows.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        rollout: rollout id.
+        after: only verdicts after this number.
+        limit: maximum number of rows.
 
     Returns:
         At most ``limit`` rows; none if this tenant has no such rollout.
@@ -116,12 +116,12 @@ async def latest_verdict(connection: Any, tenant: UUID, rollout: UUID) -> Verdic
     """Return the last verdict of a rollout.
 
     Args:
-        connection: within a transaction of the tenant.
-        tenant: whose rollout.
-        rollout: its id.
+        connection: inside a transaction of the tenant.
+        tenant: tenant id.
+        rollout: rollout id.
 
     Returns:
-        The row; None before the first.
+        The row; None if there is none.
     """
     row = await connection.fetchrow(
         f"SELECT {_COLUMNS} FROM verdict WHERE tenant = $1 AND rollout = $2 "  # noqa: S608 (constants)

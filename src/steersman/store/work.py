@@ -1,7 +1,7 @@
-"""The queue of what is to be learned, and who may learn it: work rows, and a fence per point.
+"""Work queue of the learner, and a fence per decision point.
 
-Work is rows, written with the event or decision that causes it, and deleted in the transaction that
-does it. There is no cursor: a transaction that commits late brings its rows with it.
+Work rows are written with the event or decision that causes them, and deleted in the transaction
+that processes them. There is no cursor, so a late commit brings its rows with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DUE = (
     "WHERE o.tenant = work.tenant AND o.skill = work.skill AND o.point = work.point)"
 )
 _MOST_AGAIN = 20_000
-"""Rows of the queue that are looked through for more of the same, oldest first."""
+"""Maximum queue rows to search for the same decisions, oldest first."""
 _AGAIN = f"""
 WITH oldest AS MATERIALIZED (
   SELECT * FROM work WHERE due_at <= $5 AND EXISTS (
@@ -39,13 +39,13 @@ WITH oldest AS MATERIALIZED (
 
 
 class WorkRow(NamedTuple):
-    """A decision whose reward may have changed.
+    """Decision whose reward may have changed.
 
     Attributes:
-        id: of the row.
-        decision: whose reward is to be computed.
-        at: when it was queued.
-        traceparent: W3C trace context of what caused it.
+        id: row id.
+        decision: decision id.
+        at: queue time.
+        traceparent: W3C trace context of its cause.
     """
 
     id: int
@@ -55,12 +55,12 @@ class WorkRow(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """What holds for a point as long as the transaction is open.
+    """State of a point, locked until the transaction ends.
 
     Attributes:
         snapshot: the snapshot that learns.
-        seq: the last number given out for it.
-        spec_hash: of the declaration in force.
+        seq: last assigned update number.
+        spec_hash: hash of the current declaration.
     """
 
     snapshot: str
@@ -71,18 +71,18 @@ class Fence(NamedTuple):
 async def due_work(
     connection: Any, now: datetime, *, without: Sequence[Point] = (), limit: int = 2000
 ) -> dict[Point, list[int]]:
-    """Return work that is due, by decision point: the oldest of it, and some of the newest.
+    """Return due work by decision point: the oldest, and some of the newest.
 
-    With the oldest alone, whoever has a long queue would keep all others waiting behind it.
+    With the oldest only, one long queue would block all other points.
 
     Args:
-        connection: of role worker, not within a transaction of a tenant.
-        now: what is due later is left.
-        without: points to leave out, since somebody else learns them.
-        limit: most rows of the oldest; of the newest a quarter as many.
+        connection: of role worker, not inside a transaction of a tenant.
+        now: current time.
+        without: points to skip, which other learners hold.
+        limit: maximum rows of the oldest; a quarter as many of the newest.
 
     Returns:
-        Ids of work rows, oldest first; points with few of them first.
+        Ids of work rows, oldest first; points with few rows first.
     """
     rows = await connection.fetch(
         f"(SELECT {_DUE} ORDER BY due_at, id LIMIT $5) UNION "
@@ -101,19 +101,19 @@ async def due_work(
 async def take_work(
     connection: Any, ids: Sequence[int], *, now: datetime | None = None
 ) -> list[WorkRow]:
-    """Take work off the queue; it is back if the transaction fails.
+    """Take work rows off the queue; a rollback puts them back.
 
-    Every event of an episode asks for all of its decisions again. What waits for the same decisions
-    is done with them where whole episodes are credited: else a long one would be credited as often
-    as it has events.
+    Every event of an episode queues all its decisions. So other rows of the same decisions are
+    taken together if whole episodes are credited.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        ids: of work rows of one point, in the order in which they are to be done.
-        now: take what else is due for the same decisions by then, too; None: these alone.
+        connection: of role worker, inside a transaction of the tenant.
+        ids: ids of work rows of one point, in processing order.
+        now: also take other rows of the same decisions that are due by then; None: only
+            these.
 
     Returns:
-        Those that are still there, in that order, and then others of the same decisions.
+        The remaining rows in that order, then other rows of the same decisions.
     """
     rows = await connection.fetch(
         "WITH taken AS (DELETE FROM work WHERE id = ANY($1) "
@@ -131,12 +131,12 @@ async def take_work(
 async def queue_work(
     connection: Any, point: Point, due: Iterable[tuple[UUID, datetime, str | None]]
 ) -> None:
-    """Put decisions on the queue for later.
+    """Queue decisions for later.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        point: whose decisions.
-        due: decision, when it is due, and the trace context that it is part of.
+        connection: of role worker, inside a transaction of the tenant.
+        point: tenant, skill and decision point.
+        due: decision, due time and trace context.
     """
     columns = list(zip(*due, strict=True)) or [(), (), ()]
     await connection.execute(
@@ -147,15 +147,15 @@ async def queue_work(
 
 
 async def unfinished(connection: Any, point: Point, ids: Sequence[UUID]) -> set[UUID]:
-    """Return the decisions that have work which is due now.
+    """Return the decisions with due work.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
-        ids: of decisions.
+        ids: decision ids.
 
     Returns:
-        Those of them.
+        Decision ids.
     """
     rows = await connection.fetch(
         f"SELECT decision FROM work WHERE {_THIS} AND decision = ANY($4) AND due_at <= now()",  # noqa: S608 (a constant)
@@ -165,16 +165,16 @@ async def unfinished(connection: Any, point: Point, ids: Sequence[UUID]) -> set[
 
 
 async def claim(connection: Any, point: Point, holder: str, *, idle_s: float | None) -> int | None:
-    """Become the learner of a point; whoever was it before is fenced.
+    """Claim a point as its learner; the previous learner is fenced.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        point: to learn.
-        holder: a name for people.
-        idle_s: only if its learner was not heard of for so long; None: whoever holds the lock.
+        connection: of role worker, inside a transaction of the tenant.
+        point: tenant, skill and decision point.
+        holder: display name of the holder.
+        idle_s: claim only after this many seconds without a heartbeat; None: always.
 
     Returns:
-        The new epoch; None if its learner was heard of, or there is no such point.
+        The new epoch; None if its learner is alive or the point does not exist.
     """
     epoch: int | None = await connection.fetchval(
         f"UPDATE learner SET epoch = epoch + 1, holder = $4, seen_at = clock_timestamp() "  # noqa: S608 (a constant)
@@ -186,14 +186,14 @@ async def claim(connection: Any, point: Point, holder: str, *, idle_s: float | N
 
 
 async def holder_of(connection: Any, point: Point) -> str | None:
-    """Return who claimed a point last; empty after its snapshot was changed, None if it is gone.
+    """Return the last learner of a point; empty after a new snapshot, None if the point is gone.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         point: tenant, skill and decision point.
 
     Returns:
-        Its name.
+        Its display name.
     """
     holder: str | None = await connection.fetchval(
         f"SELECT holder FROM learner WHERE {_THIS}",  # noqa: S608 (a constant)
@@ -205,15 +205,15 @@ async def holder_of(connection: Any, point: Point) -> str | None:
 async def keep_claims(
     connection: Any, tenant: UUID, claims: Sequence[tuple[str, str, int]]
 ) -> set[tuple[str, str]]:
-    """Tell that a learner is alive; rows that are in use are passed over, their users do the same.
+    """Send a heartbeat for claims; locked rows are skipped, because their users do the same.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        tenant: whose points.
+        connection: of role worker, inside a transaction of the tenant.
+        tenant: tenant id.
         claims: skill, point and epoch of each.
 
     Returns:
-        Skill and point of those that somebody else has claimed meanwhile.
+        Skill and point of claims lost to another learner.
     """
     columns = list(zip(*claims, strict=True)) or [(), (), ()]
     rows = await connection.fetch(
@@ -232,18 +232,18 @@ async def keep_claims(
 
 
 async def fence(connection: Any, point: Point, epoch: int) -> Fence:
-    """Hold a point until the transaction ends; nobody else can claim or change it meanwhile.
+    """Lock a claimed point until the transaction ends.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        point: that was claimed.
-        epoch: that `claim` returned.
+        connection: of role worker, inside a transaction of the tenant.
+        point: the claimed decision point.
+        epoch: fencing epoch from `claim`.
 
     Returns:
-        What holds now.
+        Its current state.
 
     Raises:
-        FencedError: somebody else has claimed it since, or it is gone.
+        FencedError: another learner claimed it, or it does not exist.
     """
     row = await connection.fetchrow(
         "UPDATE learner AS l SET seen_at = clock_timestamp() FROM decision_point AS p "

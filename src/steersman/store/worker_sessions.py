@@ -1,9 +1,8 @@
-"""Sessions of those who work under a lease: the server ends what one that stopped left open.
+"""Session limits of leased workers: the server ends what a stopped worker left open.
 
-A learner or a controller that is paused must not keep the rows it was at. Between two statements
-PostgreSQL calls it idle and ends its transaction. Between the preparation of a statement and its
-execution it is ``active``, for ever: version 17 can limit the whole transaction, and before that
-whoever else works ends it.
+A paused learner or controller must not keep its row locks. Between statements PostgreSQL ends its
+idle transaction. Between preparation and execution of a statement it is ``active`` without limit;
+version 17 can limit the whole transaction, and before that other workers end it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 _WITH_TRANSACTION_TIMEOUT = 17
 _LEASES = 6
-"""What a transaction may last: far longer than a batch."""
+"""Maximum duration of a transaction, far longer than a batch."""
 
 _END_UNFINISHED = """
 SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -29,12 +28,12 @@ WHERE datname = current_database() AND usename = session_user
 
 
 async def work_under_lease(connection: Any, worker: Worker, lease_s: float) -> None:
-    """Name a session, and let nothing that it leaves open outlive its lease for long.
+    """Name a session and limit its open transactions by its lease.
 
     Args:
-        connection: of the role ``worker``.
-        worker: what it does.
-        lease_s: after which others take over, above 0.
+        connection: of role ``worker``.
+        worker: name of the work.
+        lease_s: lease in seconds, above 0.
     """
     lease_ms = round(lease_s * 1000)
     await connection.execute(f"SET application_name = 'steersman {worker}'")
@@ -45,35 +44,29 @@ async def work_under_lease(connection: Any, worker: Worker, lease_s: float) -> N
 
 
 async def end_unfinished(connection: Any, lease_s: float) -> int:
-    """End sessions of the same work that stopped within a statement; on 17 and later do nothing.
-
-    Those are meant from which nothing came for six leases while the server waited for the rest:
-    who computes between statements is idle to the server, and who is computed for is not waited
-    for.
+    """End sessions of the same work that stopped within a statement; does nothing from 17 on.
 
     Args:
-        connection: as `work_under_lease` left it, and within no transaction.
-        lease_s: of all who do this work.
+        connection: connection from `work_under_lease`, not inside a transaction.
+        lease_s: lease of this work in seconds.
 
     Returns:
-        How many were ended.
+        Number of ended sessions.
     """
     if not _is_old(connection):
         return 0
     async with connection.transaction():
-        # Sessions are seen and ended by the user that they belong to, not by the role in use.
+        # A user can see and end its own sessions; the current role does not matter.
         await connection.execute("SET LOCAL ROLE NONE")
         ended: int = await connection.fetchval(_END_UNFINISHED, _LEASES * lease_s)
     return ended
 
 
 async def allow_long(connection: Any) -> None:
-    """Let the transaction under way last as long as there is work in it.
-
-    One that idles is ended as before.
+    """Remove the time limit of the current transaction, except for idling.
 
     Args:
-        connection: as `work_under_lease` left it, within a transaction.
+        connection: connection from `work_under_lease`, inside a transaction.
     """
     if not _is_old(connection):
         await connection.execute("SET LOCAL transaction_timeout = 0")

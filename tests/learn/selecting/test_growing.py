@@ -57,7 +57,7 @@ def test_what_came_out_better_becomes_likelier():
 
 def test_what_tells_nothing_is_refused():
     log = logged(120, DECLARED, seed=1)
-    with pytest.raises(InputError, match="100 or more"):
+    with pytest.raises(InputError, match="at least 100"):
         grown(DECLARED, log[:50])
     with pytest.raises(InputError, match="with different rewards"):
         grown(DECLARED, [one._replace(reward=0.5) for one in log])

@@ -95,7 +95,7 @@ def test_the_model_never_saw_the_question_it_predicts_for():
 
 def test_logs_of_other_questions_or_limits_are_refused():
     log = _log(each=1)
-    with pytest.raises(DataError, match="none of 149 questions"):
+    with pytest.raises(DataError, match="not among the 149 questions"):
         sequences_of(TASKS[1:], log, TARGET, RULE)
     short = [replace(one, picks=2) for one in TASKS]
     with pytest.raises(DataError, match="limits"):

@@ -96,5 +96,5 @@ def test_other_rules_than_the_logs_are_refused():
     with pytest.raises(DataError, match="by these rules"):
         walk_of(stopped[0], never.form)
     task = StoredTask("1", log[0].offered, LOGGED.form)
-    with pytest.raises(DataError, match="does not tell"):
+    with pytest.raises(DataError, match="has no reward for selection"):
         task.reward((0,))

@@ -124,7 +124,7 @@ def test_examples_that_say_nothing_are_refused():
         Examples(np.ones((1, 2)), np.array([np.nan]), np.ones(1), np.array([1]))
     with pytest.raises(InputError, match="weight"):
         Examples(np.ones((1, 2)), np.ones(1), np.array([-1.0]), np.array([1]))
-    with pytest.raises(InputError, match="as many"):
+    with pytest.raises(InputError, match="the counts must be equal"):
         Examples(np.ones((2, 2)), np.ones(2), np.ones(2), np.array([1]))
 
 

@@ -416,7 +416,7 @@ async def test_texts_of_parquet_that_are_bytes_are_texts(logs, tmp_path):
     report = await logs.load(tmp_path / "log.parquet")
     assert (report.stored, report.refused) == (2, 2)
     assert [refusal.number for refusal in report.refusals] == [2, 3]
-    assert all("is no text" in refusal.reason for refusal in report.refusals)
+    assert all("is not text" in refusal.reason for refusal in report.refusals)
     stored = [(row["action"], row["context"].get("language")) for row in await logs.rows(DECISIONS)]
     assert stored == [("deep", "en"), ("deep", None)]
 
@@ -430,7 +430,7 @@ def test_what_is_no_row_of_csv_is_told_where_it_begins(tmp_path):
         *((2, True), (3, False), (4, True), (5, False)),
     ]
     assert found[0].row["id"] == fair
-    assert "longer than 1,048,576 characters" in found[1].problem
+    assert "longer than the maximum of 1,048,576 characters" in found[1].problem
     assert "up to line 6; check for an unclosed quote" in found[3].problem
 
 

@@ -11,8 +11,11 @@ WRONG = {
     "no action": ({"action": None}, "action: required field is missing"),
     "trust of zero": ({"trust": "0"}, "trust: too small"),
     "trust above one": ({"trust": "1.5"}, "trust: too large"),
-    "two propensities": ({"propensity": "{field: p, constant: 0.5}"}, "no more"),
-    "no propensity in it": ({"propensity": "{}"}, "no more"),
+    "two propensities": (
+        {"propensity": "{field: p, constant: 0.5}"},
+        "exactly one source of propensities",
+    ),
+    "no propensity in it": ({"propensity": "{}"}, "exactly one source of propensities"),
     "constant of zero": ({"propensity": "{constant: 0}"}, "propensity.constant: too small"),
     "unknown time format": ({"time": "{field: at, format: julian}"}, "unknown time format"),
     "unknown zone": ({"time": "{field: at, timezone: Mars/Base}"}, "unknown time zone"),

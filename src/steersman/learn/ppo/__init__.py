@@ -6,7 +6,7 @@ from steersman.errors import DataError
 from steersman.errors.installing import how_to_install
 
 try:
-    import torch  # noqa: F401 - looked for once, with an answer that says what to do
+    import torch  # noqa: F401 - checked once, with an install hint
 except ImportError as missing:
     _MESSAGE = "PPO needs the package torch; install it with: "
     raise DataError(_MESSAGE + how_to_install("rl")) from missing

@@ -1,4 +1,4 @@
-"""How much better each step was than expected: generalised advantage estimation."""
+"""Generalised advantage estimation (GAE)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ def advantages(
     smoothing: float = 0.95,
     beyond: Floats | None = None,
 ) -> Floats:
-    """Return the advantage of each step of some episodes, one after the other.
+    """Return the advantage of each step of consecutive episodes.
 
     Args:
-        rewards: (n,) of each step.
-        values: (n,) what was expected from the state of each step on.
+        rewards: (n,) reward of each step.
+        values: (n,) value estimate of each state.
         last: (n,) whether an episode ended with the step.
-        gamma: What a reward one step later is worth, in [0, 1].
-        smoothing: λ: 0 trusts `values` alone, 1 the rewards alone; in [0, 1].
-        beyond: (n,) what was expected after a step with which an episode, or the series, was cut
-            off, and 0 where it was over: a limit of time is the end of what is looked at, not of
-            what is worth something. Read at these steps alone; 0 unless given.
+        gamma: discount per step, in [0, 1].
+        smoothing: λ in [0, 1]: 0 uses `values` only, 1 uses rewards only.
+        beyond: (n,) value estimate of the state after a truncated episode; 0 where the episode
+            ended. A time limit truncates an episode; it does not end its value. Read only at these
+            steps; default 0.
 
     Returns:
-        (n,) with δ_t = r_t + γ V(s_{t+1}) − V(s_t) and A_t = δ_t + γ λ A_{t+1}.
+        (n,) A_t = δ_t + γ λ A_{t+1} with δ_t = r_t + γ V(s_{t+1}) − V(s_t).
 
     Raises:
-        InputError: Shapes that do not fit, or a discount out of its range.
+        InputError: shapes do not match or a discount is out of range.
 
     >>> advantages(np.array([1.0, 1.0]), np.zeros(2), np.array([False, True]), gamma=1, smoothing=1)
     array([2., 1.])
 
     Source: Schulman et al., High-Dimensional Continuous Control Using Generalized Advantage
     Estimation (2016), equations 11 to 16; Pardo et al., Time Limits in Reinforcement Learning
-    (2018), section 3, for what is beyond.
+    (2018), section 3, for truncated episodes.
     """
     after = np.zeros(len(rewards)) if beyond is None else beyond
     if not len(rewards) == len(values) == len(last) == len(after):

@@ -1,4 +1,4 @@
-"""PPO for mixed actions: acts with exact propensities, learns from what it did."""
+"""PPO agent for mixed actions, with exact propensities."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _STOP = 1.5
-_LARGEST = 1e100  # whose square, summed over steps, still leaves room in float64
+_LARGEST = 1e100  # its square, summed over steps, does not overflow float64
 _LEAST = 8
-"""Steps of a minibatch: of fewer, the gradient is mostly noise."""
+"""Minimum steps of a minibatch; with fewer, the gradient is mostly noise."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What was done, episode after episode.
+    """Steps of consecutive episodes.
 
     Args:
         states: (n, features) float64, n ≥ 1.
-        actions: (n, parts) the number of each part's value.
-        propensities: (n,) with what probability each action was drawn, > 0.
-        rewards: (n,).
+        actions: (n, parts) value index of each part.
+        propensities: (n,) probability of each drawn action, > 0.
+        rewards: (n,) rewards.
         last: (n,) whether an episode ended with the step.
-        beyond: (n,) what is expected after a step with which an episode was cut off, as
-            `PPO.expected_each` says, and 0 where it was over; 0 unless given.
+        beyond: (n,) value estimate after a truncated episode, from `PPO.expected_each`; 0 where the
+            episode ended; default 0.
     """
 
     states: Floats
@@ -54,15 +54,15 @@ class Steps:
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did.
+    """Result of one update.
 
     Args:
-        epochs: How often all steps were gone through.
-        divergence: KL divergence from the policy before to the one after, in nats, estimated.
-        entropy: Mean entropy of the policy after it, in nats.
-        clipped: Share of the steps whose probability moved beyond the clip.
-        explained: Share of the variance of the returns that the values explained before it.
-        learning_rate: After it.
+        epochs: number of passes over all steps.
+        divergence: estimated KL divergence from the old to the new policy, in nats.
+        entropy: mean entropy of the new policy, in nats.
+        clipped: share of steps whose probability ratio left the clip range.
+        explained: explained variance of the returns by the values before the update.
+        learning_rate: learning rate after the update.
     """
 
     epochs: int
@@ -74,16 +74,16 @@ class Update:
 
 
 class PPO:
-    """A policy over mixed actions, improved by clipped policy gradients.
+    """Policy over mixed actions, trained with clipped policy gradients.
 
     Args:
-        parts: Of the action, one or more, names all different.
-        features: Of a state, ≥ 1.
-        settings: See `Settings`.
-        seed: Of the first weights and of the order of steps.
+        parts: action parts, one or more, with distinct names.
+        features: number of state features, ≥ 1.
+        settings: see `Settings`.
+        seed: seed of the initial weights and the step order.
 
     Raises:
-        InputError: No part, a name twice, or no feature.
+        InputError: no part, a duplicate name, or no feature.
 
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017), equation 7; the
     learning rate follows the KL divergence as the penalty of its section 4 does.
@@ -111,14 +111,14 @@ class PPO:
         self._optimizer = Adam(self._weights, lr=self.settings.learning_rate, eps=1e-5)
 
     def start_from(self, guess: Sequence[tuple[Floats, Floats]]) -> None:
-        """Begin with a policy that is known to be better than chance; all of it can be unlearned.
+        """Start from a prior policy; training can unlearn all of it.
 
         Args:
-            guess: Of each part, (outputs, features) weights and (outputs,) biases that its head
-                gets straight from the state.
+            guess: (outputs, features) weights and (outputs,) biases for each part, applied directly
+                to the state.
 
         Raises:
-            InputError: Not one of the right shape for each part, or not finite.
+            InputError: a shape is wrong or a number is not finite.
         """
         shapes = [(np.shape(weights), np.shape(biases)) for weights, biases in guess]
         wanted = [((part.outputs, self.features), (part.outputs,)) for part in self.parts]
@@ -132,25 +132,25 @@ class PPO:
     # -- acting -----------------------------------------------------------------------------------
 
     def distributions(self, state: Floats) -> list[Floats]:
-        """Return of each part, (size,), the probability of each value.
+        """Return the probability of each value, (size,) for each part.
 
         Args:
             state: (features,) finite.
 
         Raises:
-            InputError: Another shape, or a number that is not finite.
+            InputError: the shape is wrong or a number is not finite.
         """
         return [masses[0] for masses in self._masses(np.asarray(state, np.float64)[None])]
 
     def act_on(self, states: Floats, rng: np.random.Generator) -> list[Drawn]:
-        """Return an action for each of some states.
+        """Return an action for each state.
 
         Args:
             states: (n, features) finite.
-            rng: Draws, in the order of the states.
+            rng: random generator, used in the order of the states.
 
         Raises:
-            InputError: Another shape, or a number that is not finite.
+            InputError: the shape is wrong or a number is not finite.
         """
         return draw_each(self._masses(np.asarray(states, np.float64)), rng)
 
@@ -172,12 +172,12 @@ class PPO:
 
         Args:
             state: (features,) finite.
-            rng: Draws.
+            rng: random generator.
         """
         return draw(self.distributions(state), rng)
 
     def best(self, state: Floats) -> tuple[int, ...]:
-        """Return the likeliest value of each part, (parts,).
+        """Return the most likely value of each part, (parts,).
 
         Args:
             state: (features,) finite.
@@ -187,17 +187,17 @@ class PPO:
     # -- learning ---------------------------------------------------------------------------------
 
     def learn(self, steps: Steps) -> Update:
-        """Improve the policy by what it did; steps are used once.
+        """Update the policy with steps drawn from it.
 
         Args:
-            steps: Drawn from this policy as it stands.
+            steps: steps drawn from the current policy.
 
         Returns:
-            What the update did.
+            Statistics of the update.
 
         Raises:
-            InputError: Shapes that do not fit, numbers that are not finite, or so large that what
-                is learned of them is not; the policy is as it was then.
+            InputError: shapes do not match, a number is not finite, or the result is not finite;
+                the policy is unchanged.
         """
         self._check(steps)
         kept = self.state()
@@ -225,7 +225,7 @@ class PPO:
         return self._done(told, epochs, _explained(expected, ahead + expected))
 
     def expected(self, state: Floats) -> float:
-        """Return what is expected from a state on.
+        """Return the value estimate of a state.
 
         Args:
             state: (features,) finite.
@@ -233,7 +233,7 @@ class PPO:
         return float(self.expected_each(np.asarray(state, np.float64)[None])[0])
 
     def expected_each(self, states: Floats) -> Floats:
-        """Return what is expected from each of some states on, (n,).
+        """Return the value estimate of each state, (n,).
 
         Args:
             states: (n, features) finite.
@@ -322,10 +322,10 @@ class PPO:
                 "an action is out of range for its part; pass those that `act` returned"
             )
 
-    # -- keeping ----------------------------------------------------------------------------------
+    # -- saving -----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return everything that is learned, as arrays; a seeded order goes on from its start."""
+        """Return all learned arrays; the seeded step order restarts after `restore`."""
         found: dict[str, NDArray[np.generic]] = {
             f"network.{name}": value.numpy().copy()
             for name, value in self._network.state_dict().items()
@@ -338,13 +338,13 @@ class PPO:
         return found
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state.
+        """Load a state.
 
         Args:
-            state: From `state` of one with the same parts, features and width.
+            state: result of `state` with the same parts, features and width.
 
         Raises:
-            StateError: It is of another one, or damaged; nothing has changed then.
+            StateError: the state does not fit or is damaged; nothing was changed.
         """
         check_state(state, self.state(), [tuple(one.shape) for one in self._network.parameters()])
         self._network.load_state_dict(
@@ -364,7 +364,7 @@ class PPO:
 
 @dataclass(frozen=True)
 class _Told:
-    """Steps as the network reads them."""
+    """Steps as network inputs."""
 
     states: torch.Tensor
     actions: torch.Tensor
@@ -375,9 +375,9 @@ class _Told:
 
 
 def _normalised(ahead: Floats) -> Floats:
-    """Return advantages with mean 0 and deviation 1 over all steps of an update.
+    """Return advantages with mean 0 and standard deviation 1 over all steps of an update.
 
-    Over each minibatch by itself, those of two steps would be 1 and -1 whatever they were.
+    Normalising a minibatch of two steps would always give 1 and -1.
     """
     return np.asarray((ahead - ahead.mean()) / (ahead.std() + 1e-8)) if len(ahead) > 1 else ahead
 

@@ -1,4 +1,4 @@
-"""What is kept of an agent, looked at before any of it is taken over."""
+"""Checks of a saved PPO state before it is loaded."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, NDArray[np.generic]]
 
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # of Adam, for each of the network's weights
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # Adam moments of each network weight
 
 
 def check_state(state: Arrays, own: Arrays, weights: Sequence[tuple[int, ...]]) -> None:
-    """Refuse a state that an agent could not go on from.
+    """Raise an error if an agent cannot load a state.
 
     Args:
-        state: what is to be restored, perhaps among other things.
-        own: what the agent has now: names and shapes of all but Adam's moments.
-        weights: shapes of the network's weights, in the order that Adam numbers them.
+        state: the saved arrays; others may be among them.
+        own: current arrays of the agent, without Adam moments.
+        weights: shapes of the network weights in Adam's order.
 
     Raises:
-        StateError: it is of another agent, or damaged.
+        StateError: the state belongs to another agent or is damaged.
 
     >>> own = {"network.a": np.zeros(2), "learning_rate": np.array(0.1), "updates": np.array(0)}
     >>> check_state(own, own, [(2,)])
@@ -51,7 +51,7 @@ def check_state(state: Arrays, own: Arrays, weights: Sequence[tuple[int, ...]]) 
 
 
 def _check_moments(kept: Arrays, weights: Sequence[tuple[int, ...]]) -> None:
-    """Refuse moments that are not all there, or are of other weights; before a step are none."""
+    """Raise an error if moments are incomplete or have wrong shapes; none is fine before a step."""
     fitting = {
         f"adam.{number}.{field}": () if field == "step" else shape
         for number, shape in enumerate(weights)

@@ -1,4 +1,4 @@
-"""One encoder, one head for each part of the action, and one for the value of a state."""
+"""PPO network: one encoder, one head per action part and one value head."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from steersman.learn.ppo.parts import Part
 
 _NARROW, _WIDE = 0.05, 4.0
-"""Widths of an ordered part's distribution, in halves of its range."""
+"""Allowed widths of an ordered part's distribution, in units of half its range."""
 
 
 class Network(nn.Module):
-    """States in, the distribution of every part and the value out.
+    """Network from states to part distributions and values.
 
     Args:
-        parts: Of the action, one or more.
-        features: Of a state, ≥ 1.
-        hidden: Width of the two layers, ≥ 1.
-        generator: Draws the first weights.
+        parts: action parts, one or more.
+        features: number of state features, ≥ 1.
+        hidden: width of the two layers, ≥ 1.
+        generator: random generator of the initial weights.
     """
 
     def __init__(
@@ -37,24 +37,24 @@ class Network(nn.Module):
             _linear(hidden, hidden, 2**0.5, generator),
             nn.Tanh(),
         )
-        # Small first weights: every action is nearly as likely before anything is learned.
+        # Small initial weights give a nearly uniform policy.
         self._heads = nn.ModuleList(
             _linear(hidden, part.outputs, 0.01, generator) for part in self._parts
         )
-        # Straight from the state, for what needs no encoding; nothing until it is learned or set.
+        # Direct connection from the state, zero until it is learned or set.
         self._direct = nn.ModuleList(_nothing(features, part.outputs) for part in self._parts)
         self._value = _linear(hidden, 1, 0.01, generator)
         for number, part in enumerate(self._parts):
             self.register_buffer(f"_grid_{number}", torch.tensor(part.grid, dtype=torch.float64))
 
     def forward(self, states: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Return logarithms of the distributions, and values.
+        """Return log probabilities and values.
 
         Args:
             states: (n, features) float64.
 
         Returns:
-            Of each part (n, size), normalised; and (n,).
+            (n, size) for each part, normalised; and (n,).
         """
         coded = self._encoder(states)
         logs = []
@@ -67,20 +67,14 @@ class Network(nn.Module):
         return logs, self._value(coded).squeeze(-1)
 
     def set_direct(self, number: int, weights: torch.Tensor, biases: torch.Tensor) -> None:
-        """Set what a head says straight from the state.
-
-        Args:
-            number: Of the part.
-            weights: (outputs, features).
-            biases: (outputs,).
-        """
+        """Set the weights that connect a head directly to the state."""
         with torch.no_grad():
             self._direct[number].weight.copy_(weights)
             self._direct[number].bias.copy_(biases)
 
 
 def _bell(out: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
-    """Return logits of a normal distribution cut to a grid; wide before anything is learned."""
+    """Return logits of a discretised normal distribution; wide before training."""
     mean = 1.5 * torch.tanh(out[..., :1])
     width = _NARROW + (_WIDE - _NARROW) * torch.sigmoid(out[..., 1:])
     return -0.5 * ((grid - mean) / width) ** 2

@@ -1,4 +1,4 @@
-"""How fast PPO learns: the learning rate follows how far each update moved the policy."""
+"""Adaptive learning rate of PPO, controlled by the KL divergence."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ SLOWEST, FASTEST = 1e-6, 1e-2
 def following(rate: float, divergence: float, target: float) -> float:
     """Return the next learning rate.
 
-    Args:
-        rate: The present one, > 0.
-        divergence: KL divergence from the policy before an update to the one after, in nats.
-        target: What it should be, > 0.
+    `rate`: current learning rate, > 0.
+    `target`: target divergence, > 0.
 
     Returns:
-        Less after a divergence above twice the target, more after one below half of it, within
-        1e-6 and 1e-2; what is no number changes nothing.
+        A lower rate above twice the target, a higher rate below half of it, within 1e-6 and 1e-2.
+        NaN changes nothing.
 
     >>> round(following(1.5e-4, 0.05, 0.02), 9), following(1e-2, 0.0, 0.02)
     (0.0001, 0.01)

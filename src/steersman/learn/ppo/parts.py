@@ -1,4 +1,4 @@
-"""The parts of a mixed action, each with the values that it can take."""
+"""Parts of a mixed action and their values."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _MAX_VALUES = 1_001
 
 @dataclass(frozen=True)
 class Part:
-    """One part of an action.
+    """One part of a mixed action.
 
     Args:
-        name: Of the part.
-        size: How many values it can take, 2 to 1,001; they are numbered from 0.
-        ordered: Whether neighbours are alike, as counts and weights are and names are not. Then the
-            policy is a normal distribution cut to the values, with a mean and a width that depend
-            on the state; otherwise each value has a logit of its own.
+        name: part name.
+        size: number of values, 2 to 1,001, numbered from 0.
+        ordered: whether neighbouring values are similar, as for counts and weights. An ordered part
+            uses a discretised normal distribution with a mean and width that depend on the state;
+            otherwise each value has its own logit.
 
     Raises:
-        InputError: No name, or too few or too many values.
+        InputError: the name is empty or the size is out of range.
 
     >>> Part("k", 30, ordered=True).outputs, Part("variant", 3).outputs
     (2, 3)
@@ -49,24 +49,23 @@ class Part:
 
     @property
     def outputs(self) -> int:
-        """How many numbers of the network describe its distribution."""
+        """Number of network outputs for the distribution."""
         return 2 if self.ordered else self.size
 
     @cached_property
     def grid(self) -> Floats:
-        """(size,) the values between -1 and 1."""
+        """(size,) values scaled to -1 to 1."""
         return np.linspace(-1.0, 1.0, self.size)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mixed action.
+    """Drawn mixed action.
 
     Args:
-        values: (parts,) the number of each part's value.
-        propensity: The product of the parts' probabilities: parts are drawn independently, given
-            the state.
-        parts: (parts,) the probability of each part's value.
+        values: (parts,) value index of each part.
+        propensity: product of the part probabilities; parts are independent given the state.
+        parts: (parts,) probability of each part's value.
     """
 
     values: tuple[int, ...]
@@ -78,8 +77,8 @@ def draw(distributions: list[Floats], rng: np.random.Generator) -> Drawn:
     """Return an action drawn part by part, with its exact probability.
 
     Args:
-        distributions: Of each part, (size,) float64 summing to 1.
-        rng: One uniform a part.
+        distributions: (size,) float64 for each part, summing to 1.
+        rng: random generator; one uniform per part.
 
     Returns:
         The values with their probabilities.
@@ -92,18 +91,16 @@ def draw(distributions: list[Floats], rng: np.random.Generator) -> Drawn:
 
 
 def draw_each(distributions: list[Floats], rng: np.random.Generator) -> list[Drawn]:
-    """Return an action for each of some states, as `draw` would one after the other.
+    """Return one action per state, with the same results as `draw` called for each.
 
-    Args:
-        distributions: Of each part, (n, size) float64, rows summing to 1.
-        rng: One uniform a part, state after state.
+    `distributions`: (n, size) float64 for each part, rows summing to 1.
     """
     count = len(distributions[0])
     uniforms = rng.random((count, len(distributions)))
     values = np.empty((count, len(distributions)), np.intp)
     masses = np.empty((count, len(distributions)))
     for place, of in enumerate(distributions):
-        # What has no mass is never drawn: sums that end a little below 1 end at the last that has.
+        # Values with probability 0 are never drawn, even if the sum is slightly below 1.
         last = of.shape[1] - 1 - (of[:, ::-1] > 0).argmax(axis=1)
         found = (of.cumsum(axis=1) <= uniforms[:, [place]]).sum(axis=1)
         values[:, place] = np.minimum(found, last)

@@ -1,4 +1,4 @@
-"""PPO by RLlib on a Ray cluster: the same network, spec and result as our own."""
+"""PPO training with RLlib on a Ray cluster, with the network of the built-in PPO."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _OPTIMIZER = f"{_MODULE}_default_optimizer"
 _PENALTY = "penalty"
 _ABOUT = "about."
 _ALIKE = 1e-6
-"""What was fitted on another kind of processor differs by less."""
+"""Tolerance between processors."""
 _FIRST_PENALTY = 0.2
-"""Weight of the KL divergence in the loss, which RLlib then follows up and down."""
+"""Initial weight of the KL divergence in the loss; RLlib adapts it."""
 _UNCLIPPED = 1e12
 _PROBE_S = 2.0
-"""A runner that is not there yet is asked for so long before each update."""
+"""Seconds to wait for a missing runner before each update."""
 _IN_VAIN = 30
-"""Updates in a row for which no runner played anything: then the cluster is gone."""
+"""Consecutive updates without any step after which the cluster counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What one update by RLlib did.
+    """Result of one RLlib update.
 
     Args:
-        number: From 1; those before a checkpoint count.
-        reward: Mean reward of a step.
-        divergence: KL divergence from the policy before, in nats, of its last minibatch.
-        entropy: Mean entropy of the policy, in nats.
-        learning_rate: After it.
-        runners: How many play: fewer, while those of a lost node are not back.
+        number: update number from 1, including those before the checkpoint.
+        reward: mean reward per step.
+        divergence: KL divergence from the previous policy, in nats, of the last minibatch.
+        entropy: mean entropy of the policy, in nats.
+        learning_rate: learning rate after the update.
+        runners: number of active runners; lower while lost runners restart.
     """
 
     number: int
@@ -78,37 +78,34 @@ def train_rllib(
     checkpoint: Path | None = None,
     done: Callable[[Updated], None] | None = None,
 ) -> PPO:
-    """Return a policy that RLlib trained on a cluster, as one of our own.
+    """Train a policy with RLlib on a cluster and return it as `PPO`.
 
-    The driver learns; runners, one processor each, play on any node. Those of a lost node start
-    again elsewhere, and until then the others play their share. Two things differ from our own PPO:
-    epochs do not end early, for which RLlib's penalty on the KL divergence stands, and runs are not
-    the same to the byte.
+    The driver learns. Runners use one CPU each and run on any node. Runners of a lost node restart
+    elsewhere; until then the other runners do their work. Two things differ from the built-in PPO:
+    epochs do not stop early (RLlib uses a KL penalty), and runs are not reproducible to the byte.
 
     Args:
-        stage: What is played.
-        updates: In all, those before the checkpoint included, ≥ 1.
-        horizon: Steps of every episode, ≥ 1.
-        settings: Of PPO.
-        address: Of the cluster, as `spread` takes it.
-        episodes: Of an update, at least as many as runners.
-        runners: That play side by side, ≥ 1.
-        seed: Of the first weights and of the episodes.
-        guess: What the policy begins with, as `PPO.start_from` takes it; random weights unless
-            given.
-        about: Arrays that hold for the whole training beside seed and parts, as a scaling does; a
-            checkpoint keeps them, and one with others is refused.
-        checkpoint: Written after every update, arrays alone; if it is there, training goes on from
-            it.
-        done: Told of each update.
+        stage: training environment.
+        updates: total number of updates, including those in the checkpoint, ≥ 1.
+        horizon: steps per episode, ≥ 1.
+        settings: PPO settings.
+        address: cluster address, as in `spread`.
+        episodes: episodes per update, at least the number of runners.
+        runners: number of parallel runners, ≥ 1.
+        seed: seed of the initial weights and the episodes.
+        guess: prior policy, as in `PPO.start_from`; default: random weights.
+        about: further arrays that identify the training, such as a scaling. A checkpoint with other
+            arrays is rejected.
+        checkpoint: file written after every update; an existing one is resumed.
+        done: callback after each update.
 
     Returns:
         A policy with the trained weights.
 
     Raises:
-        InputError: A number out of its range, or a guess of another shape.
-        DataError: The extra `ray` is missing, or the checkpoint is of something else.
-        ClusterError: The cluster does not answer, or no runner is left.
+        InputError: a number is out of range or a prior has a wrong shape.
+        DataError: the extra `ray` is missing, or the checkpoint belongs to another training.
+        ClusterError: the cluster does not respond, or no runner is left.
     """
     if updates < 1 or horizon < 1 or not 1 <= runners <= episodes:
         message = f"updates {updates!r}, horizon {horizon!r}, episodes {episodes!r}, runners "
@@ -142,7 +139,7 @@ class _Sizes(NamedTuple):
 def _algorithm(
     stage: Stage, state: Arrays, sizes: _Sizes, settings: Settings, address: str
 ) -> Iterator[Any]:
-    """Have RLlib's PPO on a cluster, at a state."""
+    """Create RLlib's PPO on a cluster from a state."""
     try:
         import ray.rllib  # noqa: PLC0415 (an extra, and slow)
     except ImportError as missing:
@@ -150,8 +147,8 @@ def _algorithm(
             "RLlib is not installed; use the built-in PPO on this machine, or install RLlib with: "
         )
         raise DataError(message + how_to_install("ray", "rl")) from missing
-    # RLlib asks for it once it is connected. It looks for the working directory, which of a job is
-    # gone by then where several nodes share a machine.
+    # RLlib imports this when it connects. It needs the working directory, which a job may lack
+    # by then if several nodes share a machine.
     import_module("torch._dynamo.config")
     with cluster(address) as ray:
         made = _configured(stage, ray.put(stage), state, sizes, settings).build_algo()
@@ -214,7 +211,7 @@ def _configured(
 
 
 def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, Updated]:
-    """Return the state after one more update, in the form of `PPO.state`, and what it did."""
+    """Return the state after one more update, in the form of `PPO.state`, and its statistics."""
     for _ in range(_IN_VAIN):
         result = algorithm.train()
         told = result.get("learners", {}).get(_MODULE)
@@ -261,7 +258,7 @@ def _weights(state: Arrays) -> Arrays:
 
 
 def _load(algorithm: Any, state: Arrays) -> None:
-    """Put the moments of a state into the optimiser; the weights are in the network already."""
+    """Load the moments of a state into the optimiser."""
     moments: dict[int, dict[str, NDArray[Any]]] = {}
     for name, of in state.items():
         if name.startswith("adam."):
@@ -280,7 +277,6 @@ def _write(file: Path, state: Arrays) -> None:
 
 
 def _about(agent: PPO, seed: int, more: Mapping[str, NDArray[np.float64]]) -> Arrays:
-    """Return what must be the same when training goes on."""
     parts = [(part.name, part.size, part.ordered) for part in agent.parts]
     digest = hashlib.sha256(repr(parts).encode()).digest()
     own = {"seed": np.array(float(seed)), "parts": np.array([*digest], np.float64)}

@@ -1,4 +1,4 @@
-"""What RLlib is given: episodes as a Gymnasium environment, our network, our learning rate."""
+"""RLlib adapters: environment, network module and learner."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _CLIP = 1e6
 _EPSILON = 1e-5
-"""Adam's, as in our own PPO."""
+"""Epsilon of Adam, as in the built-in PPO."""
 _FAINTEST = -80.0
 """Logarithm of the least probability that RLlib sees. What is no number in float32 is 0 to it, and
 the divergence of what was a little more, before an update, infinite; its penalty and our pace would
@@ -41,7 +41,7 @@ follow that."""
 
 
 class Kept:
-    """A stage in the cluster's memory: a configuration of RLlib is copied again and again."""
+    """Stage in the cluster's object store, because RLlib copies its configuration often."""
 
     def __init__(self, reference: Any) -> None:
         self._reference = reference
@@ -50,20 +50,20 @@ class Kept:
         return self
 
     def stage(self) -> Stage:
-        """Return it, with arrays that processes of a node share."""
+        """Return the stage, with arrays shared by the processes of a node."""
         found: Stage = ray.get(self._reference)
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """What a network is made of.
+    """Specification of a network.
 
     Args:
-        parts: Of an action.
-        features: Of a state.
-        hidden: Width of its layers.
-        weights: Its arrays, as `PPO.state` names them.
+        parts: action parts.
+        features: number of state features.
+        hidden: width of the layers.
+        weights: arrays named as in `PPO.state`.
     """
 
     parts: tuple[Part, ...]
@@ -73,16 +73,12 @@ class Built:
 
 
 def ordered(parts: Sequence[Part]) -> list[Part]:
-    """Return parts as RLlib flattens them: a ``Dict`` space is sorted by name.
-
-    Args:
-        parts: Names all different.
-    """
+    """Return parts in RLlib's order: a ``Dict`` space is sorted by name."""
     return sorted(parts, key=lambda part: part.name)
 
 
 class Seat(gymnasium.Env):
-    """Episodes as a Gymnasium environment with a ``Dict`` of ``Discrete`` actions, one a part."""
+    """Gymnasium environment with a ``Dict`` of one ``Discrete`` action per part."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._stage: Stage = config["kept"].stage()
@@ -90,14 +86,14 @@ class Seat(gymnasium.Env):
         self.action_space = gymnasium.spaces.Dict(
             {part.name: gymnasium.spaces.Discrete(part.size) for part in self._stage.parts}
         )
-        # What is begun again, here or with a checkpoint, shall not play the same episodes again.
+        # A restarted or resumed runner must not repeat the same episodes.
         self._seed = [*config["seed"], getattr(config, "worker_index", 0), int(_restarted())]
         self._begun = 0
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin the next episode; RLlib gives the same seed before every sample."""
+        """Begin the next episode; RLlib passes the same seed before every sample."""
         super().reset(seed=seed)
         self._begun += 1
         numbers = [*self._seed, (seed or 0) % 2**32, self._begun]
@@ -106,7 +102,7 @@ class Seat(gymnasium.Env):
     def step(
         self, action: Mapping[str, Any]
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Act; an episode that ends is cut off, and what comes after is still expected."""
+        """Take an action; the end of an episode is a truncation."""
         played = self._stage.episodes.step([int(action[part.name]) for part in self._stage.parts])
         return self._seen(played.state), float(played.reward), False, bool(played.last), {}
 
@@ -115,7 +111,6 @@ class Seat(gymnasium.Env):
 
 
 def _restarted() -> bool:
-    """Return whether this runner replaces one that was lost."""
     context = ray.get_runtime_context() if ray.is_initialized() else None
     if context is None or context.get_actor_id() is None:
         return False
@@ -123,10 +118,10 @@ def _restarted() -> bool:
 
 
 class Module(TorchRLModule, ValueFunctionAPI):
-    """Our network, so that what RLlib trains is a policy of ours, distributions and all."""
+    """RLlib module that wraps the built-in network."""
 
     def setup(self) -> None:
-        """Make the network, with the weights that it is to begin with."""
+        """Create the network with its initial weights."""
         built: Built = self.model_config["built"]
         self.network = Network(built.parts, built.features, built.hidden, torch.Generator())
         self.set_state(built.weights)
@@ -143,32 +138,23 @@ class Module(TorchRLModule, ValueFunctionAPI):
         return {Columns.ACTION_DIST_INPUTS: flat, Columns.EMBEDDINGS: values.float()}
 
     def compute_values(self, batch: Mapping[str, Any], embeddings: Any = None) -> Any:
-        """Return the value of each state, (n,).
-
-        Args:
-            batch: Of RLlib.
-            embeddings: The values, where they were computed already.
-        """
+        """Return the value of each state, (n,)."""
         return self._forward(batch)[Columns.EMBEDDINGS] if embeddings is None else embeddings
 
     def get_state(self, *_: Any, **__: Any) -> dict[str, NDArray[Any]]:
-        """Return weights as they are; RLlib's own way rounds them to float32."""
+        """Return exact weights; RLlib would round them to float32."""
         return {n: of.detach().cpu().numpy().copy() for n, of in self.state_dict().items()}
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take weights as they are.
-
-        Args:
-            state: As `get_state` returned it.
-        """
+        """Load exact weights."""
         self.load_state_dict({n: torch.from_numpy(np.array(a)) for n, a in state.items()})
 
 
 class Learner(PPOTorchLearner):
-    """RLlib's, with the optimiser of our own PPO, and its learning rate that follows the KL."""
+    """RLlib learner with the built-in optimiser and KL-controlled learning rate."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Make the optimiser, without a schedule of RLlib's."""
+        """Register the optimiser without an RLlib schedule."""
         parameters = self.get_parameters(self.module[module_id])
         optimizer = torch.optim.Adam(parameters, lr=config.lr, eps=_EPSILON)
         self.register_optimizer(module_id=module_id, optimizer=optimizer, params=parameters)

@@ -1,4 +1,4 @@
-"""What PPO is told beside the space it acts in."""
+"""Hyper-parameters of PPO."""
 
 from __future__ import annotations
 
@@ -9,29 +9,26 @@ from steersman.learn.numbers import check_numbers
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the requirement and the paper call hyper-parameters.
+    """Hyper-parameters of PPO.
 
     Args:
-        gamma: What a reward one step later is worth, in [0, 1]. Trap: with 1 and endless episodes
-            values do not exist.
+        gamma: discount per step, in [0, 1]. Trap: with 1 and endless episodes, values are
+            undefined.
         smoothing: λ of the advantages, in [0, 1].
-        clip: ε: how far an action's probability may move in one update before moving it brings
-            nothing more, in (0, 1).
-        learning_rate: Of Adam at the start, > 0; it then follows the KL divergence.
-        kl_target: How far the policy may move in one update, in nats, > 0. Epochs end when it has
-            moved 1.5 times that; the learning rate falls above twice, and rises below half of it.
-        entropy: Weight of the entropy bonus at the start, ≥ 0. It falls to 0 over
-            `entropy_updates`: what explores for ever is never done.
-        entropy_updates: Updates until the bonus is 0, ≥ 1.
-        value_weight: Weight of the squared error of the values, ≥ 0.
-        minibatches: Parts that each epoch cuts the steps into, ≥ 1; fewer where they would have
-            fewer than 8 steps each.
-        epochs: The most times that all steps are gone through, ≥ 1.
-        hidden: Width of the encoder's two layers, ≥ 1.
-        max_norm: Longer gradients are cut to this length, > 0.
+        clip: ε, range of the probability ratio in one update, in (0, 1).
+        learning_rate: initial learning rate of Adam, > 0; it then follows the KL divergence.
+        kl_target: target KL divergence per update, in nats, > 0. Epochs stop above 1.5 times the
+            target. The learning rate falls above twice the target and rises below half of it.
+        entropy: initial weight of the entropy bonus, ≥ 0. It falls to 0 over `entropy_updates`.
+        entropy_updates: number of updates until the bonus is 0, ≥ 1.
+        value_weight: weight of the squared value error, ≥ 0.
+        minibatches: minibatches per epoch, ≥ 1; fewer if they would have fewer than 8 steps.
+        epochs: maximum number of passes over all steps, ≥ 1.
+        hidden: width of the encoder's two layers, ≥ 1.
+        max_norm: maximum gradient norm, > 0.
 
     Raises:
-        InputError: A value out of its range.
+        InputError: a value is out of range.
 
     >>> Settings().clip
     0.2

@@ -1,4 +1,4 @@
-"""What a policy is trained in elsewhere: episodes, and how they are seen."""
+"""Training environments for remote runners."""
 
 from __future__ import annotations
 
@@ -16,47 +16,39 @@ if TYPE_CHECKING:
 
 
 class Played(Protocol):
-    """What came of an action."""
+    """Result of an action."""
 
     @property
     def state(self) -> Floats:
-        """(features,) seen now."""
+        """(features,) next observation."""
 
     @property
     def reward(self) -> float:
-        """Of the action."""
+        """Reward of the action."""
 
     @property
     def last(self) -> bool:
-        """Whether nothing more is played; what would come is still worth something."""
+        """Whether the episode is truncated here; later rewards still have value."""
 
 
 class Episodes(Protocol):
-    """Something to be trained in."""
+    """Training environment."""
 
     def reset(self, rng: np.random.Generator) -> Floats:
-        """Begin an episode, and return (features,) what is seen.
-
-        Args:
-            rng: Draws all of it.
-        """
+        """Begin an episode and return its first observation, (features,)."""
 
     def step(self, values: Sequence[int]) -> Played:
-        """Act.
-
-        Args:
-            values: (parts,) the number of each part's value.
-        """
+        """Take an action."""
 
 
 class Stage(NamedTuple):
-    """All that a runner needs to play.
+    """Everything that a runner needs.
 
     Args:
-        episodes: What is played.
-        scale: From what is seen to what the network is given, finite.
-        parts: Of an action.
-        features: Of a state.
+        episodes: the environment.
+        scale: maps an observation to finite network inputs.
+        parts: action parts.
+        features: number of state features.
     """
 
     episodes: Episodes

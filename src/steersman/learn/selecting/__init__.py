@@ -1,7 +1,7 @@
-"""Learning to select, one after the other: clones, RAFT and PPO over sequences of choices.
+"""Training of sequence policies: behaviour cloning, RAFT and PPO.
 
-Trees need the extra ``evidence`` to grow, networks and PPO the extra ``rl`` to train (they are in
-the modules ``network`` and ``ppo``); what was learned is arrays, and runs on numpy alone.
+Training trees needs the extra ``evidence``. Training networks and PPO needs the extra ``rl``
+(modules ``network`` and ``ppo``). Trained policies are arrays that need only numpy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What training has reached, kept so that a killed run goes on to the very same bytes."""
+"""Training checkpoints: an interrupted run resumes and produces identical bytes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _NAME = re.compile(r"round-(\d{6})\.safetensors")
 
 
 class Checkpoints:
-    """A folder with one file for each round that was finished.
+    """Folder with one file per finished round.
 
-    A file is written beside its place and moved there, so a round is there whole or not at all; a
-    run that is killed goes on after the last one. Each round draws from the seed and its own number
-    alone, so what follows is the same as if nobody had killed it.
+    Each file is written beside its path and then renamed, so a round is saved completely or not at
+    all. A run resumes after the last saved round. Each round uses only the seed and its number, so
+    the result does not depend on interruptions.
 
     Args:
-        folder: made if it is not there.
-        about: what the run was told; another run's folder is refused.
-        kept: files that stay, the newest, ≥ 1.
+        folder: created if missing.
+        about: settings of the run; a folder of another run is rejected.
+        kept: number of newest files to keep, ≥ 1.
 
     Raises:
-        DataError: the folder is of a run that was told otherwise, or cannot be written.
+        DataError: the folder belongs to a run with other settings, or is not writable.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, kept: int = 3) -> None:
@@ -61,14 +61,14 @@ class Checkpoints:
             )
 
     def save(self, number: int, arrays: Arrays) -> None:
-        """Keep a round.
+        """Save a round.
 
         Args:
-            number: of the round, from 0.
-            arrays: all that the next one needs.
+            number: round number, from 0.
+            arrays: everything that the next round needs.
 
         Raises:
-            DataError: it cannot be written; those before it stay, and a run goes on from there.
+            DataError: the file cannot be written; earlier rounds stay valid.
         """
         try:
             _write(self.folder / f"round-{number:06}.safetensors", save(dict(arrays)))
@@ -89,12 +89,12 @@ class Checkpoints:
                 ) from wrong
 
     def numbers(self) -> list[int]:
-        """Return the rounds that are there, in rising order."""
+        """Return the saved round numbers in rising order."""
         found = (_NAME.fullmatch(file.name) for file in self.folder.iterdir())
         return sorted(int(one[1]) for one in found if one)
 
     def last(self) -> tuple[int, Arrays] | None:
-        """Return the last round that was finished; None: there is none.
+        """Return the last saved round; None if there is none.
 
         Raises:
             DataError: its file is damaged.
@@ -135,5 +135,5 @@ def _write(file: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         beside.replace(file)
     except OSError:
-        beside.unlink(missing_ok=True)  # half a file would keep the room that is wanted
+        beside.unlink(missing_ok=True)  # a partial file would occupy the needed space
         raise

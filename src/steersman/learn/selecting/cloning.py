@@ -1,7 +1,7 @@
-"""Behaviour cloning: a scorer that does what an expert would, also where the expert never goes.
+"""Behaviour cloning with DAgger: trains a scorer to imitate an expert.
 
-A clone of the expert's own steps alone meets states of its own making that nobody labelled. So it
-is trained again with the states that it visits itself, labelled by the expert.
+A clone trained only on the expert's steps reaches states that have no labels. So it is trained
+again on states that it visits itself, labelled by the expert.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CloneSettings:
-    """How a clone is trained.
+    """Settings of behaviour cloning.
 
     Args:
-        rounds: of visiting states and training, ≥ 1; the first visits those of the expert.
-        others: wrong actions of a step that are kept, ≥ 2: those that rank highest by the scorer
-            that visited, so that what is learned is to tell apart what is hard to; and half as
-            many drawn from the rest, which count for all of it.
-        trees: how trees are grown.
+        rounds: rounds of visiting states and training, ≥ 1; the first visits the expert's states.
+        others: number of wrong actions kept per step, ≥ 2: those with the highest scores, plus half
+            as many sampled from the rest, weighted to represent all of it.
+        trees: settings of the trees.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
     """
 
     rounds: int = 3
@@ -59,19 +58,19 @@ def clone(
     *,
     seed: int = 0,
 ) -> TreeScorer:
-    """Return trees that do what an expert would.
+    """Return trees that imitate an expert.
 
     Args:
-        tasks: questions to learn from, at least one with a step.
-        expert: says what is right in any state.
-        settings: how it is trained.
-        seed: of the expert's draws among what is right, and of the trees.
+        tasks: training questions, at least one with a step.
+        expert: labels the actions of any state.
+        settings: training settings.
+        seed: seed of the expert's choices and of the trees.
 
     Returns:
         The trees of the last round.
 
     Raises:
-        InputError: no step has an action that is right and one that is not.
+        InputError: no step has both a correct and a wrong action.
         DataError: the extra ``evidence`` is not installed.
 
     Source: Ross, Gordon & Bagnell, A Reduction of Imitation Learning and Structured Prediction to
@@ -96,23 +95,23 @@ def clone(
 def visit(
     task: Task, expert: Expert, scorer: Scorer | None, others: int, *, rng: np.random.Generator
 ) -> list[Examples]:
-    """Return the labelled steps of one way through a task.
+    """Return the labelled steps of one walk through a task.
 
     Args:
         task: the question.
-        expert: labels.
-        scorer: whose way it is; None: the expert's, any right action being as likely.
-        others: wrong actions of each step that are kept.
-        rng: of the expert's draws.
+        expert: labels the actions.
+        scorer: chooses the actions; None: the expert chooses, uniformly among correct actions.
+        others: number of wrong actions kept per step.
+        rng: random generator of the expert's choices.
 
     Returns:
-        One for each step that has a right action.
+        One example per step that has a correct action.
     """
     state: Any = task.begin()
     found: list[Examples] = []
     while (options := task.options(state)) is not None:
         labels = expert.labels(task, state, options)
-        if labels.any():  # where nothing is right, nothing can be told apart
+        if labels.any():  # without a correct action there is nothing to learn
             found.append(_kept(options, labels, scorer, others, rng))
         elif scorer is None:
             break
@@ -130,10 +129,9 @@ def _next(options: Options, labels: Floats, scorer: Scorer | None, rng: np.rando
 def _kept(
     options: Options, labels: Floats, scorer: Scorer | None, others: int, rng: np.random.Generator
 ) -> Examples:
-    """Return a step with its hardest wrong actions and a fair sample of the other wrong ones.
+    """Return a step with its hardest wrong actions and a weighted sample of the others.
 
-    The sample counts for all that it stands for. Without it what ranks low would be known from
-    right actions alone, and taken for right.
+    Without the sample, low ranks would appear with correct actions only and look correct.
     """
     wrong = np.flatnonzero(labels[: options.candidates] == 0.0)
     hardness = np.arange(len(labels), 0, -1.0) if scorer is None else scorer.scores(options.rows)

@@ -1,4 +1,4 @@
-"""Which part of what came back for a selection belongs to which of its actions."""
+"""Credit assignment within a selection: which actions caused the reward."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     Credits = dict[str, dict[str, float]]
     Logged = dict[str, list[tuple[frozenset[str], float]]]
     Passing = Callable[[Sequence[Any], Credits], Credits]
-    """Says how surely each action is right, from questions and what alone brings their reward."""
+    """Maps questions and their causes to the probability that each action is correct."""
 
 
 def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
-    """Return the mean reward of each question's best selection, and these; the first of equals.
+    """Return the best selection of each question, and their mean reward; ties go to the first.
 
     Args:
-        log: selections; those of one question next to each other.
+        log: selections, grouped by question.
 
     Returns:
-        The mean of the best, and the best by their questions.
+        The mean reward of the best ones, and the best one by question.
     """
     kept: dict[str, Walk] = {}
     for one in log:
@@ -43,20 +43,20 @@ def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
 def causes(
     of_one: Sequence[tuple[frozenset[str], float]], *, doubt: float = 1.0, turns: int = 100
 ) -> dict[str, float]:
-    """Return how surely each action alone brings the reward, from one question's selections.
+    """Return the probability that each action alone causes the reward, for one question.
 
-    A selection earns what any of its actions brings: 1 − Π (1 − θ_a) on average, a noisy or. One
-    that came out wrong clears all that it took; of one that came out right, what is not cleared
-    elsewhere shares what it explains. What is fitted is a reward given what was taken, so no
-    propensity is needed, and selections of several policies may stand in one log.
+    The model is a noisy or: a selection earns 1 − Π (1 − θ_a) on average. A failed selection clears
+    all its actions. In a successful one, the actions that are not cleared elsewhere share the
+    credit. The model is conditional on the actions, so it needs no propensities and accepts mixed
+    policies.
 
     Args:
-        of_one: the actions of each selection, and its reward.
-        doubt: ≥ 0; selections' worth of doubt in what few selections show.
-        turns: of expectation and maximisation, ≥ 1.
+        of_one: actions and reward of each selection.
+        doubt: prior weight in selections, ≥ 0.
+        turns: number of expectation-maximisation steps, ≥ 1.
 
     Returns:
-        Action -> θ in [0, 1], for all that any selection took.
+        θ in [0, 1] for each action that any selection took.
 
     >>> log = [
     ...     (frozenset("ab"), 1.0),
@@ -84,34 +84,25 @@ def causes(
 
 @dataclass(frozen=True, slots=True)
 class Credited:
-    """An expert that knows what earned credit, and nothing else.
+    """Expert that knows only credited actions.
 
     Args:
-        right: how surely each action is right.
+        right: probability that each action is correct.
     """
 
     right: Mapping[str, float]
 
     def labels(self, task: object, state: object, options: Options) -> Floats:
-        """Return (k,) how surely each candidate is right, at most 1.
-
-        Args:
-            task: whose state it is.
-            state: where one stands.
-            options: its actions.
-        """
+        """Return (k,) probability that each candidate is correct, at most 1."""
         found = np.array([min(self.right.get(name, 0.0), 1.0) for name in options.names])
-        found[options.candidates :] = 0.0  # when to stop or expand is no matter of the name
+        found[options.candidates :] = 0.0  # stop and expand are not identified by name
         return found
 
 
 def by_task(log: Sequence[Walk]) -> Logged:
-    """Return the candidates and the reward of each selection, by question.
+    """Return the candidates and reward of each selection, by question.
 
-    To stop and to expand holds no answer, and must not share what a candidate brought.
-
-    Args:
-        log: selections.
+    Stop and expand actions contain no answer, so they get no credit.
     """
     found: Logged = {}
     for one in log:
@@ -121,13 +112,7 @@ def by_task(log: Sequence[Walk]) -> Logged:
 
 
 def above(one: Walk, mean: float, *, only: Sequence[str] = ()) -> list[Examples]:
-    """Return the steps of a kept selection, or some of them, by how far it was above the mean.
-
-    Args:
-        one: the selection.
-        mean: of its question's rewards.
-        only: actions whose steps are wanted; () for all.
-    """
+    """Return selected steps of a kept selection, weighted by its reward above the mean."""
     weight = one.reward - mean
     steps = []
     for taken in one.taken if weight > 1e-12 else ():

@@ -1,7 +1,6 @@
-"""Digests of what a run of learning is told, so that checkpoints of another run are known as such.
+"""Digests that identify a training run, so that it does not resume from another run's checkpoints.
 
-Names alone say too little: the same questions with other candidates, other rewards or another start
-make another run, and going on from its checkpoints would mix two without a word.
+Names are not enough: other candidates, rewards or start weights also make another run.
 """
 
 from __future__ import annotations
@@ -31,16 +30,10 @@ _PLAIN = (str, int, float, bytes, np.generic, type(None))
 
 
 def about_run(settings: Any, seed: int, tasks: Sequence[Task], start: Scorer) -> dict[str, object]:
-    """Return what tells one run from another, for `Checkpoints`.
-
-    Args:
-        settings: a dataclass.
-        seed: of all draws.
-        tasks: what is learned from and judged by.
-        start: the policy to begin with.
+    """Return the identity of a run for `Checkpoints`.
 
     Raises:
-        InputError: a start that has no state to tell it by.
+        InputError: the start policy has no state to hash.
     """
     return {
         "settings": asdict(settings),
@@ -52,48 +45,39 @@ def about_run(settings: Any, seed: int, tasks: Sequence[Task], start: Scorer) ->
 
 
 def digest_of_scorer(scorer: Scorer) -> str:
-    """Return the sha256 of a scorer's arrays.
-
-    Args:
-        scorer: trees, a network, or a sum of these.
+    """Return the SHA-256 of a scorer's arrays.
 
     Raises:
-        InputError: a scorer of another kind.
+        InputError: unknown type of scorer.
     """
     return _digest(scorer_state(scorer))
 
 
 def digest_of_tasks(tasks: Sequence[Task]) -> str:
-    """Return the sha256 of some questions: what each holds and declares, and its first rows.
+    """Return the SHA-256 of questions: their content, declaration and first rows.
 
     Args:
-        tasks: in their order. Of one that is a dataclass every field counts, such as the pool and
-            the terms of its reward; see `digest_of`.
+        tasks: questions in order. All fields of a dataclass count, see `digest_of`.
     """
     return _digest([(task.id, task.options(task.begin()), task) for task in tasks])
 
 
 def digest_of(value: object) -> str:
-    """Return the sha256 of what a value is made of, the same in every process.
+    """Return the SHA-256 of a value's content, equal in every process.
 
     Args:
-        value: plain values, arrays, containers and dataclasses count by what they hold; functions
-            by their names, code, defaults and what they close over; methods by their objects too.
-            Any other object counts by what it gives to be pickled, where its class says so, else by
-            its attributes, or, without any, by what it is made again of; and of one that has a
-            name, such as a language model, by the name and its plain attributes alone, as
-            connections and counters differ from run to run.
+        value: plain values, arrays, containers and dataclasses count by content. Functions count by
+            name, code, defaults and closure; methods also by their object. Other objects count by
+            their pickled content if their class defines it, else by attributes. Objects with a
+            name, such as a language model, count by name and plain attributes, because
+            connections and counters differ between runs.
     """
     return _digest(value)
 
 
 def digest_of_log(log: Sequence[Walk]) -> str:
-    """Return the sha256 of a log: each step's actions, rows and propensity, and what came back.
-
-    Args:
-        log: in its order.
-    """
-    # Written out and not by `_parts`: a log has tens of thousands of selections.
+    """Return the SHA-256 of a log: actions, rows, propensities and rewards."""
+    # Not through `_parts`, for speed: a log has tens of thousands of selections.
     found = sha256()
     for one in log:
         steps = [(taken.step.eligible, taken.step.action, taken.step.p) for taken in one.taken]
@@ -114,13 +98,7 @@ def _digest(value: object, known: dict[int, tuple[object, str]] | None = None) -
 
 
 def _parts(value: Any, known: dict[int, tuple[object, str]]) -> Iterator[bytes]:
-    """Yield a value piece by piece, the same in every process.
-
-    Args:
-        value: any.
-        known: digests of objects by their place in memory, where many questions share one; and the
-            objects, so that none of them goes and leaves its place to another.
-    """
+    """Yield a value piece by piece, equally in every process."""
     yield type(value).__qualname__.encode()
     if isinstance(value, np.ndarray):
         yield f"{value.dtype.str}{value.shape}".encode()
@@ -132,13 +110,13 @@ def _parts(value: Any, known: dict[int, tuple[object, str]]) -> Iterator[bytes]:
             yield from _parts(one, known)
     else:
         if id(value) not in known:
-            known[id(value)] = value, ""  # whatever leads back to it
+            known[id(value)] = value, ""  # a cycle
             known[id(value)] = value, _digest(_state(value), known)
         yield known[id(value)][1].encode()
 
 
 def _inner(value: Any) -> Sequence[object] | None:
-    """Return what a value is made of; None for an object that only its attributes tell."""
+    """Return the content of a value; None for an object identified by its attributes."""
     if is_dataclass(value) and not isinstance(value, type):
         return [(one.name, getattr(value, one.name)) for one in fields(value)]
     if isinstance(value, partial):
@@ -149,13 +127,13 @@ def _inner(value: Any) -> Sequence[object] | None:
         return sorted(value, key=repr)
     if isinstance(value, list | tuple):
         return [len(value), *value]
-    if isinstance(value, PurePath):  # which remembers what it was asked
+    if isinstance(value, PurePath):  # it keeps a cache
         return [str(value)]
     return _inner_of_code(value)
 
 
 def _inner_of_code(value: Any) -> Sequence[object] | None:
-    """Return what functions, methods and classes are told by; None for anything else."""
+    """Return the identity of functions, methods and classes; None for anything else."""
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     if isinstance(value, CodeType):
@@ -170,7 +148,7 @@ def _inner_of_code(value: Any) -> Sequence[object] | None:
 
 
 def _state(value: Any) -> object:
-    """Return what tells an object from others of its class."""
+    """Return what distinguishes an object from others of its class."""
     kind = type(value)
     if getattr(kind, "__getstate__", None) is not getattr(object, "__getstate__", None):
         return value.__getstate__()
@@ -184,11 +162,11 @@ def _state(value: Any) -> object:
 
 
 def _made_of(value: Any) -> list[object]:
-    """Return what pickling says of an object without attributes: a range, a date, a pattern."""
+    """Return the pickled content of an object without attributes: a range, a date, a pattern."""
     try:
         reducer: Any = dispatch_table.get(type(value))
         made = reducer(value) if reducer else value.__reduce_ex__(4)
-    except (TypeError, PicklingError):  # a lock, say, which is like every other
+    except (TypeError, PicklingError):  # a lock, for example, has no identity
         return []
     if isinstance(made, str):  # its name
         return [made]

@@ -1,4 +1,4 @@
-"""Rows with what is right about them: what supervised learning of a scorer takes."""
+"""Labelled rows for supervised training of a scorer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
-    """The actions of some steps, one step after the other.
+    """Actions of consecutive steps with labels.
 
     Args:
-        rows: (m, columns) of the actions.
-        targets: (m,) how right each is, in [0, 1].
-        weights: (m,) how much each counts, ≥ 0.
-        sizes: (steps,) actions of each step; they sum to m.
+        rows: (m, columns) action features.
+        targets: (m,) label of each action, in [0, 1].
+        weights: (m,) sample weights, ≥ 0.
+        sizes: (steps,) number of actions per step, summing to m.
 
     Raises:
-        InputError: shapes that do not fit, targets or weights out of their range.
+        InputError: shapes do not match, or targets or weights are out of range.
     """
 
     rows: Floats
@@ -52,15 +52,14 @@ class Examples:
             raise InputError("a weight is below 0 or not finite")
 
     def __len__(self) -> int:
-        """Return how many steps there are."""
         return len(self.sizes)
 
     @classmethod
     def joined(cls, parts: Sequence[Examples]) -> Examples:
-        """Return all of some examples.
+        """Return the concatenation of examples.
 
         Args:
-            parts: one or more.
+            parts: one or more examples.
         """
         return cls(
             np.concatenate([one.rows for one in parts]),
@@ -71,11 +70,11 @@ class Examples:
 
     @classmethod
     def step(cls, rows: Floats, targets: Floats, weight: float = 1.0) -> Examples:
-        """Return the actions of one step, all of one weight.
+        """Return the actions of one step with equal weights.
 
         Args:
-            rows: (k, columns).
-            targets: (k,).
-            weight: of each.
+            rows: (k, columns) action features.
+            targets: (k,) labels.
+            weight: weight of each action.
         """
         return cls(rows, targets, np.full(len(rows), weight), np.array([len(rows)], np.int64))

@@ -1,4 +1,4 @@
-"""Trees grown from a point's own log: what came out better than usual is made likelier."""
+"""Training of trees on a decision point's own log, by reward-weighted regression."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEWEST = 100
 SETTINGS = TreeSettings(trees=60, learning_rate=0.1, least=20, ridge=5.0)
-"""As RAFT's trees on top of a policy."""
+"""Settings as for RAFT's trees on top of a policy."""
 
 
 def grown(
@@ -33,26 +33,26 @@ def grown(
     settings: TreeSettings = SETTINGS,
     seed: int = 0,
 ) -> SequenceTrees:
-    """Return a policy whose trees make likelier what came out better than usual.
+    """Return a policy whose trees raise the probability of selections with above-average reward.
 
-    Every step of a selection counts by what its reward has beyond the mean; what came out worse is
-    left out. The trees add to the declared start weights, whatever trees served before.
+    Each step of a selection is weighted by the reward above the mean; selections below the mean are
+    left out. The trees add to the declared start weights; earlier trees are not used.
 
-    Trap: a selection is compared with those of other requests, since each request was served once.
-    Where some are far easier than others the comparison is noise. Weigh the result on selections
-    that it was not grown from before it serves.
+    Trap: each request has one selection, so the baseline is the mean over other requests. If some
+    requests are much easier, the comparison is noisy. Evaluate the result on other selections
+    before it goes live.
 
     Args:
-        declared: as the point is declared, with or without trees.
-        log: its selections with rewards, 100 or more.
-        settings: how trees are grown.
-        seed: of the columns that a tree looks at.
+        declared: the declared policy, with or without trees.
+        log: selections with rewards, 100 or more.
+        settings: settings of the trees.
+        seed: seed of the column sampling.
 
     Returns:
-        It, with these trees instead of those it had.
+        The policy with the new trees.
 
     Raises:
-        InputError: too few selections, all came out alike, or a temperature other than 1.
+        InputError: too few selections, equal rewards, or a temperature other than 1.
         DataError: selections of other rules, or the extra ``evidence`` is not installed.
 
     Source: Peters & Schaal, Reinforcement Learning by Reward-Weighted Regression (2007); Dong et
@@ -86,7 +86,7 @@ def grown(
 
 
 class _Start:
-    """Scores actions by the start weights alone."""
+    """Scorer that uses the start weights only."""
 
     def __init__(self, policy: SequenceTrees) -> None:
         self._policy = policy
@@ -98,20 +98,20 @@ class _Start:
 def apart(
     log: Sequence[StoredSelection], *, share: float = 0.2
 ) -> tuple[list[StoredSelection], list[StoredSelection]]:
-    """Return selections to learn from, and others, of other units, to judge by.
+    """Return training selections and test selections of different units.
 
-    Which units judge follows from a hash of their names, so they are the same at every time, and
-    the publish guard, which holds out fewer by the same hash, asks none that was learned from.
+    A hash of the unit name selects the test units, so they never change. The publish guard holds
+    out a subset of them by the same hash, so it never judges by training units.
 
     Args:
         log: selections.
-        share: of the units that judge, in [0.1, 1): the guard holds out a tenth.
+        share: share of test units, in [0.1, 1); the guard holds out one tenth.
 
     Returns:
-        Those to learn from, and those to judge by.
+        Training and test selections.
 
     Raises:
-        InputError: no unit to learn from or none to judge by, or a share out of its range.
+        InputError: one side has no unit, or the share is out of range.
     """
     if not SHARE <= share < 1.0:
         raise InputError(f"the share of test units is {share!r}; allowed is [{SHARE}, 1)")

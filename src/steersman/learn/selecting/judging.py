@@ -1,4 +1,4 @@
-"""From a log of selections to the data that says what another selector would have earned."""
+"""Off-policy evaluation data for sequence policies, from logged selections."""
 
 from __future__ import annotations
 
@@ -36,35 +36,31 @@ def sequences_of(
     seed: int = 0,
     units: Sequence[str] | None = None,
 ) -> LoggedSequences:
-    """Return logged selections with what a target policy would have done at each step.
+    """Return logged selections with the target policy's probabilities at each step.
 
-    The target's probabilities are exact. Selections of one question belong together. The model of
-    what is still to come is linear in the rows of actions, fitted from the last step to the first
-    on other questions than it predicts for: V̂_t = Q̂_t of the mean row of the target's actions.
+    The target's probabilities are exact. Selections of one question belong together. The value
+    model is linear in the action rows. It is fitted from the last step to the first on other
+    questions than it predicts for: V̂_t = Q̂_t of the mean row of the target's actions.
 
     Args:
-        tasks: the questions, with the limits that they were logged under.
-        log: their selections, one or more, with exact propensities of every step.
-        scorer: of the target.
-        rule: how the target's scores become probabilities. What the log's policy never let lead
-            and the target takes is missing in the log; `evaluate_sequences` refuses where that is
-            more than a hundredth of what the target does.
-        folds: of questions, ≥ 2, at most as many as there are; None: no model, and no ``dr``.
-        adaptive: whether the logging policy learned from these rewards: folds are then stretches of
-            the log, in whose order it must be, and models are fitted on earlier stretches alone,
-            and on other units; the first stretch has none.
-        ridge: of each fit, over rows brought to one scale, > 0.
-        seed: of the folds.
-        units: what each selection belongs to, where that is more than its question: a user's, or an
-            episode's, belong together then, and folds are of these; None: its question.
+        tasks: questions with their limits at logging time.
+        log: selections, one or more, with exact propensities of every step.
+        scorer: the target's scorer.
+        rule: how scores become probabilities. Actions that the log could not draw are missing;
+            `evaluate_sequences` gives no estimate if they exceed 1 % of the target's probability.
+        folds: number of folds of questions, from 2 to their number; None: no model and no ``dr``.
+        adaptive: whether the logging policy learned from these rewards. Folds are then time blocks
+            of the ordered log, and models use earlier blocks and other units; the first has none.
+        ridge: ridge penalty of each fit on standardised rows, > 0.
+        seed: seed of the folds.
+        units: unit of each selection, such as a user or an episode; None: its question.
 
     Returns:
-        What `steersman.ope.evaluate_sequences` takes.
+        Input of `steersman.ope.evaluate_sequences`.
 
     Raises:
-        InputError: no selection, or folds or ridge out of their range.
-        DataError: a selection without a step, of a question that is not among `tasks`, or of other
-            limits.
+        InputError: no selection, or folds or ridge out of range.
+        DataError: a selection has no step, an unknown question or other limits.
 
     Source: the model: Le, Voloshin & Yue, Batch Policy Learning under Constraints (2019), fitted Q
     evaluation; folds by question as cross-fitting: Chernozhukov et al. (2018), Double/debiased
@@ -90,7 +86,7 @@ def sequences_of(
 def _laid_out(
     log: Sequence[Walk], steps: Sequence[Along], lengths: NDArray[np.int64], unit: NDArray[np.intp]
 ) -> LoggedSequences:
-    """Return a row for each selection and a column for each step, without a model."""
+    """Return one row per selection and one column per step, without a model."""
     most = int(lengths.max())
     there = np.arange(most) < lengths[:, None]
     propensities, target = np.ones((2, len(log), most))
@@ -112,7 +108,7 @@ def _laid_out(
 def _lengths(
     log: Sequence[Walk], questions: int, folds: int | None, ridge: float
 ) -> NDArray[np.int64]:
-    """Return how many steps each selection has; refuse what no estimate can be made of."""
+    """Return the number of steps of each selection, or raise an error for unusable ones."""
     if not log or (folds is not None and not 2 <= folds <= questions) or ridge <= 0.0:
         raise InputError(
             f"{len(log)} selections of {questions} questions, folds {folds!r}, ridge {ridge!r}; "
@@ -154,13 +150,15 @@ def _rest(
     known: _Known,
     ridge: float,
 ) -> tuple[Floats, Floats]:
-    """Return (n, T) Q̂ and V̂ of each step, from models that never saw its question."""
+    """Return (n, T) Q̂ and V̂ of each step, cross-fitted by question."""
     taken, meant = np.zeros((2, *there.shape, steps[0].taken.shape[1]))
     taken[there] = np.concatenate([one.taken for one in steps])
     meant[there] = np.concatenate([one.meant for one in steps])
     q_hat, v_hat = np.zeros((2, *there.shape))
     for own in np.unique(fold):
-        ahead = np.zeros(len(steps))  # V̂ of what follows, of all selections by this fold's models
+        ahead = np.zeros(
+            len(steps)
+        )  # V̂ of the next step, for all selections, from this fold's models
         for step in reversed(range(there.shape[1])):
             here = there[:, step]
             learned, judged = here & known[own], here & (fold == own)
@@ -177,21 +175,21 @@ def _rest(
 
 
 def _folds(unit: NDArray[np.intp], folds: int, seed: int) -> tuple[NDArray[np.intp], _Known]:
-    """Return the fold of each selection by its unit; each model knows all other folds."""
+    """Return the fold of each selection by its unit; each model uses all other folds."""
     drawn = np.random.default_rng([seed, 10]).permutation(int(unit.max()) + 1) % folds
     fold = drawn[unit]
     return fold, [fold != own for own in range(folds)]
 
 
 def _stretches(unit: NDArray[np.intp], folds: int) -> tuple[NDArray[np.intp], _Known]:
-    """Return the stretch of each selection; each model knows what came before, of other units."""
+    """Return the time block of each selection; each model uses earlier blocks and other units."""
     fold = np.arange(len(unit)) * folds // len(unit)
     known = [(fold < own) & ~np.isin(unit, unit[fold == own]) for own in range(folds)]
     return fold, known
 
 
 class _Line:
-    """A weighted sum of columns brought to one scale; linear, so that means of rows suffice."""
+    """Linear model on standardised columns, so mean rows are sufficient."""
 
     def __init__(self, mean: Floats, weights: Floats, level: float) -> None:
         self._mean, self._weights, self._level = mean, weights, level
@@ -199,7 +197,7 @@ class _Line:
     @classmethod
     def fit(cls, rows: Floats, values: Floats, ridge: float) -> _Line:
         mean, spread = rows.mean(axis=0), rows.std(axis=0)
-        scale = np.where(spread > 1e-9, spread, np.inf)  # what never changed says nothing
+        scale = np.where(spread > 1e-9, spread, np.inf)  # a constant column has no information
         scaled = (rows - mean) / scale
         level = float(values.mean())
         moments = scaled.T @ scaled + ridge * np.eye(rows.shape[1])

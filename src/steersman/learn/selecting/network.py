@@ -1,7 +1,7 @@
-"""A network that scores rows and one that values states, trained with torch (extra ``rl``).
+"""Neural networks that score rows and value states, trained with torch (extra ``rl``).
 
-The scorer may stand on top of another whose scores it adds to; its last layer then starts at zero,
-so that before any training the policy is exactly the one below.
+A scorer network can add to the scores of a base policy. Its last layer then starts at zero, so that
+the untrained policy equals the base policy.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 NOTHING = -1e30
-"""The score of a place that is there to fill a row: no mass, and no NaN."""
+"""Score of padding: zero probability without NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """How a network is trained on examples.
+    """Settings of supervised network training.
 
     Args:
-        hidden: width of its layers, ≥ 1.
-        layers: hidden ones, 1 to 4.
-        batch: steps in each update, ≥ 1.
-        accumulate: updates' gradients that are added up before one is made, ≥ 1.
-        learning_rate: of Adam after the warm-up, > 0.
-        warm_up: share of the updates over which the rate rises linearly, in [0, 1).
-        updates: at most, ≥ 1.
-        max_norm: longer gradients are cut to this length, > 0.
-        mixed_precision: on CUDA, layers compute in bfloat16 over weights of 32 bits, and losses are
-            of 64; elsewhere it changes nothing, and everything has 64.
-        device: ``auto``: CUDA if it is there.
+        hidden: layer width, ≥ 1.
+        layers: number of hidden layers, 1 to 4.
+        batch: steps per batch, ≥ 1.
+        accumulate: batches per weight update, ≥ 1.
+        learning_rate: learning rate of Adam after the warm-up, > 0.
+        warm_up: share of updates with a linearly rising rate, in [0, 1).
+        updates: maximum number of updates, ≥ 1.
+        max_norm: maximum gradient norm, > 0.
+        mixed_precision: on CUDA, compute layers in bfloat16 with float32 weights and float64 loss;
+            elsewhere everything is float64.
+        device: device name; ``auto`` uses CUDA if available.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
     """
 
     hidden: int = 64
@@ -92,18 +92,18 @@ class NetworkSettings:
 
 
 RAFT_NETWORK = NetworkSettings(batch=32, accumulate=2, learning_rate=2e-5, updates=2_000)
-"""What RAFT trains a network with, round by round."""
+"""Settings of a network in each RAFT round."""
 
 
 class RowNetwork(nn.Module):
-    """Rows in, one number each out.
+    """Network from rows to one number each.
 
     Args:
-        mean: (columns,) of the rows.
-        scale: (columns,) > 0.
-        hidden: width.
-        layers: hidden ones.
-        generator: draws the first weights.
+        mean: (columns,) mean of the rows.
+        scale: (columns,) scale of the rows, > 0.
+        hidden: layer width.
+        layers: number of hidden layers.
+        generator: random generator of the initial weights.
         silent: whether the last layer starts at zero.
     """
 
@@ -162,7 +162,7 @@ class RowNetwork(nn.Module):
 
 
 def scale_of(rows: Floats) -> tuple[Floats, Floats]:
-    """Return mean and spread of each column; 1 where a column never changes.
+    """Return mean and standard deviation of each column; 1 for a constant column.
 
     Args:
         rows: (n, columns).
@@ -176,12 +176,12 @@ def scale_of(rows: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Padded:
-    """Steps of different numbers of actions, side by side.
+    """Steps padded to the same number of actions.
 
     Args:
-        rows: (steps, most, columns).
-        there: (steps, most) which of them are actions.
-        base: (steps, most) scores of what is below the network; 0 without.
+        rows: (steps, most, columns) action features.
+        there: (steps, most) mask of actions.
+        base: (steps, most) scores of the base policy; 0 without one.
     """
 
     rows: torch.Tensor
@@ -190,12 +190,9 @@ class Padded:
 
     @classmethod
     def of(cls, steps: Sequence[Floats], below: Scorer | None, device: torch.device) -> Padded:
-        """Return some steps, padded to the longest.
+        """Return steps padded to the longest.
 
-        Args:
-            steps: rows of each.
-            below: what the network stands on; None: on nothing.
-            device: where they go.
+        `below`: base scorer; None for none.
         """
         most = max(len(one) for one in steps)
         rows = np.zeros((len(steps), most, steps[0].shape[1]))
@@ -208,27 +205,16 @@ class Padded:
         return cls(*(torch.from_numpy(array).to(device) for array in (rows, there, base)))
 
     def at(self, places: torch.Tensor) -> Padded:
-        """Return some of the steps.
-
-        Args:
-            places: of them.
-        """
+        """Return the steps at some indices."""
         return Padded(self.rows[places], self.there[places], self.base[places])
 
     def scores(self, network: RowNetwork) -> torch.Tensor:
-        """Return (steps, most) scores; `NOTHING` where there is no action.
-
-        Args:
-            network: on top of `base`.
-        """
+        """Return (steps, most) scores; `NOTHING` for padding."""
         return (network(self.rows) + self.base).masked_fill(~self.there, NOTHING)
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device of a name.
-
-    Args:
-        name: as torch has it, or ``auto``.
+    """Return the torch device of a name.
 
     >>> device_of("cpu").type
     'cpu'
@@ -245,22 +231,15 @@ def train(
     start: Scorer | None = None,
     seed: int = 0,
 ) -> Scorer:
-    """Return a network whose softmax takes what is right.
+    """Return a network trained with the softmax loss.
 
     Minimises −Σ_steps Σ_a w_a y_a ln π(a) with π the softmax over a step's actions.
 
-    Args:
-        examples: steps with at least one right action; others are left out.
-        settings: how it is trained.
-        start: what the network stands on; None: on nothing.
-        seed: of the first weights and of the order of steps.
-
-    Returns:
-        The network as arrays, summed with what it stands on.
+    `start`: base scorer; None for none.
 
     Raises:
-        InputError: no step with a right action.
-        FloatingPointError: the loss was not a number; nothing of this training is to be used.
+        InputError: no step has a correct action.
+        FloatingPointError: the loss is not finite; discard the network.
     """
     how = settings or NetworkSettings()
     device = device_of(how.device)
@@ -269,7 +248,7 @@ def train(
     right = torch.zeros(padded.there.shape, dtype=torch.float64, device=device)
     for place, one in enumerate(wanted):
         right[place, : len(one)] = torch.from_numpy(one).to(device)
-    right /= right.sum(dim=1).mean()  # a rate of learning means the same for any weights
+    right /= right.sum(dim=1).mean()  # makes the learning rate independent of the weights' scale
     generator = torch.Generator().manual_seed(seed)
     network = RowNetwork(*scale_of(examples.rows), how.hidden, how.layers, generator,
                          silent=start is not None).to(device)  # fmt: skip
@@ -300,7 +279,7 @@ def _descend(
     *,
     mixed: bool,
 ) -> None:
-    # Autocast leaves 64 bits alone: it is the 32-bit weights that it computes with in bfloat16.
+    # Autocast ignores float64; it computes float32 weights in bfloat16.
     network.to(torch.float32 if mixed else torch.float64)
     optimizer = Adam(network.parameters(), lr=how.learning_rate)
     warm = max(round(how.warm_up * how.updates), 1)
@@ -326,25 +305,16 @@ def _descend(
 
 @dataclass(frozen=True, slots=True)
 class NetworkOnTop:
-    """A tuner of RAFT: a network by the softmax loss on top of the policy that started.
+    """RAFT tuner: a network with the softmax loss on top of the start policy.
 
     Args:
-        settings: how it is trained.
+        settings: training settings.
     """
 
     settings: NetworkSettings = RAFT_NETWORK
 
     def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
-        """Return the sum of both.
-
-        Args:
-            examples: kept steps of all eligible actions.
-            start: what the network stands on.
-            seed: of the first weights and of the order of steps.
-
-        Raises:
-            FloatingPointError: the loss was not a number.
-        """
+        """Return the sum of the start policy and the network."""
         return train(examples, self.settings, start=start, seed=seed)
 
 
@@ -357,19 +327,13 @@ def clone_network(
     others: int = 40,
     seed: int = 0,
 ) -> Scorer:
-    """Return a network that does what an expert would.
+    """Return a network that imitates an expert.
 
-    Args:
-        tasks: questions to learn from.
-        expert: says what is right in any state.
-        settings: how it is trained; 20,000 updates unless told otherwise.
-        beside: a clone, such as of trees, whose states are labelled beside the expert's own.
-        others: wrong actions of each step that are kept.
-        seed: of all draws.
+    `settings`: training settings; 20,000 updates by default.
 
     Raises:
-        InputError: no step has a right action.
-        FloatingPointError: the loss was not a number.
+        InputError: no step has a correct action.
+        FloatingPointError: the loss is not finite.
 
     Source: as `steersman.learn.selecting.clone`.
     """

@@ -1,8 +1,8 @@
-"""PPO over sequences of choices, on top of a clone that it may not leave too far behind.
+"""PPO for sequence policies, on top of a clone and with a limit on the distance from it.
 
-The policy is the clone's scores plus those of a network that is silent at first; the ratio is of
-the exact probabilities that the steps were drawn with, floor included. Advantages are those of
-`steersman.learn.ppo`, with the final reward at the last step and γΦ(s′) − Φ(s) at each.
+The policy adds a network, which starts at zero, to the clone's scores. Probability ratios use the
+exact propensities, including the floor. Advantages come from `steersman.learn.ppo`, with the final
+reward at the last step and the shaping term γΦ(s′) − Φ(s) at each step.
 """
 
 from __future__ import annotations
@@ -55,33 +55,32 @@ were, and of one 0."""
 
 @dataclass(frozen=True, slots=True)
 class PpoSettings:
-    """How PPO goes on.
+    """Settings of PPO.
 
     Args:
-        rounds: at most, ≥ 1.
-        each: selections of every question in a round, ≥ 1.
-        rule: how they are drawn; its temperature must be above 0.
-        clip: ε, in (0, 1).
+        rounds: maximum number of rounds, ≥ 1.
+        each: selections per question and round, ≥ 1.
+        rule: sampling rule; its temperature must be above 0.
+        clip: ε, range of the probability ratio, in (0, 1).
         smoothing: λ of the advantages, in [0, 1].
-        gamma: what a reward one step later is worth, in [0, 1].
-        learning_rate: of Adam, > 0.
-        epochs: at most, that all steps of a round are gone through, ≥ 1.
-        minibatch: steps in each update, ≥ 1; a rest of one or two joins the last. Advantages are
-            normalised within it, of one or two steps as those of the whole round are.
-        kl_step: how far one round may move the policy, in nats a step, > 0; then its epochs end.
-        kl_clone: weight of the divergence from the clone in the loss, ≥ 0.
-        kl_limit: how far from the clone the policy may be, in nats a step, > 0; an epoch that goes
-            beyond is taken back, and training ends.
+        gamma: discount per step, in [0, 1].
+        learning_rate: learning rate of Adam, > 0.
+        epochs: maximum passes over the steps of a round, ≥ 1.
+        minibatch: steps per update, ≥ 1; a remainder of one or two joins the last minibatch.
+            Advantages are normalised within it; with one or two steps, over the whole round.
+        kl_step: KL divergence per round, in nats per step, at which its epochs end, > 0.
+        kl_clone: weight of the KL divergence from the clone in the loss, ≥ 0.
+        kl_limit: maximum KL divergence from the clone, in nats per step, > 0. An epoch that exceeds
+            it is undone, and training ends.
         entropy: weight of the entropy, ≥ 0.
         hidden: width of both networks, ≥ 1.
-        max_norm: longer gradients are cut to this length, > 0.
-        held_out: share of the questions by whose feedback rounds are judged, in (0, .5].
-        patience: rounds without a better one before it stops early, ≥ 1.
-        regression: fall of the held-out reward below the best at which the best is gone back to,
-            ≥ 0.
+        max_norm: maximum gradient norm, > 0.
+        held_out: share of held-out questions that judge each round, in (0, .5].
+        patience: rounds without improvement before early stopping, ≥ 1.
+        regression: drop of the held-out reward below the best that restores the best round, ≥ 0.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
     """
 
     rounds: int = 12
@@ -127,22 +126,13 @@ def ppo(
     folder: Path | None = None,
     sample: Sampler = walks,
 ) -> Trained:
-    """Return a policy improved by clipped policy gradients from feedback alone.
+    """Return a policy improved by clipped policy gradients from feedback only.
 
-    Args:
-        tasks: questions, at least five.
-        start: the clone to begin with and to stay near.
-        settings: how it goes on.
-        seed: of all draws.
-        folder: for checkpoints; a run that was killed goes on from there to the same bytes.
-        sample: draws selections as `walks` does, perhaps on other machines.
-
-    Returns:
-        The best policy with what each round found.
+    `folder`: checkpoint folder; an interrupted run resumes and gives identical bytes.
 
     Raises:
         InputError: too few questions.
-        DataError: the folder is of another run.
+        DataError: the folder belongs to another run.
 
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017), equation 7; the
     divergence from a start: Ziegler et al., Fine-Tuning Language Models from Human Preferences
@@ -166,7 +156,7 @@ def ppo(
 
 
 class _Run:
-    """The networks, and what is known of them between two rounds."""
+    """Networks and their state between two rounds."""
 
     def __init__(
         self, how: PpoSettings, start: Scorer, learned: Sequence[Task], judged: Sequence[Task],
@@ -284,7 +274,7 @@ class _Run:
             self.stopped = "rounds"
 
     def _improve(self, told: _Told, rng: np.random.Generator) -> bool:
-        """Go through the steps; return whether the clone's neighbourhood was left."""
+        """Train on the steps; return whether the KL limit was exceeded."""
         for _ in range(self.how.epochs):
             before = self._weights()
             order = torch.from_numpy(rng.permutation(len(told.ahead)))
@@ -321,7 +311,7 @@ class _Run:
 
 
 def _minibatches(order: torch.Tensor, size: int) -> list[torch.Tensor]:
-    """Return the steps in parts of a size; a rest too small to tell its spread joins the last."""
+    """Return minibatches; a remainder too small for a standard deviation joins the last."""
     parts = list(torch.split(order, size))
     if size >= _LEAST and len(parts) > 1 and len(parts[-1]) < _LEAST:
         parts[-2:] = [torch.cat(parts[-2:])]
@@ -329,7 +319,7 @@ def _minibatches(order: torch.Tensor, size: int) -> list[torch.Tensor]:
 
 
 def _normalised(ahead: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """Return a minibatch's advantages with mean 0 and deviation 1; of the round if it is tiny."""
+    """Return advantages with mean 0 and deviation 1; a tiny minibatch uses the round's."""
     among = ahead if len(ahead) >= _LEAST else whole
     if len(among) < 2:
         return ahead
@@ -338,7 +328,7 @@ def _normalised(ahead: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Told:
-    """The steps of a round as the networks read them."""
+    """Steps of a round as network inputs."""
 
     padded: Padded
     states: torch.Tensor
@@ -384,7 +374,7 @@ class _Told:
 
 
 def _rewards(log: Sequence[Walk], gamma: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return each step's reward, shaping included, and whether it was the last."""
+    """Return each step's reward with shaping, and whether it was the last."""
     rewards, last = [], []
     for one in log:
         if not one.taken:
@@ -397,7 +387,6 @@ def _rewards(log: Sequence[Walk], gamma: float) -> tuple[Floats, NDArray[np.bool
 
 
 def _logs(scores: torch.Tensor, there: torch.Tensor, rule: StepRule) -> torch.Tensor:
-    """Return logarithms of the very probabilities that `step_distribution` forms."""
     masses = torch.softmax(scores / rule.temperature, dim=1)
     floor = rule.floor / there.sum(dim=1, keepdim=True).to(scores.dtype)
     mixed = (1.0 - rule.floor) * masses + floor

@@ -1,14 +1,12 @@
-"""RAFT: select often, keep what came out best, learn to do that again; from feedback alone.
+"""RAFT: reward-ranked fine-tuning of a sequence policy from feedback only.
 
-Each round logs several selections of every question with their exact propensities and what came
-back for each, and nothing else: no gold passage is looked at. The best one of a question is kept,
-and the policy is trained to be likelier to do what was done there.
+Each round logs several selections per question with exact propensities and rewards. It keeps the
+best selection of each question and trains the policy on it. It never reads gold passages.
 
-What came back is for a whole selection, of whose steps some had no part in it. Over many questions
-that averages out, which is what the published form trusts; with few questions `causes` says which
-had: a selection that came out wrong clears all that it took. Who knows more of the questions passes
-that credit on, to what leads to it. A question whose selections never came out right says nothing
-by itself.
+The reward belongs to a whole selection, so some steps get credit without a cause. The published
+method relies on averaging over many questions. With few questions, `causes` estimates the credit of
+each action: a failed selection clears all its actions. A `passing` function can move that credit to
+other actions that lead there. A question without a successful selection gives no signal.
 """
 
 from __future__ import annotations
@@ -61,36 +59,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """How RAFT goes on.
+    """Settings of RAFT.
 
     Args:
-        rounds: at most, ≥ 1.
-        each: N, selections of every question in a round, ≥ 2.
-        rule: how they are drawn; it must explore.
-        credit: ``selection``: all steps of a kept selection count, by how far it was above the mean
-            of its question; as published. ``action``: candidates count by how surely they are
-            right, see `causes`; better where a selection has several picks of which few had a part
-            in what came back.
-        least: of that, from which on a candidate counts, in (0, 1).
-        others: of `CloneSettings`, for ``action``: candidates that earned their credit are right in
-            whatever state one gets to, and are learned by visiting states. When to stop and to
-            expand is learned where the best selections did.
-        turns: of visiting states and learning in a round, for ``action``, ≥ 1; those after the
-            first visit what was just learned.
-        held_out: share of the questions by whose feedback rounds are judged, and which are not
-            learned from, in (0, .5].
-        crossed: 0, or parts, ≥ 2, of which each judges what was learned from the others, whatever
-            `held_out` is: so all questions judge a round, and what goes on is learned from all. A
-            round learns that many times more. In rounds after the first, what others are asked and
-            where one looks comes of a policy that learned from all; what is right of a part's own
-            questions its judges are never told.
-        patience: rounds without a better one before it stops early, ≥ 1.
-        regression: fall of the held-out reward below its best from which on a round is gone back
-            from, ≥ 0. What is not worse by that much is kept: a few dozen held-out questions tell a
-            loss from a gain of a point no better than a coin. 0: what is kept is no worse there.
+        rounds: maximum number of rounds, ≥ 1.
+        each: N, selections per question and round, ≥ 2.
+        rule: sampling rule; it must explore.
+        credit: ``selection`` (as published): all steps of a kept selection count, weighted by its
+            reward above the question's mean. ``action``: candidates count by `causes`; better if
+            few picks of a selection cause its reward.
+        least: minimum credit of a candidate to count, in (0, 1).
+        others: as in `CloneSettings`, for ``action``: credited candidates are correct in any state
+            and are learned by visiting states; stop and expand are learned from the best
+            selections.
+        turns: passes of visiting and learning per round, for ``action``, ≥ 1; later passes visit
+            with the newly trained scorer.
+        held_out: share of held-out questions that judge each round, in (0, .5].
+        crossed: 0, or the number of cross-validation parts, ≥ 2, instead of `held_out`. All
+            questions then judge a round, and the final policy learns from all. A round trains that
+            many times more. In later rounds a policy that learned from all questions samples the
+            selections; the judges of a part never learn its labels.
+        patience: rounds without improvement before early stopping, ≥ 1.
+        regression: drop of the held-out reward below the best that undoes a round, ≥ 0. A few dozen
+            held-out questions cannot tell small losses from gains. 0 keeps no worse round.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
     """
 
     rounds: int = 6
@@ -138,23 +132,21 @@ def raft(
 
     Args:
         tasks: questions, at least five.
-        start: the policy to begin with.
-        settings: how it goes on.
-        tune: what learns from what was kept; by default trees on top of `start`.
-        seed: of all draws.
-        folder: for checkpoints; a run that was killed goes on from there to the same bytes.
-        log: what was logged before under any policy, of these questions or others: the first round
-            learns from it instead of drawing its own.
-        sample: draws selections as `walks` does, perhaps on other machines.
-        passing: for the credit of actions, says which are right of questions and what alone brings
-            their reward; None: what brings it is right, and nothing else.
+        start: start policy.
+        settings: RAFT settings.
+        tune: trainer for the kept steps; default: trees on top of `start`.
+        seed: random seed.
+        folder: checkpoint folder; an interrupted run resumes and gives identical bytes.
+        log: earlier selections under any policy; the first round uses them instead of sampling.
+        sample: sampler like `walks`, possibly on other machines.
+        passing: for action credit, maps causes to correct actions; None: causes are correct.
 
     Returns:
-        The best policy with what each round found.
+        The best policy and the statistics of each round.
 
     Raises:
-        InputError: too few questions, or a log of none of those that are learned from.
-        DataError: the folder is of another run, or the extra ``evidence`` is not installed.
+        InputError: too few questions, or the log has none of the training questions.
+        DataError: the folder belongs to another run, or the extra ``evidence`` is not installed.
 
     Source: Dong et al., RAFT: Reward rAnked FineTuning for Generative Foundation Model Alignment
     (2023), algorithm 1; the credit of steps departs from it, see the module.
@@ -179,7 +171,6 @@ def raft(
 
 
 def _told(log: Sequence[Walk], learned: Sequence[Task]) -> list[Walk]:
-    """Return what a log says of the questions that are learned from."""
     known = {task.id for task in learned}
     told = [one for one in log if one.task in known]
     if not told:
@@ -195,7 +186,7 @@ def _told(log: Sequence[Walk], learned: Sequence[Task]) -> list[Walk]:
 
 @dataclass(slots=True)
 class _State:
-    """Between two rounds."""
+    """State between two rounds."""
 
     now: Scorer
     best: Scorer
@@ -223,7 +214,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What stays the same from round to round."""
+    """Constants of a run."""
 
     how: RaftSettings
     tune: Tuner
@@ -292,7 +283,7 @@ class _Run:
         return greedy_rewards(by, scorer, self.how.rule, self.sample)
 
     def _crossed(self, learned: _Learned) -> dict[str, float]:
-        """Return the reward of all questions, each by what was learned without its part."""
+        """Return the reward of all questions, each by the policy trained without its part."""
         rewards: dict[str, float] = {}
         for others, own in self.parts:
             found, _ = learned(others)
@@ -302,7 +293,7 @@ class _Run:
     def _learned(
         self, now: Scorer, log: Sequence[Walk], known: Credits, number: int, of: Sequence[Task]
     ) -> tuple[Scorer | None, int]:
-        """Return what some questions teach in a round, and how many examples; None: nothing."""
+        """Return a round's policy and its number of examples; None without examples."""
         by_action = self.how.credit == "action"
         names = {task.id for task in of}
         log = [one for one in log if one.task in names]
@@ -322,7 +313,7 @@ class _Run:
         return self.sample(self.learned, now, self.how.rule, each=self.how.each, seed=seed)
 
     def _steps(self, kept: Mapping[str, Walk], log: Sequence[Walk]) -> list[Examples]:
-        """Return what is learned of kept selections: every step, or when to stop and to expand."""
+        """Return training steps of kept selections: all steps, or only stop and expand."""
         only = () if self.how.credit == "selection" else (STOP, EXPAND)
         means = {
             name: float(np.mean([reward for _, reward in of_one]))
@@ -331,7 +322,7 @@ class _Run:
         return [part for name, one in kept.items() for part in above(one, means[name], only=only)]
 
     def _sure(self, known: Credits, of: Sequence[Task]) -> Credits:
-        """Return what is right of some questions, and how surely."""
+        """Return the correct actions of some questions with their probabilities."""
         own = {task.id: known[task.id] for task in of if task.id in known}
         sure = own if self.passing is None else self.passing(of, own)
         return {
@@ -342,7 +333,7 @@ class _Run:
     def _visits(
         self, of: Sequence[Task], sure: Credits, scorers: Sequence[Scorer | None], number: int
     ) -> list[Examples]:
-        """Return what is right in the states that some scorers get to; None: who knows it."""
+        """Return labels in the states that some scorers visit; None: the expert."""
         found = []
         for task in of:
             expert = Credited(sure.get(task.id, {}))
@@ -376,15 +367,10 @@ class _Run:
 
 
 def visiting(seed: int, number: int, name: str) -> np.random.Generator:
-    """Return the stream of a question's visits in a round.
+    """Return the random stream of a question's visits in a round.
 
-    It is no stream of `walks`, of any round or seed: what was drawn, and so what earned credit,
-    must not decide where one looks.
-
-    Args:
-        seed: of the run.
-        number: of the round.
-        name: the question's id.
+    It differs from every stream of `walks`, because sampled selections must not decide which states
+    are visited.
 
     >>> visiting(0, 1, "q").random() == visiting(1, 0, "q").random()
     False
@@ -393,7 +379,7 @@ def visiting(seed: int, number: int, name: str) -> np.random.Generator:
 
 
 def _joined(before: Logged, after: Logged) -> Logged:
-    """Return all that was logged of each question, by whatever policies."""
+    """Return all logged selections of each question, from any policy."""
     return {
         name: [*before.get(name, ()), *after.get(name, ())] for name in sorted({*before, *after})
     }

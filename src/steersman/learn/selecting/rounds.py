@@ -1,4 +1,4 @@
-"""What rounds of learning have in common: what each found, and by which questions it is judged."""
+"""Training rounds: statistics, held-out questions and cross-validation."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 Stopped = Literal["rounds", "early", "not finite", "nothing to learn"]
 Sampler = Callable[..., list[Walk]]
-"""Draws selections as `walks` does, perhaps on other machines."""
+"""Sampler with the signature of `walks`, possibly on other machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round found.
+    """Statistics of one round.
 
     Args:
-        reward: mean of what was logged.
-        best: mean of what was kept: of each question's best selection; by PPO, of the best of all.
-        kept: steps that were learned from, in all states that were visited; by PPO, selections.
-        held_out: mean greedy reward of the questions that judge, of what was learned without them.
+        reward: mean reward of the logged selections.
+        best: mean reward of each question's best selection.
+        kept: number of training steps in all visited states; for PPO, of selections.
+        held_out: mean greedy reward on held-out questions.
     """
 
     reward: float
@@ -43,13 +43,13 @@ class Round:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trained:
-    """What training came to.
+    """Result of training.
 
     Args:
-        scorer: the last that held-out feedback did not show to be worse; what started, if none.
-        rounds: in their order.
-        before: held-out reward of what started.
-        stopped: why it ended.
+        scorer: the last policy that held-out rewards do not show to be worse; else the start.
+        rounds: rounds in order.
+        before: held-out reward of the start policy.
+        stopped: why training ended.
     """
 
     scorer: Scorer
@@ -59,18 +59,18 @@ class Trained:
 
 
 def split(tasks: Sequence[Task], held_out: float, seed: int) -> tuple[list[Task], list[Task]]:
-    """Return the questions that are learned from, and those by which rounds are judged.
+    """Return training questions and held-out questions.
 
     Args:
-        tasks: at least five, of at least two groups; those of one group are on one side.
-        held_out: share of the second; a little more where the last group that is held out has more.
-        seed: of the order.
+        tasks: at least five questions of at least two groups; a group stays on one side.
+        held_out: share of held-out questions; slightly more if the last group is large.
+        seed: seed of the order.
 
     Returns:
-        Both, in the order of `tasks`.
+        Both lists, in the order of `tasks`.
 
     Raises:
-        InputError: fewer than that.
+        InputError: too few questions or groups.
     """
     sizes = _groups(tasks, 2)
     names, wanted, judged = list(sizes), max(1, round(held_out * len(tasks))), set[str]()
@@ -85,18 +85,12 @@ def split(tasks: Sequence[Task], held_out: float, seed: int) -> tuple[list[Task]
 
 
 def crossed(tasks: Sequence[Task], parts: int, seed: int) -> list[tuple[list[Task], list[Task]]]:
-    """Return for each part the questions outside it, to learn from, and its own, which judge.
+    """Return for each part its training questions and its own held-out questions.
 
-    Args:
-        tasks: at least five, of at least as many groups as parts; those of one group are in one.
-        parts: ≥ 2, whose numbers of groups differ by one at most.
-        seed: of the order.
-
-    Returns:
-        Both, in the order of `tasks`; every question judges once.
+    `parts`: number of parts, ≥ 2; their numbers of groups differ by at most one.
 
     Raises:
-        InputError: fewer than that.
+        InputError: too few questions or groups.
 
     Source: cross-validation: Stone, Cross-Validatory Choice and Assessment of Statistical
     Predictions (1974).
@@ -114,7 +108,7 @@ def crossed(tasks: Sequence[Task], parts: int, seed: int) -> list[tuple[list[Tas
 
 
 def _groups(tasks: Sequence[Task], least: int) -> Counter[str]:
-    """Return how many questions each group has, in the order in which they first come."""
+    """Return the number of questions per group, in order of first appearance."""
     if len(tasks) < 5:
         raise InputError(f"{len(tasks)} questions; at least 5 are needed to hold some out")
     sizes = Counter(task.group for task in tasks)
@@ -129,26 +123,15 @@ def _groups(tasks: Sequence[Task], least: int) -> Counter[str]:
 def greedy_rewards(
     tasks: Sequence[Task], scorer: Scorer, rule: StepRule, sample: Sampler
 ) -> dict[str, float]:
-    """Return the reward of what a scorer selects without exploring, by question.
-
-    Args:
-        tasks: the held-out questions.
-        scorer: whose selections they are.
-        rule: how it selects otherwise.
-        sample: draws selections.
-    """
+    """Return the reward of a scorer without exploration, by question."""
     return {one.task: one.reward for one in sample(tasks, scorer, rule.greedy, each=1, seed=0)}
 
 
 def mean_reward(tasks: Sequence[Task], rewards: Mapping[str, float]) -> float:
-    """Return the mean reward of questions: the same to the bit, however the rewards came together.
-
-    Args:
-        tasks: in whose order they are added up.
-        rewards: of `greedy_rewards`.
+    """Return the mean reward, independent of the order to the last bit.
 
     Raises:
-        FloatingPointError: a reward is no finite number.
+        FloatingPointError: a reward is not finite.
     """
     reward = float(np.mean([rewards[task.id] for task in tasks]))
     if not np.isfinite(reward):

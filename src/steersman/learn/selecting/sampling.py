@@ -1,4 +1,4 @@
-"""Many selections drawn at once: here, in processes, or on a Ray cluster, with the same results."""
+"""Parallel sampling of selections: locally, in processes or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def walks_over(address: str | None = None, *, processes: int = 1, questions: int = 20) -> Sampler:
-    """Return what draws selections as `walks` does, some questions at a time.
+    """Return a sampler like `walks` that works in parallel.
 
-    A question draws from a stream of its own, by its id and the seed: where it is worked on, and
-    with which others, changes nothing.
+    Each question has its own random stream from its id and the seed, so the results do not depend
+    on where it runs.
 
     Args:
-        address: of a Ray cluster; None: this machine. See `steersman.learn.spread`.
-        processes: of this machine, where no cluster is named, ≥ 1.
-        questions: of one item of work, ≥ 1: enough for seconds.
+        address: address of a Ray cluster; None: this machine. See `steersman.learn.spread`.
+        processes: local processes without a cluster, ≥ 1.
+        questions: questions per work item, ≥ 1; an item should take seconds.
 
     Returns:
-        What `raft` and `ppo` take as ``sample``.
+        A sampler for `raft` and `ppo`.
 
     Raises:
         InputError: `questions` is below 1.
@@ -41,7 +41,7 @@ def walks_over(address: str | None = None, *, processes: int = 1, questions: int
     def sample(
         tasks: Sequence[Task], scorer: Scorer, rule: StepRule, *, each: int, seed: int
     ) -> list[Walk]:
-        # The tasks travel once, as part of the function: they share what is large.
+        # Tasks are sent once, as part of the function, because they share large data.
         work = partial(_drawn, tasks, scorer, rule, each, seed, questions)
         found: list[Walk] = []
         starts = range(0, len(tasks), questions)

@@ -1,8 +1,7 @@
-"""Selections that a service logged, as learning and evaluation take them: tasks and walks.
+"""Logged selections of the service, as tasks and walks for training and evaluation.
 
-A stored selection is a question of its own: its candidates are known with all that was said of
-them, so any policy of the same point can be gone through it again, and its exact probabilities of
-what was done are known. What another selection would have earned is not.
+Each stored selection is a task with its own candidates, so any policy of the point can be replayed
+on it with exact probabilities. The reward of another selection is unknown.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _FOLDS = 5
 
 
 class StoredSelection(NamedTuple):
-    """A selection with what it earned.
+    """Stored selection with its reward.
 
     Attributes:
-        id: of the decision.
-        unit: what it belongs to: its unit, its episode or itself.
-        offered: the candidates of its request.
-        steps: as they are stored.
+        id: decision id.
+        unit: its unit, its episode or its id.
+        offered: candidates of the request.
+        steps: stored steps.
         reward: 0 to 1.
     """
 
@@ -53,14 +52,14 @@ class StoredSelection(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTask:
-    """A logged selection's question, as `steersman.learn.selecting` goes through it.
+    """Question of a stored selection.
 
-    A state is the places that were taken so far.
+    A state is the sequence of chosen places.
 
     Args:
-        id: of the decision.
-        offered: the candidates of its request.
-        form: the rules of its point.
+        id: decision id.
+        offered: candidates of the request.
+        form: selection rules of the decision point.
     """
 
     id: str
@@ -69,7 +68,7 @@ class StoredTask:
 
     @property
     def group(self) -> str:
-        """Its id: a request stands alone."""
+        """The task's id; each request is its own group."""
         return self.id
 
     def begin(self) -> tuple[int, ...]:
@@ -77,10 +76,10 @@ class StoredTask:
         return ()
 
     def options(self, state: tuple[int, ...]) -> Options | None:
-        """Return the actions with what is seen of each; None: it has ended.
+        """Return the actions with their rows; None at the end.
 
         Args:
-            state: any of this task.
+            state: a state of this task.
         """
         progress = self._at(state)
         if progress.ended:
@@ -92,16 +91,16 @@ class StoredTask:
         """Return the state after an action.
 
         Args:
-            state: where it is taken.
-            place: of the action among the options.
+            state: current state.
+            place: index of the action in the options.
         """
         return (*state, place)
 
     def reward(self, state: tuple[int, ...]) -> NoReturn:
-        """Refuse: only what was logged is known.
+        """Raise an error: only the logged reward is known.
 
         Args:
-            state: in which a selection ended.
+            state: final state.
 
         Raises:
             DataError: always.
@@ -112,10 +111,10 @@ class StoredTask:
         )
 
     def potential(self, state: tuple[int, ...]) -> float:
-        """Return 0: nothing is declared for shaping.
+        """Return 0: no shaping is declared.
 
         Args:
-            state: any of this task.
+            state: a state of this task.
         """
         return 0.0 * len(state)
 
@@ -127,13 +126,13 @@ class StoredTask:
 
 
 def form_in(spec: DecisionPoint) -> SequenceForm:
-    """Return the rules of a point of kind sequence.
+    """Return the selection rules of a decision point of kind sequence.
 
     Args:
         spec: its declaration.
 
     Returns:
-        Features, vector, most steps, and whether it may stop.
+        Features, vector, maximum steps, and whether it may stop.
 
     Raises:
         InputError: its actions are of another kind.
@@ -146,14 +145,14 @@ def form_in(spec: DecisionPoint) -> SequenceForm:
 
 
 def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
-    """Return a stored selection with all that learning needs of its steps.
+    """Return a stored selection as a walk.
 
     Args:
         stored: the selection.
-        form: the rules that it was logged under.
+        form: its rules at logging time.
 
     Returns:
-        Its steps with the rows of what could be drawn.
+        Its steps with the rows of the eligible actions.
 
     Raises:
         DataError: it was logged under other rules.
@@ -185,22 +184,21 @@ async def stored_selections(
     since: datetime | None = None,
     limit: int = MOST_SELECTIONS,
 ) -> list[StoredSelection]:
-    """Return the newest selections of a point whose reward stands, of the same rules as today's.
+    """Return the newest selections of a point with a final reward and the current rules.
 
     Args:
-        connection: within a transaction of the tenant.
-        row: the point, as it is declared now.
-        closed: windows that end later are open.
-        since: none that were made before; None: however old.
-        limit: most of them.
+        connection: inside a transaction of the tenant.
+        row: the decision point.
+        closed: time; reward windows that end later are open.
+        since: earliest decision time; None for no limit.
+        limit: maximum number.
 
     Returns:
-        In the order in which they were made. Fallbacks, what was taken back or erased, what has no
-        reward, and what was made under a declaration with other actions are left out; so are the
-        oldest ones that together would take more than 256 MiB.
+        Selections in time order. Left out are fallbacks, withdrawn or erased decisions, decisions
+        without a reward or with other actions, and the oldest beyond 256 MiB in total.
 
     Raises:
-        InputError: a point of another kind.
+        InputError: the decision point is of another kind.
     """
     form_in(row.spec)
     point = row.tenant, row.skill, row.point
@@ -227,20 +225,20 @@ async def stored_selections(
 def judge_selections(
     policy: SequencePolicy, log: Sequence[StoredSelection], *, level: float = 0.95
 ) -> Report:
-    """Return what stored selections say of a policy: refused, or with intervals.
+    """Return the off-policy evaluation of a policy on stored selections.
 
-    Per-decision importance sampling, its weighted form, and the doubly robust sum; by the rule of
-    `steersman.ope.evaluate_sequences`. Selections of one unit belong together. What logged them may
-    have learned from them, so models of rewards are fitted on the past alone.
+    Uses per-decision importance sampling, its weighted form and the doubly robust estimator, under
+    the rules of `steersman.ope.evaluate_sequences`. Selections of one unit belong together. The
+    logging policy may have learned from them, so reward models are fitted on the past only.
 
     Args:
-        policy: of the same rules as the log's.
-        log: selections with rewards, one or more, in the order in which they were made.
-        level: of the intervals, in (0, 1).
+        policy: a policy with the rules of the log.
+        log: selections with rewards, one or more, in time order.
+        level: confidence level, in (0, 1).
 
     Returns:
-        Estimates ``pdis``, ``wpdis``, ``dr`` (this one from five selections' units on) and
-        ``gain``, and reasons where the log cannot tell.
+        Estimates ``pdis``, ``wpdis``, ``dr`` (from five units on) and ``gain``, or the reasons why
+        there are none.
 
     Raises:
         InputError: no selection.

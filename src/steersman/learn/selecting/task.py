@@ -1,7 +1,7 @@
-"""What is learned from: one sequence of choices among rows, whatever the rows are about.
+"""Selection tasks: sequences of choices among rows.
 
-A task is one question with its rules. It says which actions there are in a state, each with the row
-that a scorer sees of it, and what comes of taking one. All chance is in the choice.
+A task is one question with its rules. It lists the actions of a state with their rows, and the
+result of taking one. Tasks are deterministic; only the choice is random.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_TURNS = 1_000_003  # more than any run has
+_TURNS = 1_000_003  # more than the questions of any run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """The actions of a state.
+    """Actions of a state.
 
     Args:
-        names: of all k actions, candidates first.
-        rows: (k, columns) what a scorer sees of each.
-        candidates: the first so many are candidates, of which only the leading may be drawn; the
-            others (expand, stop) always may.
+        names: names of all k actions, candidates first.
+        rows: (k, columns) features of each action.
+        candidates: number of candidates. Only leading candidates may be drawn; the other actions
+            (expand, stop) always may.
     """
 
     names: Sequence[str]
@@ -50,71 +50,71 @@ class Options:
 
 
 class Task(Protocol):
-    """One question to select for; states are whatever it likes."""
+    """Question to select for, with states of any type."""
 
     @property
     def id(self) -> str:
-        """The question's id."""
+        """Question id."""
 
     @property
     def group(self) -> str:
-        """What it is held out with, such as its conversation; its id where it stands alone."""
+        """Group that is held out together, such as its conversation; default: its id."""
 
     def begin(self) -> Any:
         """Return the first state."""
 
     def options(self, state: Any) -> Options | None:
-        """Return the actions of a state; None: it has ended.
+        """Return the actions of a state; None at the end.
 
         Args:
-            state: any of this task.
+            state: a state of this task.
         """
 
     def take(self, state: Any, place: int) -> Any:
         """Return the state after an action.
 
         Args:
-            state: where it is taken.
-            place: of the action among the options.
+            state: current state.
+            place: index of the action in the options.
         """
 
     def reward(self, state: Any) -> float:
-        """Return what a selection that ended so is worth, in [0, 1]: what bandit feedback says.
+        """Return the reward of a finished selection, in [0, 1].
 
         Args:
-            state: in which it ended.
+            state: final state.
         """
 
     def potential(self, state: Any) -> float:
-        """Return Φ, known without the answer, for shaping; 0 where nothing is declared.
+        """Return the shaping potential Φ, which needs no answer; 0 if none is declared.
 
         Args:
-            state: any of this task.
+            state: a state of this task.
         """
 
 
 class Expert(Protocol):
-    """Says what is right in a state of a task, wherever one got."""
+    """Labels the correct actions in any state of a task."""
 
     def labels(self, task: Any, state: Any, options: Options) -> Floats:
-        """Return (k,) how right each action is, in [0, 1].
+        """Return (k,) label of each action, in [0, 1].
 
         Args:
-            task: whose state it is.
-            state: where one stands.
+            task: task of the state.
+            state: current state.
             options: its actions.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """One choice with all that learning needs of it.
+    """One choice with its training data.
 
     Args:
-        step: as it is logged.
-        rows: (e, columns) of the eligible actions.
-        chosen: the place of the action among these.
-        place: its place among the options.
+        step: logged step.
+        rows: (e, columns) features of the eligible actions.
+        chosen: index of the action among the eligible actions.
+        place: index of the action among the options.
     """
 
     step: Step
@@ -125,13 +125,13 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walk:
-    """One selection with what it was worth: a row of the log.
+    """One selection with its reward: a row of the log.
 
     Args:
-        task: id of the question.
-        taken: its choices.
-        reward: what came back, in [0, 1].
-        propensity: of all choices together.
+        task: question id.
+        taken: choices.
+        reward: reward in [0, 1].
+        propensity: joint propensity of all choices.
         potentials: (len(taken) + 1,) Φ before each choice and at the end.
     """
 
@@ -144,14 +144,13 @@ class Walk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Along:
-    """What a policy would have done at each of the T steps of a logged selection.
+    """Target policy along the T steps of a logged selection.
 
     Args:
-        chances: (T,) with which probability it would have taken the logged action; 0 where that
-            action is none that it may draw.
-        taken: (T, columns) the row of each logged action.
-        meant: (T, columns) the mean row of its own actions, by their probabilities.
-        missing: (T,) its mass on actions that could not be drawn when the step was logged.
+        chances: (T,) its probability of the logged action; 0 if ineligible for it.
+        taken: (T, columns) row of each logged action.
+        meant: (T, columns) mean row of its own actions by probability.
+        missing: (T,) its probability of actions that the log could not draw.
     """
 
     chances: Floats
@@ -164,20 +163,20 @@ def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.G
     """Return one choice, drawn with one uniform.
 
     Args:
-        options: the state's actions.
-        scorer: of their rows.
+        options: actions of the state.
+        scorer: scores their rows.
         rule: how scores become probabilities.
-        rng: gives one uniform.
+        rng: random generator.
 
     Returns:
-        The choice with all that learning needs of it.
+        The choice with its training data.
     """
     return _eligible(options, scorer.scores(options.rows), rule).drawn(rng)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Eligible:
-    """What may be drawn in a state, and with which probabilities."""
+    """Eligible actions of a state with their probabilities."""
 
     names: tuple[str, ...]
     places: NDArray[np.intp]
@@ -189,7 +188,7 @@ class _Eligible:
         return Taken(step, self.rows, chosen, int(self.places[chosen]))
 
     def chance(self, place: int, logged: Collection[str]) -> tuple[float, Floats, float]:
-        """Return the probability of an option, the mean row of all, and the mass not in a log."""
+        """Return the probability of an option, the mean row, and the mass missing in a log."""
         chances = self.chances
         elsewhere = np.array([name not in logged for name in self.names])
         chance = float(chances[self.places == place].sum())
@@ -206,7 +205,7 @@ def _eligible(options: Options, scores: Floats, rule: StepRule) -> _Eligible:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reached:
-    """A state with what may be drawn in it; None: it has ended."""
+    """State with its eligible actions; None at the end."""
 
     state: Any
     potential: float
@@ -215,7 +214,7 @@ class _Reached:
 
 
 class _Ways:
-    """The ways through one task; a state that was reached before is not worked out again."""
+    """Cache of the states of one task."""
 
     def __init__(self, task: Task, scorer: Scorer, rule: StepRule) -> None:
         self._task, self._scorer, self._rule = task, scorer, rule
@@ -277,40 +276,31 @@ def _unlike(logged: Walk, number: int, what: str) -> DataError:
 
 
 def along(task: Task, log: Sequence[Walk], scorer: Scorer, rule: StepRule) -> list[Along]:
-    """Return what a policy would have done along logged selections of one question.
+    """Return the target policy along logged selections of one question.
 
-    The question is gone through again, since a policy may prefer what the log's did not let lead.
-
-    Args:
-        task: the question, with the limits that it was logged under.
-        log: its selections, drawn by any policy.
-        scorer: of the policy that is asked about.
-        rule: how that one's scores become probabilities.
-
-    Returns:
-        One for each selection.
+    The question is replayed, because the target may prefer candidates that the log could not draw.
 
     Raises:
-        DataError: a selection is of another question, or of other limits.
+        DataError: a selection belongs to another question or to other limits.
     """
     ways = _Ways(task, scorer, rule)
     return [ways.along(one) for one in log]
 
 
 def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Walk:
-    """Return one selection from begin to end.
+    """Return one complete selection.
 
     Args:
         task: the question.
-        scorer: of the actions' rows.
+        scorer: scores action rows.
         rule: how scores become probabilities.
-        rng: one uniform for each choice.
+        rng: random generator, one uniform per choice.
 
     Returns:
         The selection with its reward.
 
     Raises:
-        InputError: its propensity is too small for a number.
+        InputError: its propensity underflows.
     """
     return _Ways(task, scorer, rule).walk(rng)
 
@@ -318,20 +308,20 @@ def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator
 def walks(
     tasks: Sequence[Task], scorer: Scorer, rule: StepRule, *, each: int, seed: int
 ) -> list[Walk]:
-    """Return several selections for each of some questions; what one gets depends on no other.
+    """Return several selections per question, each independent of the others.
 
-    A plain function of plain values, so that it may run anywhere: every question draws from a
-    stream of its own, by its id and the seed.
+    A function of plain values that can run anywhere. Each question has its own random stream from
+    its id and the seed.
 
     Args:
         tasks: questions.
-        scorer: of the actions' rows.
+        scorer: scores action rows.
         rule: how scores become probabilities.
-        each: selections for each question, ≥ 1.
-        seed: of the streams.
+        each: selections per question, ≥ 1.
+        seed: random seed.
 
     Returns:
-        `each` of the first question, then of the next.
+        `each` selections of the first question, then of the next.
     """
     found = []
     for task in tasks:
@@ -344,11 +334,11 @@ def stream(seed: int, name: str) -> np.random.Generator:
     """Return the random stream of one question.
 
     Args:
-        seed: of the run, ≥ 0.
-        name: the question's id.
+        seed: random seed, ≥ 0.
+        name: question id.
 
     Returns:
-        A generator that depends on both alone.
+        A generator that depends only on both.
 
     >>> stream(1, "q").random() == stream(1, "q").random()
     True
@@ -357,15 +347,15 @@ def stream(seed: int, name: str) -> np.random.Generator:
 
 
 def turn_stream(seed: int, turn: int, name: str) -> np.random.Generator:
-    """Return the random stream of one question in one of several turns through all of them.
+    """Return the random stream of one question in one of several passes.
 
     Args:
-        seed: of the run, ≥ 0.
-        turn: 0 to 1,000,002; the first turn's is `stream` of the same seed where that is 0.
-        name: the question's id.
+        seed: random seed, ≥ 0.
+        turn: pass number, 0 to 1,000,002; pass 0 is `stream` of the same seed.
+        name: question id.
 
     Returns:
-        A generator that no other seed and turn have.
+        A generator that differs for every seed and pass.
 
     >>> turn_stream(0, 1, "q").random() == turn_stream(1, 0, "q").random()
     False

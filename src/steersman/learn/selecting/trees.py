@@ -1,4 +1,4 @@
-"""Boosted trees grown by LightGBM, kept as arrays; needs the extra ``evidence`` to grow alone."""
+"""Boosted trees trained by LightGBM and stored as arrays; only training needs ``evidence``."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 _ALL = 0xFFFF
 _NO_SPLIT = "num_features()) > (0)"
-"""In what LightGBM says, under an objective of one's own, of examples that nothing can split."""
+"""Part of LightGBM's error for a custom objective when no split is possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """How trees are grown.
+    """Settings of boosted trees.
 
     Args:
-        trees: how many, 1 to 2,000.
-        learning_rate: how much of each counts, in (0, 1].
-        leaves: of each, 2 to 16.
-        least: examples in a leaf, ≥ 1.
-        ridge: of the leaves' values, ≥ 0.
-        columns: share that each tree may look at, in (0, 1].
-        rows: share of the examples that each tree is grown from, drawn anew for each, in (0, 1].
-            Less than all steadies what is learned where examples are uncertain.
+        trees: number of trees, 1 to 2,000.
+        learning_rate: weight of each tree, in (0, 1].
+        leaves: leaves per tree, 2 to 16.
+        least: minimum examples per leaf, ≥ 1.
+        ridge: L2 penalty of leaf values, ≥ 0.
+        columns: share of columns per tree, in (0, 1].
+        rows: share of examples per tree, sampled for each tree, in (0, 1]. Values below 1 reduce
+            overfitting to uncertain examples.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
 
     >>> TreeSettings().leaves
     16
@@ -81,34 +81,34 @@ def grow(
     loss: Literal["binary", "softmax"] = "binary",
     seed: int = 0,
 ) -> TreeScorer:
-    """Return trees whose sum says how right an action is.
+    """Return trees whose sum scores how correct an action is.
 
-    With the loss ``binary`` the sum is the log-odds that an action is right. With ``softmax`` the
-    trees maximise the likelihood of the right actions under the very policy that softmax makes of
-    the scores of a step: Σ over steps of Σ_a w_a y_a ln π(a), whose gradient in a step's scores is
-    w (y − π) for one right action of weight w.
+    With loss ``binary`` the sum is the log-odds that an action is correct. With ``softmax`` the
+    trees maximise the likelihood of correct actions under the softmax policy: Σ over steps of
+    Σ_a w_a y_a ln π(a). Its gradient in a step's scores is w (y − π) for one correct action of
+    weight w.
 
     Args:
-        examples: with actions that are right and others that are not; for ``binary`` a target
-            between 0 and 1 counts as both, in parts.
-        settings: how they are grown.
-        start: scores that the trees add to; the trees alone are returned.
+        examples: steps with correct and wrong actions; for ``binary`` a target between 0 and 1
+            counts partly as both.
+        settings: settings of the trees.
+        start: scores that the trees add to; the result has only the trees.
         loss: ``binary`` or ``softmax``.
-        seed: of the columns that each tree may look at, and of the examples it is grown from.
+        seed: seed of column and example sampling.
 
     Returns:
-        The trees as arrays; LightGBM is not needed any more. Where examples are too few or too
-        alike to be split, trees of one leaf: all actions score the same.
+        The trees as arrays, which do not need LightGBM. With too few or too similar examples, trees
+        of one leaf: all actions have the same score.
 
     Raises:
-        InputError: no example, or all targets alike.
+        InputError: no example, or all targets are equal.
         DataError: the extra ``evidence`` is not installed.
 
     Source: Friedman, Greedy Function Approximation (2001), section 4.5, and Stochastic Gradient
     Boosting (2002) where trees are grown from shares; Ke et al., LightGBM (2017).
     """
     try:
-        import lightgbm  # noqa: PLC0415 - an extra: what was grown runs without it
+        import lightgbm  # noqa: PLC0415 - an extra: trained trees run without it
     except ImportError as missing:
         message = "training trees needs the package lightgbm; install it with: "
         raise DataError(message + how_to_install("evidence")) from missing
@@ -128,7 +128,7 @@ def grow(
     }  # fmt: skip
     before = None if start is None else start.scores(rows)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of its own defaults
+        warnings.simplefilter("ignore")  # LightGBM warns about its own defaults
         data = lightgbm.Dataset(
             rows, targets, weight=weights, init_score=before, params={"verbosity": -1}
         )
@@ -165,7 +165,7 @@ def _check_differ(targets: Floats) -> None:
 
 
 def _both_kinds(examples: Examples) -> tuple[Floats, Floats, Floats]:
-    """Return rows with targets of 0 and 1 alone: what is between stands for both, in parts."""
+    """Return rows with targets 0 and 1 only; a fractional target becomes two weighted rows."""
     targets, between = examples.targets, (examples.targets > 0) & (examples.targets < 1)
     rows, weights = examples.rows, examples.weights
     if between.any():
@@ -194,7 +194,7 @@ def _as_arrays(model: dict[str, Any], columns: int) -> TreeScorer:
 
 
 def _read(node: dict[str, Any], nodes: list[tuple[int, float, int]], leaves: list[float]) -> int:
-    """Gather nodes and leaves from left to right; return the set of leaves under this node."""
+    """Collect nodes and leaves from left to right; return the leaves under this node."""
     if "leaf_value" in node:
         leaves.append(float(node["leaf_value"]))
         return 1 << (len(leaves) - 1)

@@ -1,4 +1,4 @@
-"""What learns from kept steps: trees on top of a policy, or trees grown anew."""
+"""Tuners that train a scorer on kept steps."""
 
 from __future__ import annotations
 
@@ -14,24 +14,18 @@ if TYPE_CHECKING:
 
 
 class Tuner(Protocol):
-    """Makes a scorer likelier to do what was kept: trees on top, or a network trained on."""
+    """Trains a scorer on kept steps."""
 
     def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
-        """Return the scorer after it.
-
-        Args:
-            examples: kept steps of all eligible actions.
-            start: what it is trained on top of.
-            seed: of whatever it draws.
-        """
+        """Return the trained scorer."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreesOnTop:
-    """Trees by the softmax loss on top of the policy that started.
+    """Tuner that trains trees with the softmax loss on top of the start policy.
 
     Args:
-        settings: how they are grown.
+        settings: settings of the trees.
     """
 
     settings: TreeSettings = field(
@@ -39,33 +33,21 @@ class TreesOnTop:
     )
 
     def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
-        """Return the sum of both.
-
-        Args:
-            examples: kept steps of all eligible actions.
-            start: what the trees add to.
-            seed: of the columns that a tree looks at.
-        """
+        """Return the sum of the start policy and the trees."""
         return SummedScorer((start, grow(examples, self.settings, start=start, loss="softmax",
                                          seed=seed)))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class FreshTrees:
-    """Trees grown anew from what was kept: what started decides what is tried, and no more.
+    """Tuner that trains new trees; the start policy only selects what is tried.
 
     Args:
-        settings: how they are grown.
+        settings: settings of the trees.
     """
 
     settings: TreeSettings = field(default_factory=TreeSettings)
 
     def __call__(self, examples: Examples, start: Scorer, *, seed: int) -> Scorer:
-        """Return the trees alone.
-
-        Args:
-            examples: kept steps of all eligible actions.
-            start: not used.
-            seed: of the columns that a tree looks at.
-        """
+        """Return the new trees."""
         return grow(examples, self.settings, seed=seed)

@@ -1,4 +1,4 @@
-"""The past as Parquet: compaction of finished days, and SQL over cold and hot rows together."""
+"""Cold store: daily compaction to Parquet, and SQL over cold and hot rows."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Compaction: from rows in PostgreSQL to one Parquet file per tenant, dataset and day.
+"""Compaction: writes PostgreSQL rows to one Parquet file per tenant, dataset and day.
 
-Per day: read rows and erasures as of one moment; write a file in a scratch folder; put it in its
-place, named in ``cold_export``; commit; remove the generations before. Whatever is killed where,
-only the commit makes a file count, and the next run takes in what does not (see `unnamed`). Two
-runs take turns.
+For each day: read rows and erasures from one snapshot, write a file in a scratch folder, publish
+it, record it in ``cold_export``, commit, then remove older generations. A file counts only after
+the commit, so a run can be killed at any point; the next run handles leftover files (see
+`unnamed`). Runs are serialised.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a run did.
+    """Result of a compaction run.
 
     Attributes:
-        written: the files that count from now on, in the order of their commits.
-        unchanged: how many files of earlier runs still say what there is.
-        removed: how many files were removed: all their rows are in files that count.
+        written: new valid files, in commit order.
+        unchanged: number of files that are still up to date.
+        removed: number of removed obsolete files.
     """
 
     written: tuple[Export, ...]
@@ -73,30 +73,29 @@ async def compact(
     tenants: Sequence[UUID] | None = None,
     until: date | None = None,
 ) -> Compacted:
-    """Write all days up to one to the cold store; the same again does nothing.
+    """Write all days up to a given day to the cold store; a repeated run changes nothing.
 
-    Late rows and erasures of a day that was written before give it a new generation, which
-    replaces the older one. Rows that retention dropped from PostgreSQL are kept. So are those of
-    files that the database does not know, as after a restore of an older backup. A file that is
-    gone is written again while PostgreSQL has all of its rows.
+    Late rows and erasures give a day a new generation. Rows that retention dropped from PostgreSQL
+    are kept, and so are rows in files that the database does not know, as after restoring an old
+    backup. A missing file is written again while PostgreSQL has all its rows.
 
     Args:
-        database: migrated.
-        destination: see `open_destination`; always the same for one database.
-        tenants: whose rows; default: everybody's.
-        until: the last day, in UTC; default: yesterday. Days that are not over are better left.
+        database: a migrated database.
+        destination: see `open_destination`; use the same one for a database always.
+        tenants: tenants to compact; default: all.
+        until: last day, in UTC; default: yesterday. Do not include unfinished days.
 
     Returns:
-        What was done.
+        Written, unchanged and removed files.
 
     Raises:
         DataError: pyarrow is not installed.
-        StoreError: some days could not be written, or files not removed (each with its reason);
-            all others were.
+        StoreError: some days could not be written or files not removed, with reasons; the
+            others are done.
     """
     last = until or datetime.now(UTC).date() - timedelta(days=1)
     async with database.connected("owner", "compaction", _GOES_ON) as connection:
-        # The lock ends with the connection, without which nothing can be committed either.
+        # The lock and any commit end with the connection.
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         run = _Run(connection, destination, last)
         for tenant in tenants if tenants is not None else await _tenants(connection):
@@ -106,7 +105,7 @@ async def compact(
 
 
 class _Run:
-    """One run, and what it has done so far."""
+    """State of one run."""
 
     def __init__(self, connection: Any, destination: Destination, last: date) -> None:
         self._connection, self._destination, self._last = connection, destination, last
@@ -148,11 +147,6 @@ class _Run:
     async def _sweep(
         self, tenant: UUID, dataset: Dataset, current: dict[date, Export]
     ) -> tuple[set[str], dict[date, list[Unnamed]]]:
-        """Remove files that were replaced.
-
-        Returns:
-            The paths of all files, and by day those that rows are to be taken in from.
-        """
         folder = ledger.folder_of(dataset, tenant)
         paths = await asyncio.to_thread(lambda: list(self._destination.paths(folder)))
         replaced, ahead = sorted_out(folder, paths, current)
@@ -161,7 +155,7 @@ class _Run:
         return set(paths), ahead
 
     async def _remove(self, tenant: UUID, path: str) -> None:
-        """Remove a file that no longer counts; while somebody reads, leave it to the next run."""
+        """Remove an obsolete file; if a reader holds it, the next run removes it."""
         lock = str(tenant)
         if not await self._connection.fetchval(
             f"SELECT pg_try_advisory_lock({ledger.READING})", lock
@@ -170,7 +164,7 @@ class _Run:
         try:
             await asyncio.to_thread(self._destination.remove, path)
         except (DataError, OSError) as error:
-            # It counts for nothing any more; other tenants' rows are still to be written.
+            # It is obsolete; other tenants' rows must still be written.
             _log.exception("cannot remove %s", path)
             self._left.append(f"{path}: {error}")
             return
@@ -189,7 +183,7 @@ class _Run:
         try:
             new = await self._day(tenant, dataset, day, old, unnamed)
         except (DataError, OSError, ValueError, TypeError) as error:
-            # One tenant's damaged file or odd row must not keep the others from being written.
+            # A damaged file or invalid row of one tenant must not stop the others.
             _log.exception("cannot write %s of %s on %s", dataset.name, tenant, day)
             self._failed.append(f"{dataset.name} of tenant {tenant} on {day}: {error}")
             return
@@ -210,7 +204,7 @@ class _Run:
         old: Export | None,
         unnamed: Sequence[Unnamed],
     ) -> Export | None:
-        """Write a day, or find that its file says it all already."""
+        """Write a day unless its file is up to date."""
         shutil.rmtree(self._scratch, ignore_errors=True)  # of a killed run, or of the day before
         self._scratch.mkdir(mode=0o700)
         files = await asyncio.to_thread(self._fetch_all, dataset, old, unnamed)
@@ -241,7 +235,7 @@ class _Run:
             place = ledger.path_of(dataset, tenant, day, generation)
             source = str(found[day])
             new = Export(tenant, dataset.name, day, generation, place, written, digest, source)
-            # What cannot be named is not published: else every try would leave a file.
+            # Register before publishing, so that retries leave no files.
             await ledger.record(self._connection, new)
             await asyncio.to_thread(self._destination.publish, draft, place)
         return new
@@ -249,7 +243,7 @@ class _Run:
     async def _renewed(
         self, draft: Path, dataset: Dataset, day: date, paths: Sequence[Path], erased: Erased
     ) -> tuple[int, bytes]:
-        """Write a day's next file: all its hot rows, and those that only files have."""
+        """Write a day's next file from its hot rows and the rows that only files have."""
         if dataset is DECISION:
             for path in paths:
                 known = await asyncio.to_thread(episodes, path, erased)
@@ -263,7 +257,7 @@ class _Run:
                 return await _to_file(draft, dataset, covering(dataset, keys, hot))
             except NotCovered:
                 hot = self._hot(dataset, day)
-        # Some rows were dropped from PostgreSQL: they are taken from the files, which is slower.
+        # Retention dropped some rows, so they come from the files, which is slower.
         rows = united(dataset, [read_rows(path, dataset, erased) for path in paths])
         return await _to_file(draft, dataset, merged(dataset, rows, hot))
 
@@ -273,7 +267,7 @@ class _Run:
     def _fetch_all(
         self, dataset: Dataset, old: Export | None, unnamed: Sequence[Unnamed]
     ) -> dict[str, Path]:
-        """Return the files that have rows of a day, here, by their paths; the newest last."""
+        """Return local files with rows of a day by path; the newest last."""
         fetched = {}
         for place in ([old.path] if old is not None else []) + [file.path for file in unnamed]:
             try:
@@ -284,7 +278,7 @@ class _Run:
                 message = f"{place} was removed while it was being registered; run again"
                 raise DataError(message) from error
         if old is not None and old.path in fetched and digest_of(fetched[old.path]) != old.sha256:
-            # Most changed bits can be read, and the next file would vouch for them.
+            # Changed bits are often readable and would be copied into the next file.
             raise DataError(f"{old.path} is damaged; restore it from a backup of the cold store")
         for file in unnamed:
             check_whole(fetched[file.path], dataset, file.path)
@@ -293,12 +287,9 @@ class _Run:
 
 
 async def hot_rows(connection: Any, dataset: Dataset, day: date) -> AsyncIterator[Row]:
-    """Yield a day's rows that are in PostgreSQL and not erased, in order; the tenant must be set.
+    """Yield a day's rows in PostgreSQL that are not erased, in order; set the tenant first.
 
-    Args:
-        connection: within a transaction.
-        dataset: whose rows.
-        day: in UTC.
+    `day`: UTC day.
     """
     async for row in connection.cursor(dataset.rows_sql(day), prefetch=_PREFETCH):
         yield tuple(row)

@@ -1,7 +1,7 @@
-"""What is exported: three datasets, their columns, and the SQL that reads a day of one.
+"""Cold store datasets: columns and SQL of decisions, events and rewards.
 
-A day is a UTC day: of the decision's id for decisions and rewards, of ``received_at`` for events.
-Erased decisions are left out, with their events and rewards.
+A day is a UTC day: of the decision id for decisions and rewards, of ``received_at`` for events.
+Erased decisions are left out with their events and rewards.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ID_DAY = (
 
 
 class Column(NamedTuple):
-    """One column of a dataset.
+    """Column of a dataset.
 
     Attributes:
-        name: as in PostgreSQL.
-        type: its Arrow type, by a short name (`schema` knows them).
-        sql: the expression that reads it.
+        name: column name in PostgreSQL.
+        type: short name of its Arrow type (see `schema`).
+        sql: expression that reads it.
     """
 
     name: str
@@ -39,16 +39,16 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A table as it is exported.
+    """Exported table.
 
     Attributes:
-        name: of the table, and of the view over hot and cold rows.
-        columns: in order; the tenant is in the path alone.
-        key: how many leading columns name a row; files are sorted by them.
-        decision: the column that names the decision which may have been erased.
-        day: SQL of the day that a row belongs to.
-        ordering: SQL of the order of rows, that of Python's tuples.
-        fingerprint: SQL of a hash of a row's key.
+        name: name of the table and of the view over hot and cold rows.
+        columns: columns in order; the tenant is only in the path.
+        key: number of leading key columns; files are sorted by them.
+        decision: column of the decision that may be erased.
+        day: SQL of a row's day.
+        ordering: SQL of the row order, equal to the order of Python tuples.
+        fingerprint: SQL hash of a row's key.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Dataset:
     fingerprint: str
 
     def key_of(self, row: Row) -> Row:
-        """Return the part of a row that names it."""
+        """Return the key of a row."""
         return row[: self.key]
 
     def within(self, first: date | None, last: date) -> str:
-        """Return the SQL condition for the days from ``first`` to ``last``, both included."""
+        """Return the SQL condition for the days from ``first`` to ``last``, inclusive."""
         column, bound = _bounded(self)
         above = f"{column} >= {bound(first)} AND " if first else ""
         return f"{above}{column} < {bound(last + timedelta(days=1))}"
@@ -73,12 +73,12 @@ class Dataset:
         """Return SQL for all rows of a day that were not erased, in order."""
         columns = ", ".join(column.sql for column in self.columns)
         return (
-            f"SELECT {columns} FROM {self.name} AS r "  # noqa: S608 (all of it stands in this file)
+            f"SELECT {columns} FROM {self.name} AS r "  # noqa: S608 (constants of this file)
             f"WHERE {self.within(day, day)} AND {self._kept()} ORDER BY {self.ordering}"
         )
 
     def sources_sql(self, first: date | None, last: date) -> str:
-        """Return SQL for day, number and fingerprint of the rows of each day."""
+        """Return SQL for day, row count and fingerprint of each day."""
         return (
             f"SELECT {self.day} AS day, count(*) AS rows, "  # noqa: S608 (likewise)
             f"bit_xor({self.fingerprint}) AS mark "
@@ -86,9 +86,9 @@ class Dataset:
         )
 
     def delete_sql(self, day: date) -> str:
-        """Return SQL that deletes the rows of a day; it tells number and fingerprint of them.
+        """Return SQL that deletes a day's rows and returns their count and fingerprint.
 
-        Like `sources_sql`, it does not count those that were erased.
+        As in `sources_sql`, erased rows are not counted.
         """
         return (
             f"WITH gone AS (DELETE FROM {self.name} AS r WHERE {self.within(day, day)} "  # noqa: S608 (likewise)
@@ -110,20 +110,17 @@ def _bounded(dataset: Dataset) -> tuple[str, Callable[[date], str]]:
 
 
 def first_id(day: date) -> UUID:
-    """Return the least UUIDv7 of a UTC day; SQL has the same function.
+    """Return the smallest UUIDv7 of a UTC day; SQL has the same function.
 
     Args:
-        day: from 1970 on.
-
-    Returns:
-        An id with the day's first millisecond and nothing else.
+        day: UTC day, from 1970 on.
     """
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     return UUID(int=int(midnight.timestamp() * 1000) << 80)
 
 
 def _columns(text: str, **sql: str) -> tuple[Column, ...]:
-    """Return columns from ``name:type`` words; ``sql`` holds expressions other than the name."""
+    """Return columns from ``name:type`` words; ``sql`` overrides the expression."""
     wrap = {"uuid": "r.{0}::text", "json": "r.{0}::text", "hex": "encode(r.{0}, 'hex')"}
     columns = []
     for word in text.split():
@@ -177,12 +174,6 @@ BY_NAME: Mapping[str, Dataset] = {dataset.name: dataset for dataset in DATASETS}
 
 def schema(dataset: Dataset) -> Any:
     """Return the Arrow schema of a dataset's files.
-
-    Args:
-        dataset: one of `DATASETS`.
-
-    Returns:
-        A ``pyarrow.Schema``.
 
     Raises:
         DataError: pyarrow is not installed.

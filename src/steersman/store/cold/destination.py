@@ -1,6 +1,6 @@
-"""Where cold files lie: a directory, or a bucket of any S3.
+"""Storage of cold files: a directory or an S3 bucket.
 
-A file appears whole or not at all. Whether it counts is said in table ``cold_export``, not here.
+A file appears completely or not at all. Table ``cold_export`` says whether it is valid.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _SCRATCH = ".writing"
 
 
 class Destination(Protocol):
-    """What compaction and queries need of a place for files; paths are relative, with ``/``."""
+    """File storage interface; paths are relative with ``/``."""
 
     def scratch(self) -> Path:
-        """Return a local folder for files under way; what is in it never counts."""
+        """Return a local folder for temporary files, which are never valid."""
         ...
 
     def publish(self, file: Path, path: str) -> None:
-        """Put a finished file from the scratch folder at ``path``, durably, whole or not at all.
+        """Move a finished temporary file to ``path``, durably and atomically.
 
         Args:
-            file: from the scratch folder; it is gone afterwards.
-            path: where to.
+            file: a file in the scratch folder; removed afterwards.
+            path: target path.
 
         Raises:
-            FileExistsError: something is there; it is not replaced.
+            FileExistsError: the path exists; it is not replaced.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file if it is there.
+        """Remove a file if it exists.
 
         Args:
-            path: of the file.
+            path: path of the file.
         """
         ...
 
@@ -55,7 +55,7 @@ class Destination(Protocol):
         """Yield the paths of all files below a folder.
 
         Args:
-            prefix: of the folder, without the last ``/``.
+            prefix: folder path, without the last ``/``.
         """
         ...
 
@@ -63,20 +63,20 @@ class Destination(Protocol):
         """Return a local file with the content of ``path``.
 
         Args:
-            path: of the file.
-            folder: where to put it if it is not local.
+            path: path of the file.
+            folder: download folder.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
         """
         ...
 
 
 class Directory:
-    """A directory; it need not exist yet.
+    """Directory on a local file system; created if missing.
 
     Args:
-        root: must be on one file system.
+        root: path on one file system.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     place = Directory(folder)
@@ -91,27 +91,27 @@ class Directory:
         self.root = Path(root).expanduser().absolute()
 
     def scratch(self) -> Path:
-        """Return a folder below the root; made if it is not there."""
+        """Return a folder below the root; created if missing."""
         folder = self.root / _SCRATCH
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
     def publish(self, file: Path, path: str) -> None:
-        """Link a finished file to its place and flush both to disk.
+        """Link a finished file to its path and flush both to disk.
 
         Args:
-            file: on the same file system.
-            path: where nothing is yet.
+            file: a file on the same file system.
+            path: unused target path.
 
         Raises:
-            FileExistsError: something is there: whoever else writes here goes first.
+            FileExistsError: the path exists: another process writes here.
         """
         target = self._at(path)
         with file.open("rb") as content:
             os.fsync(content.fileno())
         _make_folders(target.parent, self.root)
         try:
-            # Unlike a rename, a link never replaces what somebody else has put there meanwhile.
+            # Unlike a rename, a link never replaces a file of another process.
             os.link(file, target)
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
@@ -121,10 +121,10 @@ class Directory:
         file.unlink(missing_ok=True)
 
     def remove(self, path: str) -> None:
-        """Remove a file if it is there.
+        """Remove a file if it exists.
 
         Args:
-            path: of the file.
+            path: path of the file.
         """
         target = self._at(path)
         target.unlink(missing_ok=True)
@@ -135,7 +135,7 @@ class Directory:
         """Yield the paths of all files below a folder, sorted.
 
         Args:
-            prefix: of the folder.
+            prefix: folder path.
         """
         for found in sorted(self._at(prefix).rglob("*")):
             if found.is_file():
@@ -145,11 +145,11 @@ class Directory:
         """Return the file itself.
 
         Args:
-            path: of the file.
-            folder: not used.
+            path: path of the file.
+            folder: unused.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
         """
         target = self._at(path)
         if not target.is_file():
@@ -164,15 +164,15 @@ class Directory:
 
 
 class Bucket:
-    """A prefix of an S3 bucket.
+    """Prefix of an S3 bucket.
 
     Args:
         url: ``s3://bucket/prefix``.
-        **options: for ``obstore.store.S3Store``; what is absent is taken from the environment
-            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and the like).
+        **options: options of ``obstore.store.S3Store``; defaults come from the environment
+            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and others).
 
     Raises:
-        InputError: the URL names no bucket.
+        InputError: the URL has no bucket.
         DataError: obstore is not installed.
     """
 
@@ -194,30 +194,30 @@ class Bucket:
         return self._scratch
 
     def publish(self, file: Path, path: str) -> None:
-        """Upload a finished file; an upload that breaks off leaves nothing to be seen.
+        """Upload a finished file; an interrupted upload leaves nothing visible.
 
         Args:
-            file: local.
-            path: where no object is yet.
+            file: local file.
+            path: unused target path.
 
         Raises:
-            FileExistsError: an object is there: whoever else writes here goes first.
-            DataError: the bucket refuses, or does not answer.
+            FileExistsError: the object exists: another process writes here.
+            DataError: the bucket rejects the request or is unreachable.
         """
-        if self._is_there(path):  # not every S3 knows puts on this condition
+        if self._is_there(path):  # not every S3 supports conditional puts
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         with self._told(path):
             self._obstore.put(self._store, path, file)
         file.unlink()
 
     def remove(self, path: str) -> None:
-        """Remove an object if it is there.
+        """Remove an object if it exists.
 
         Args:
-            path: of the object.
+            path: path of the object.
 
         Raises:
-            DataError: the bucket refuses, or does not answer.
+            DataError: the bucket rejects the request or is unreachable.
         """
         with self._told(path):
             self._obstore.delete(self._store, path)
@@ -226,10 +226,10 @@ class Bucket:
         """Yield the paths of all objects below a prefix.
 
         Args:
-            prefix: without the last ``/``.
+            prefix: prefix, without the last ``/``.
 
         Raises:
-            DataError: the bucket refuses, or does not answer.
+            DataError: the bucket rejects the request or is unreachable.
         """
         with self._told(prefix):
             found = [
@@ -241,15 +241,15 @@ class Bucket:
         """Download an object.
 
         Args:
-            path: of the object.
-            folder: where to put it.
+            path: path of the object.
+            folder: download folder.
 
         Returns:
-            The file it is in.
+            The local file.
 
         Raises:
-            FileNotFoundError: there is no such object.
-            DataError: the bucket refuses, or does not answer.
+            FileNotFoundError: the object does not exist.
+            DataError: the bucket rejects the request or is unreachable.
         """
         target = folder / path.replace("/", "~")
         with self._told(path), target.open("wb") as file:
@@ -267,7 +267,7 @@ class Bucket:
 
     @contextmanager
     def _told(self, path: str) -> Iterator[None]:
-        """Turn what the library raises into an error that says what to check."""
+        """Convert library errors into an error that says what to check."""
         try:
             yield
         except FileNotFoundError:
@@ -279,18 +279,18 @@ class Bucket:
 
 
 def open_destination(where: str | Path, **options: Any) -> Directory | Bucket:
-    """Return the place that a path or URL names.
+    """Return the storage of a path or URL.
 
     Args:
         where: a directory, or ``s3://bucket/prefix``.
-        **options: for `Bucket`.
+        **options: options of `Bucket`.
 
     Returns:
         A destination; nothing is written yet.
 
     Raises:
-        InputError: another kind of URL.
-        DataError: a bucket, and obstore is not installed.
+        InputError: the URL has another scheme.
+        DataError: the URL is a bucket and obstore is not installed.
 
     >>> open_destination("/srv/cold").root
     PosixPath('/srv/cold')
@@ -305,7 +305,7 @@ def open_destination(where: str | Path, **options: Any) -> Directory | Bucket:
 
 
 def _make_folders(folder: Path, root: Path) -> None:
-    """Make a folder and flush the names of all that were new."""
+    """Create a folder and flush all new directory entries."""
     missing = [part for part in (folder, *folder.parents) if not part.exists()]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for part in missing:

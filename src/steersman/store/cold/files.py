@@ -1,4 +1,4 @@
-"""Parquet files: written in order with bounded memory, the same bytes for the same rows."""
+"""Parquet files: ordered writes with bounded memory and reproducible bytes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _READ_ROWS = 1_000
 
 
 class Writer:
-    """Writes rows to one file, in row groups that depend on the rows alone.
+    """Parquet writer whose row groups depend only on the rows.
 
     Args:
-        path: where; what is there is overwritten.
-        dataset: whose columns the rows have.
+        path: output path; an existing file is overwritten.
+        dataset: dataset of the rows.
     """
 
     def __init__(self, path: Path, dataset: Dataset) -> None:
@@ -46,7 +46,7 @@ class Writer:
         self._file = parquet.ParquetWriter(path, self._schema, compression="zstd", version="2.6")
 
     async def write(self, rows: AsyncIterator[Row]) -> None:
-        """Append all rows; the event loop is left free while a group is encoded."""
+        """Append all rows; encoding does not block the event loop."""
         async for row in rows:
             self._group.append(row)
             self._bytes += sum(len(row[place] or ()) for place in self._sized)
@@ -64,7 +64,7 @@ class Writer:
         return digest_of(self._path)
 
     def abandon(self) -> None:
-        """Close the file as it is; it is not to be used."""
+        """Close an incomplete file."""
         self._file.close()
 
     def _flush(self) -> None:
@@ -86,7 +86,7 @@ class Writer:
 
 
 def _pairs(value: Any) -> list[tuple[str, float]] | None:
-    """Return outcomes as a map; they come as a dict from the database, as pairs from a file."""
+    """Return outcomes as a map, from a dict (database) or pairs (file)."""
     if value is None:
         return None
     pairs = value.items() if isinstance(value, dict) else value
@@ -94,25 +94,16 @@ def _pairs(value: Any) -> list[tuple[str, float]] | None:
 
 
 def digest_of(path: Path) -> bytes:
-    """Return the SHA-256 of a file.
-
-    Args:
-        path: of the file.
-    """
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").digest()
 
 
 def read_rows(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
-    """Yield the rows of a file in order, without those that were erased since.
-
-    Args:
-        path: a file that `Writer` wrote.
-        dataset: whose it is.
-        erased: what must not be kept.
+    """Yield the rows of a file in order, without rows erased since.
 
     Yields:
-        Values in the order of today's columns; None in those that the file is older than.
+        Values in the current column order; None in columns that the file lacks.
 
     Raises:
         DataError: the file is damaged.
@@ -124,12 +115,7 @@ def read_rows(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
 
 
 def read_keys(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
-    """Yield the keys of the rows that `read_rows` yields; much quicker.
-
-    Args:
-        path: a file that `Writer` wrote.
-        dataset: whose it is.
-        erased: what must not be kept.
+    """Yield the keys of `read_rows`, faster.
 
     Raises:
         DataError: the file is damaged.
@@ -141,12 +127,7 @@ def read_keys(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
 
 
 def mentions(path: Path, dataset: Dataset, erased: Erased) -> bool:
-    """Return whether a file holds anything that was erased since; reads two columns at most.
-
-    Args:
-        path: a file that `Writer` wrote.
-        dataset: whose it is.
-        erased: what must not be kept.
+    """Return whether a file has rows erased since; reads at most two columns.
 
     Raises:
         DataError: the file is damaged.
@@ -155,7 +136,7 @@ def mentions(path: Path, dataset: Dataset, erased: Erased) -> bool:
 
 
 def _owners(dataset: Dataset) -> list[str]:
-    """Return the columns that tell to whom a row belongs."""
+    """Return the columns that identify the owner of a row."""
     return [dataset.decision, *(["episode"] if dataset is EVENT else [])]
 
 
@@ -167,11 +148,7 @@ def _is_gone(dataset: Dataset, row: dict[str, Any], erased: Erased) -> bool:
 
 
 def episodes(path: Path, erased: Erased) -> dict[str, str]:
-    """Return the episodes of erased decisions that a file of decisions still holds.
-
-    Args:
-        path: a file that `Writer` wrote.
-        erased: what must not be kept.
+    """Return the episodes of erased decisions in a file of decisions.
 
     Raises:
         DataError: the file is damaged.
@@ -189,7 +166,7 @@ def _rows(path: Path, names: list[str]) -> Iterator[dict[str, Any]]:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(_READ_ROWS, columns=names):
                 columns = [_values(pa, column) for column in batch.columns]
-                # A file that has none of the columns has rows all the same.
+                # A file without any of the columns still has rows.
                 for row in zip(*columns, strict=True) if columns else [()] * len(batch):
                     yield dict(zip(batch.schema.names, row, strict=True))
     except (pa.ArrowException, OSError) as error:
@@ -198,10 +175,9 @@ def _rows(path: Path, names: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def _values(pa: Any, column: Any) -> list[Any]:
-    """Return the values of a column as the database gives them.
+    """Return the values of a column as the database returns them.
 
-    Features of many candidates are most of a file: as objects of their own, numbers take eight
-    times the memory.
+    Features are most of a file. As Python objects, numbers would take eight times the memory.
     """
     if not pa.types.is_list(column.type) or column.type.value_type != pa.float32():
         return list(column.to_pylist())
@@ -211,15 +187,7 @@ def _values(pa: Any, column: Any) -> list[Any]:
 
 
 def united(dataset: Dataset, files: Sequence[Iterator[Row]]) -> Iterator[Row]:
-    """Yield the rows of several files as one sorted stream; of rows with the same key, the last.
-
-    Args:
-        dataset: whose rows they are.
-        files: the rows of each, sorted by key; the newest file last.
-
-    Yields:
-        Each row once.
-    """
+    """Merge sorted files into one stream; for equal keys the last file wins."""
     last: Row | None = None
     newest_first = [((dataset.key_of(row), row) for row in rows) for rows in reversed(files)]
     # Of equal keys `merge` yields that of the first iterator first.
@@ -232,13 +200,7 @@ def united(dataset: Dataset, files: Sequence[Iterator[Row]]) -> Iterator[Row]:
 async def merged(
     dataset: Dataset, old: Iterator[Row], new: AsyncIterator[Row]
 ) -> AsyncIterator[Row]:
-    """Yield two sorted streams as one; of two rows with the same key, the new one.
-
-    Args:
-        dataset: whose rows they are.
-        old: sorted by key.
-        new: likewise.
-    """
+    """Merge two sorted streams; for equal keys the new row wins."""
     key_of = dataset.key_of
     waiting = next(old, None)
     async for row in new:
@@ -254,19 +216,14 @@ async def merged(
         waiting = next(old, None)
 
 
-class NotCovered(Exception):  # noqa: N818 (nothing is wrong)
-    """A file has a row that is not among the new ones; they must be merged."""
+class NotCovered(Exception):  # noqa: N818 (not an error)
+    """Raised if the file has a row that the new rows lack; a merge is needed."""
 
 
 async def covering(
     dataset: Dataset, old_keys: Iterator[Row], new: AsyncIterator[Row]
 ) -> AsyncIterator[Row]:
-    """Yield the new rows, as long as every old key is among them: then nothing is to be merged.
-
-    Args:
-        dataset: whose rows they are.
-        old_keys: sorted.
-        new: sorted by key.
+    """Yield the new rows while they contain every old key, so that no merge is needed.
 
     Raises:
         NotCovered: an old row is not among the new ones.

@@ -1,8 +1,8 @@
-"""Table ``cold_export``: which file of which generation counts, and from what it was made.
+"""Table ``cold_export``: valid files, their generations and sources.
 
-Rows never change, so a fingerprint of a day's hot rows (without the erased ones) and of the
-erasures that may concern it tells whether there is news. Hot rows that are gone without having
-been erased were dropped by retention: then the file is the only place where they are.
+Rows never change, so a fingerprint of a day's hot rows (without erased ones) and of the erasures
+shows whether the day changed. Hot rows that disappear without an erasure were dropped by retention;
+then the file has the only copy.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 NOTHING = "0:0"
 READING = "hashtextextended('steersman cold store of ' || $1, 0)"
-"""SQL of a tenant's advisory lock: shared by those who read files, taken by who removes some."""
+"""SQL of a tenant's advisory lock: shared for reading files, exclusive for removing them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One file that counts.
+    """Valid file.
 
     Attributes:
-        tenant: whose rows it holds.
+        tenant: tenant id.
         dataset: decision, event or reward.
-        day: of the rows, in UTC.
-        generation: 1, 2, … of this day; the highest counts.
+        day: UTC day of the rows.
+        generation: generation of this day: 1, 2, …; the highest is valid.
         path: relative to the destination.
-        rows: how many.
-        sha256: of the file.
-        source: what it was made from.
+        rows: number of rows.
+        sha256: SHA-256 of the file.
+        source: fingerprint of what it was made from.
     """
 
     tenant: UUID
@@ -52,7 +52,7 @@ class Export:
         """Return whether PostgreSQL has all rows of the file.
 
         Args:
-            source: what there is of the day now.
+            source: current source of the day.
         """
         made_from = self.source.partition("/")[0]
         return source.hot == made_from and source.hot.partition(":")[0] == str(self.rows)
@@ -60,11 +60,11 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What there is of a day outside its file.
+    """Fingerprint of a day's rows in PostgreSQL.
 
     Attributes:
-        hot: number and fingerprint of the hot rows.
-        erased: likewise, of the erasures that may concern the day.
+        hot: count and fingerprint of the hot rows.
+        erased: count and fingerprint of the erasures that can affect the day.
     """
 
     hot: str = NOTHING
@@ -76,11 +76,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What was erased, of one tenant.
+    """Erasures of one tenant.
 
     Attributes:
-        decisions: their ids.
-        episodes: what they were part of.
+        decisions: ids of erased decisions.
+        episodes: their episodes.
     """
 
     decisions: frozenset[str]
@@ -88,17 +88,17 @@ class Erased:
 
 
 def folder_of(dataset: Dataset, tenant: UUID) -> str:
-    """Return the folder of a tenant's files of one dataset."""
+    """Return the folder of a tenant's dataset."""
     return f"{dataset.name}/tenant={tenant}"
 
 
 def path_of(dataset: Dataset, tenant: UUID, day: date, generation: int) -> str:
-    """Return where a file lies."""
+    """Return the path of a file."""
     return f"{folder_of(dataset, tenant)}/day={day.isoformat()}/part-{generation}.parquet"
 
 
 async def exports(connection: Any, tenant: UUID, dataset: Dataset) -> dict[date, Export]:
-    """Return the files that count, by day; the tenant must be set."""
+    """Return the valid files by day; set the tenant first."""
     rows = await connection.fetch(
         "SELECT DISTINCT ON (day) tenant, dataset, day, generation, path, rows, sha256, source "
         "FROM cold_export WHERE tenant = $1 AND dataset = $2 ORDER BY day, generation DESC",
@@ -111,14 +111,9 @@ async def exports(connection: Any, tenant: UUID, dataset: Dataset) -> dict[date,
 async def sources(
     connection: Any, dataset: Dataset, days: Iterable[date], first: date | None, last: date
 ) -> dict[date, Source]:
-    """Return what there is of each day outside its file; the tenant must be set.
+    """Return the source of each day; set the tenant first.
 
-    Args:
-        connection: within a transaction.
-        dataset: whose days.
-        days: wanted in any case.
-        first: the first day on which hot rows are looked for; None: from the beginning.
-        last: the last one.
+    `first`: first day of hot rows; None: from the beginning.
     """
     rows = await connection.fetch(dataset.sources_sql(first, last))
     hot = {day: f"{count}:{mark}" for day, count, mark in rows}
@@ -133,17 +128,17 @@ async def sources(
 
 
 def _concerning(dataset: Dataset, day: date, erased: Iterable[tuple[date, int, int]]) -> str:
-    """Return the fingerprint of the erasures that a day's rows may be about."""
+    """Return the fingerprint of the erasures that can affect a day's rows."""
     count, mark = 0, 0
     for erased_day, more, other in erased:
-        # Events come whenever they come, and those of an episode even before its last decision.
+        # Events can arrive at any time, for an episode even before its last decision.
         if dataset is EVENT or erased_day == day:
             count, mark = count + more, mark ^ other
     return f"{count}:{mark}"
 
 
 async def name_episodes(connection: Any, episodes: Mapping[str, str]) -> None:
-    """Add to erasures what only a file knew: which episode the decision was part of."""
+    """Add to erasures the episodes that only a file knew."""
     await connection.executemany(
         "UPDATE erasure SET episode = $2 WHERE decision = $1::text::uuid AND episode IS NULL",
         sorted(episodes.items()),
@@ -151,7 +146,7 @@ async def name_episodes(connection: Any, episodes: Mapping[str, str]) -> None:
 
 
 async def erasures(connection: Any) -> Erased:
-    """Return what was erased; the tenant must be set."""
+    """Return all erasures; set the tenant first."""
     rows = await connection.fetch("SELECT decision::text, episode FROM erasure")
     return Erased(
         frozenset(decision for decision, _ in rows),
@@ -160,7 +155,7 @@ async def erasures(connection: Any) -> Erased:
 
 
 async def record(connection: Any, export: Export) -> None:
-    """Make a file count from the commit of this transaction on; the tenant must be set."""
+    """Make a file valid from this transaction's commit on; set the tenant first."""
     await connection.execute(
         "INSERT INTO cold_export (tenant, dataset, day, generation, path, rows, sha256, source) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
@@ -170,7 +165,7 @@ async def record(connection: Any, export: Export) -> None:
 
 
 async def touch(connection: Any, export: Export, source: Source) -> None:
-    """Note that a file holds what there is now, too; the tenant must be set."""
+    """Record that a file is still up to date; set the tenant first."""
     await connection.execute(
         "UPDATE cold_export SET source = $5 "
         "WHERE tenant = $1 AND dataset = $2 AND day = $3 AND generation = $4",

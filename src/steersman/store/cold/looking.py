@@ -1,4 +1,4 @@
-"""Looking at files before rows are dropped that only they would have: are they there, and whole?"""
+"""Checks of cold files before their rows are dropped from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Looked:
-    """Files of the cold store that were looked at, each once.
+    """Cold files that were checked, each once.
 
-    To read a file takes as long as it is large, so it is not done while a table is locked: what
-    is asked about and was not looked at is noted, and whoever asked asks again after `look`.
+    Reading a file takes long, so it must not happen while a table is locked. A question about an
+    unchecked file is noted; the caller runs `look` and asks again.
 
     Args:
-        destination: where they lie; None: what the ledger says is believed.
+        destination: file storage; None: trust the ledger.
     """
 
     def __init__(self, destination: Destination | None) -> None:
@@ -31,15 +31,11 @@ class Looked:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody asked about a file that was not looked at."""
+        """Whether an unchecked file was asked for."""
         return bool(self._wanted)
 
     def problem(self, export: Export) -> str:
-        """Return why a file is not to be relied on; nothing: it is, or `is_wanted` now.
-
-        Args:
-            export: the file that counts.
-        """
+        """Return what is wrong with a file; empty if it is intact or if `is_wanted` is set now."""
         if self._destination is None:
             return ""
         if export.path not in self._found:
@@ -47,7 +43,7 @@ class Looked:
         return self._found.get(export.path, "")
 
     async def look(self) -> None:
-        """Look at all files that were asked about."""
+        """Check all files that were asked for."""
         for path, export in self._wanted.items():
             self._found[path] = await asyncio.to_thread(self._look, export)
         self._wanted = {}

@@ -1,8 +1,7 @@
-"""SQL over cold and hot rows together: `decision`, `event`, `outcome` and `reward` of one tenant.
+"""SQL over cold and hot rows of one tenant: `decision`, `event`, `outcome` and `reward`.
 
-Days whose file is up to date are read from it; all other rows come from PostgreSQL, as of one
-moment and as that tenant. DuckDB gets both as Arrow data and can open nothing itself: no file, no
-network, no other tenant.
+Days with an up-to-date file come from the file, all other rows from one PostgreSQL snapshot as that
+tenant. DuckDB gets both as Arrow data and cannot open files, networks or other tenants' data.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _OUTCOME = (
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The rows of one dataset, as files on this machine."""
+    """Rows of one dataset in local files."""
 
     dataset: Dataset
     cold: tuple[Path, ...]
@@ -62,31 +61,32 @@ async def query(
     memory_mb: int = 1024,
     timeout_s: float = 300.0,
 ) -> Any:
-    """Return what one SELECT says about all rows of a tenant, each of them once.
+    """Return the result of one SELECT over all rows of a tenant.
 
     Args:
-        database: migrated.
-        destination: where `compact` writes.
-        tenant: whose rows; no others can be named.
-        sql: one SELECT in DuckDB's dialect over the views ``decision``, ``event``, ``outcome`` and
-            ``reward``, which have the columns of the tables of the same name, less the tenant;
-            times are timestamps in UTC. The name ``"at"`` needs its quotes there.
-        memory_mb: most memory that DuckDB takes, 64 or more.
-        timeout_s: how long the SELECT may take, above 0; reading the rows is not counted.
+        database: a migrated database.
+        destination: storage used by `compact`.
+        tenant: tenant id; other tenants are not accessible.
+        sql: one SELECT in DuckDB's dialect over the views ``decision``, ``event``,
+            ``outcome`` and ``reward``. They have the columns of the tables without the
+            tenant; times are timestamps in UTC. Quote the column ``"at"``.
+        memory_mb: memory limit of DuckDB in MB, 64 or more.
+        timeout_s: timeout of the SELECT in seconds, above 0, without reading the rows.
 
     Returns:
         A ``pyarrow.Table``.
 
     Raises:
-        InputError: no SELECT, more than one statement, or SQL that DuckDB refuses or cannot finish.
-        DataError: an extra is not installed, or a file of the cold store is gone or damaged.
+        InputError: not exactly one SELECT, or DuckDB rejects it or cannot finish it.
+        DataError: an extra is not installed, or a file of the cold store is missing or
+            damaged.
         StoreError: the database does not answer.
     """
     extra("pyarrow", "data")
     _check(sql)
     connection = await database.connect("app")
     try:
-        # Files that count now are not removed while this connection holds its share.
+        # Valid files are not removed while this connection holds the shared lock.
         await connection.execute(f"SELECT pg_advisory_lock_shared({ledger.READING})", str(tenant))
         with tempfile.TemporaryDirectory(prefix="steersman-query-") as folder:
             loaded = await _load(connection, destination, tenant, _named(sql), Path(folder))
@@ -106,7 +106,7 @@ async def query(
 
 
 def _check(sql: str) -> None:
-    """Refuse everything but one SELECT."""
+    """Raise an error unless the SQL is one SELECT."""
     duckdb = extra("duckdb", "data")
     try:
         statements = duckdb.extract_statements(sql)
@@ -122,7 +122,7 @@ def _check(sql: str) -> None:
 
 
 def _named(sql: str) -> list[Dataset]:
-    """Return the datasets that a query may name; one too many costs time, one too few an answer."""
+    """Return the datasets that a query may use; extra ones only cost time."""
     words = {word.lower() for word in re.findall(r"\w+", sql)}
     if "outcome" in words:
         words.add("event")
@@ -136,7 +136,7 @@ async def _load(
     datasets: Sequence[Dataset],
     folder: Path,
 ) -> list[_Loaded]:
-    # One moment for all of them: files that count, hot rows, erasures.
+    # One snapshot for valid files, hot rows and erasures.
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await set_tenant(connection, tenant)
         return [
@@ -169,7 +169,7 @@ async def _load_one(
 
 
 def _fetched(destination: Destination, export: Export, folder: Path) -> Path:
-    """Return the file of a day on this machine, as it was written."""
+    """Return a verified local copy of a day's file."""
     path = destination.fetch(export.path, folder)
     if digest_of(path) != export.sha256:
         raise DataError(
@@ -201,7 +201,7 @@ def _run(loaded: Sequence[_Loaded], sql: str, memory_mb: int, timeout_s: float, 
             _register(connection, each)
         if any(each.dataset.name == "event" for each in loaded):
             connection.execute(_OUTCOME)
-        # Otherwise a query could read the variables of this very function by their names.
+        # Otherwise a query could read variables of this function by name.
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET lock_configuration = true")
         timer = threading.Timer(timeout_s, connection.interrupt)
@@ -221,9 +221,9 @@ def _run(loaded: Sequence[_Loaded], sql: str, memory_mb: int, timeout_s: float, 
 
 
 def _register(connection: Any, loaded: _Loaded) -> None:
-    """Make the view of one dataset: the cold rows that still hold, and the hot ones.
+    """Create the view of one dataset from valid cold rows and hot rows.
 
-    What it is made of has names that no query can know: in files lie rows that were erased since.
+    Its source tables have random names, because files can contain erased rows.
     """
     arrow_dataset = extra("pyarrow.dataset", "data")
     name, columns = loaded.dataset.name, schema(loaded.dataset)
@@ -244,17 +244,17 @@ def _register(connection: Any, loaded: _Loaded) -> None:
 
 
 def _times(dataset: Dataset) -> str:
-    """Return what turns moments into plain timestamps in UTC.
+    """Return the conversion of times to plain timestamps in UTC.
 
-    Without an extension that would have to be downloaded, DuckDB shows moments in the time zone
-    of the machine and cannot compute with them.
+    Without an extension that must be downloaded, DuckDB shows times in the local zone and cannot
+    compute with them.
     """
     times = [column.name for column in dataset.columns if column.type == "time"]
     return ", ".join(f'make_timestamp(epoch_us("{name}")) AS "{name}"' for name in times)
 
 
 def _still_holds(connection: Any, loaded: _Loaded, own: str) -> str:
-    """Return the condition for cold rows that are not hot as well, nor erased since."""
+    """Return the condition for cold rows that are neither hot nor erased."""
     pa = extra("pyarrow", "data")
     for what, values in (
         ("decision", loaded.erased.decisions),

@@ -1,4 +1,4 @@
-"""Compaction once a day, in a process that runs anyway."""
+"""Daily compaction schedule."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ async def run_daily(
     stop: asyncio.Event | None = None,
     report: Callable[[Compacted | SteersmanError], None] | None = None,
 ) -> None:
-    """Compact at once, to catch up, and then every day at one time until told to stop.
+    """Compact now and then every day at a given time, until stopped.
 
-    A run that fails is logged and tried again ten minutes later. Several processes may do this for
-    one database: they take turns, and whoever comes second finds nothing to do.
+    A failed run is logged and retried after ten minutes. Several processes may run it; they take
+    turns, and the second finds nothing to do.
 
     Args:
-        database: migrated.
+        database: a migrated database.
         destination: see `open_destination`.
-        tenants: whose rows; default: everybody's, also those of tenants to come.
-        clock: seconds since 1970; tells when it is time, and which day was yesterday.
-        at: "HH:MM", in UTC.
-        stop: ends the loop when set; default: it ends by being cancelled.
-        report: is told what each run did, or how it failed.
+        tenants: tenants to compact; default: all, including future ones.
+        clock: Unix time in seconds.
+        at: time of day "HH:MM", in UTC.
+        stop: event that ends the loop; default: cancellation only.
+        report: callback with the result or error of each run.
 
     Raises:
-        InputError: ``at`` is no time of day.
+        InputError: ``at`` is not a time of day.
     """
     when = _time_of_day(at)
     stopped = stop or asyncio.Event()
@@ -73,14 +73,14 @@ async def run_daily(
 
 
 def next_run(now: float, at: time_of_day) -> float:
-    """Return the next moment after ``now`` at which a day's run is due.
+    """Return the next run time after ``now``.
 
     Args:
-        now: seconds since 1970.
+        now: Unix time in seconds.
         at: time of day, in UTC.
 
     Returns:
-        Seconds since 1970.
+        Unix time in seconds.
 
     >>> (next_run(0.0, time_of_day(2, 30)), next_run(9_000.0, time_of_day(2, 30)))
     (9000.0, 95400.0)
@@ -91,8 +91,8 @@ def next_run(now: float, at: time_of_day) -> float:
 
 
 async def _reached(due: float, clock: Callable[[], float], stopped: asyncio.Event) -> bool:
-    """Wait until the clock says ``due``; return whether to stop instead."""
-    # A run is never due in more than a day: a clock that is set back further was wrong before.
+    """Wait until ``due``; return whether to stop instead."""
+    # The next run is within a day, also if the clock is set back further.
     while not stopped.is_set() and 0 < (left := due - clock()) <= _LONGEST_BETWEEN_S:
         # In short steps: the clock may be set, and the machine may sleep.
         with suppress(TimeoutError):

@@ -1,9 +1,9 @@
-"""Files that table ``cold_export`` does not name: which were replaced, and which may be needed.
+"""Cold files that are not registered in ``cold_export``.
 
-A generation lower than the one that counts was replaced by it. One that is higher, or of a day that
-none counts for, was left by a run that was killed, or is newer than the backup which the database
-was restored from: then its rows may be nowhere else. So it is never removed as it is; its rows are
-taken into the next generation, which replaces it.
+A file with a generation below the valid one is obsolete. A file with a higher generation, or of a
+day without a valid file, comes from a killed run or is newer than a restored backup, and may have
+the only copy of its rows. So it is not removed; the next generation takes in its rows and replaces
+it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _NOBODY = Erased(frozenset(), frozenset())
 
 
 class Unnamed(NamedTuple):
-    """A file that no export names.
+    """Unregistered file.
 
     Attributes:
-        generation: from its name.
+        generation: generation in its name.
         path: relative to the destination.
     """
 
@@ -43,15 +43,7 @@ class Unnamed(NamedTuple):
 def sorted_out(
     folder: str, paths: Iterable[str], current: Mapping[date, Export]
 ) -> tuple[list[str], dict[date, list[Unnamed]]]:
-    """Return which files were replaced, and which rows are to be taken in from.
-
-    Args:
-        folder: of one tenant's files of one dataset.
-        paths: of all files below it; what has not got the name of a file of ours is left alone.
-        current: the files that count, by day.
-
-    Returns:
-        Paths of replaced files; and by day the other unnamed ones, the lowest generation first.
+    """Return the obsolete files, and by day the files whose rows to take in.
 
     >>> sorted_out("event/t", ["event/t/day=2026-03-01/part-7.parquet"], {})[1][date(2026, 3, 1)]
     [Unnamed(generation=7, path='event/t/day=2026-03-01/part-7.parquet')]
@@ -69,7 +61,7 @@ def sorted_out(
         export = current.get(day)
         newest = max(files).generation
         if export is None or (newest >= export.generation and export.path not in there):
-            ahead[day] = sorted(files)  # the lower ones too: what replaced them is gone
+            ahead[day] = sorted(files)  # lower generations too: their replacement is missing
         elif export.path in there:
             replaced += [file.path for file in files if file.generation < export.generation]
             if newest >= export.generation:
@@ -78,15 +70,10 @@ def sorted_out(
 
 
 def check_whole(path: Path, dataset: Dataset, place: str) -> None:
-    """Read all of an unnamed file, so that nothing is taken in from one that is damaged.
-
-    Args:
-        path: of the file, here.
-        dataset: whose it is.
-        place: its path in the cold store.
+    """Read an unregistered file completely, to reject a damaged one.
 
     Raises:
-        DataError: it cannot be read, or its rows are not in order.
+        DataError: the file cannot be read, or its rows are not in order.
     """
     last = None
     try:

@@ -1,4 +1,4 @@
-"""Logs from elsewhere as decisions: evidence where propensities are known, else a warm start."""
+"""Import of external logs as decisions: evidence with propensities, warm start without."""
 
 from __future__ import annotations
 

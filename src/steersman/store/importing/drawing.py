@@ -1,4 +1,4 @@
-"""What could have been chosen, what was, and with which probability."""
+"""Actions, eligible actions and propensities of log rows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _TOLERANCE = 1e-6
 
 
 class Drawn(NamedTuple):
-    """How an action was drawn.
+    """Draw of an action.
 
     Attributes:
-        eligible: names that could have been drawn; None: every declared one.
-        distribution: over the declared actions, or the eligible ones if they are open; empty if
-            unknown.
-        p: of the action; None if unknown.
+        eligible: eligible action names; None: all declared ones.
+        distribution: probabilities of the declared actions, or of the eligible ones if
+            open; empty if unknown.
+        p: propensity of the action; None if unknown.
     """
 
     eligible: list[str] | None
@@ -37,11 +37,11 @@ class Drawn(NamedTuple):
 
 
 class Drawing:
-    """Reads actions and propensities of rows.
+    """Reader of actions and propensities.
 
     Args:
-        actions: of the decision point; a choice.
-        mapping: what the rows mean.
+        actions: choice of the decision point.
+        mapping: mapping of the log.
     """
 
     def __init__(self, actions: Actions, mapping: LogMapping) -> None:
@@ -50,10 +50,10 @@ class Drawing:
         self._action = field_of(mapping.action)
 
     def drawn(self, row: dict[str, Any]) -> tuple[str, Drawn]:
-        """Return the action of a row, and how it was drawn.
+        """Return the action of a row and its draw.
 
         Raises:
-            InputError: an action that is unknown or not eligible, or an impossible propensity.
+            InputError: the action is unknown or ineligible, or a propensity is invalid.
         """
         found = values.valued(row, self._action)
         if found is None:
@@ -124,10 +124,10 @@ class Drawing:
     def candidates(
         self, row: dict[str, Any], action: str, eligible: list[str] | None
     ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], list[float]]:
-        """Return the chosen action's features, and those of all eligible ones in a row.
+        """Return the chosen action's features and those of all eligible actions.
 
         Raises:
-            InputError: not one list of the declared length for every eligible action.
+            InputError: a list of the declared length is missing for an eligible action.
         """
         field = self._mapping.features or ""
         known = self._known(eligible)

@@ -1,4 +1,4 @@
-"""Importing a log: rows are converted, and stored in chunks, each whole or not at all."""
+"""Log import: rows are converted and stored in atomic chunks."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _OTHER = (
 
 
 class Refusal(NamedTuple):
-    """A row that was not imported.
+    """Row that was not imported.
 
     Attributes:
-        number: its line, or its row in a Parquet file; from 1.
-        reason: what is wrong, and what to do.
+        number: line number, or row number in Parquet; from 1.
+        reason: what is wrong and what to do.
     """
 
     number: int
@@ -53,20 +53,20 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class ImportReport:
-    """What became of the rows of a log.
+    """Result of an import.
 
     Attributes:
-        rows: how many were read.
-        stored: decisions that are new.
-        events: events with outcomes that are new.
-        already: rows that were there already, unchanged.
-        skipped: rows that the mapping's ``where`` passes over.
-        erased: rows about decisions that were erased; they stay so.
-        refused: rows that were not imported because something is wrong.
-        refusals: the first 100 of those.
-        unused: outcomes that were stored although no reward term of the point names them.
-        settled: decisions that were there already and never got the reward they have without
-            outcomes of their own: it is computed now. Earlier versions imported them so.
+        rows: rows read.
+        stored: new decisions.
+        events: new events with outcomes.
+        already: existing, unchanged rows.
+        skipped: rows excluded by the mapping's ``where``.
+        erased: rows of erased decisions, which are not imported.
+        refused: rejected rows.
+        refusals: the first 100 rejected rows.
+        unused: stored outcomes that no reward term uses.
+        settled: existing decisions without outcomes whose default reward is computed now;
+            earlier versions did not.
     """
 
     rows: int = 0
@@ -81,10 +81,10 @@ class ImportReport:
     settled: int = 0
 
     def refuse(self, number: int, reason: str) -> None:
-        """Count a row that was not imported, and keep its reason if there is room.
+        """Count a rejected row and keep its reason, up to the limit.
 
         Args:
-            number: of the row.
+            number: row number.
             reason: what is wrong.
         """
         self.refused += 1
@@ -102,30 +102,29 @@ async def import_log(
     now: datetime | None = None,
     progress: Callable[[ImportReport], None] | None = None,
 ) -> ImportReport:
-    """Store the decisions and outcomes of a log; the same file again changes nothing.
+    """Import the decisions and outcomes of a log; a repeated import changes nothing.
 
-    With propensities the rows are evidence (``p_kind`` imported); without, they only warm-start.
-    Either way they are learned with the weight that the mapping calls ``trust``. Wrong rows are
-    told by their number and left out. Rows are stored 500 at a time, each time all or none: a run
-    that was interrupted is simply run again.
+    Rows with propensities are evidence (``p_kind`` imported); rows without only warm-start. Both
+    are learned with the mapping's weight ``trust``. Invalid rows are reported and left out. Each
+    500 rows are one transaction, so an interrupted import can be run again.
 
     Args:
-        database: migrated.
-        tenant: whose decisions these are.
-        file: JSON lines, CSV or Parquet.
-        mapping: YAML that says what the rows mean.
-        secret: of `load_secret`; needed where the point has personal data taken out of its texts.
-        now: the time of the import; default: the clock.
-        progress: is told the report so far after every chunk.
+        database: a migrated database.
+        tenant: tenant id.
+        file: JSON lines, CSV or Parquet file.
+        mapping: YAML file that maps the fields.
+        secret: result of `load_secret`; needed if the point scrubs personal data.
+        now: import time; default: system clock.
+        progress: callback with the report after every chunk.
 
     Returns:
-        What became of the rows.
+        The report.
 
     Raises:
-        SpecError: the mapping is wrong, or does not fit the decision point.
-        InputError: a scrubber that the point names is not installed, or the secret is missing.
+        SpecError: the mapping is invalid or does not fit the decision point.
+        InputError: a scrubber is not installed, or the secret is missing.
         DataError: the file cannot be read, or an extra is not installed.
-        StoreError: the server does not answer; what was stored before stays.
+        StoreError: the database is unreachable; earlier chunks stay.
     """
     loaded = load_mapping(mapping)
     connection = await database.connect("app")
@@ -166,11 +165,11 @@ def _converted(
 async def _store(
     connection: Any, point: PointRow, rows: Sequence[Converted], report: ImportReport
 ) -> None:
-    """Write a chunk in one transaction: decisions, then what came of them."""
+    """Write a chunk in one transaction: decisions, then events."""
     reward = point.spec.reward
-    settles = reward.missing != "drop" or reward.scope == "episode"  # as where it is served
+    settles = reward.missing != "drop" or reward.scope == "episode"  # as in the service
     async with as_tenant(connection, point.tenant):
-        # Another import of this tenant at the same time: what it stored is seen here, or waits.
+        # A concurrent import of this tenant has committed before, or waits.
         await connection.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"import/{point.tenant}"
         )
@@ -185,7 +184,7 @@ async def _store(
         refused = await log_events(connection, events)
     report.stored += len(chunk.decisions) - len(taken)
     for row in rows if taken else ():
-        if row.decision.id in taken:  # a client sent it meanwhile, as a decision of its own
+        if row.decision.id in taken:  # a client sent it meanwhile as another decision
             report.refuse(row.number, _OTHER.format("has other content"))
     report.settled += settled
     report.events += len(events) - len(refused)
@@ -197,7 +196,7 @@ async def _store(
 
 
 async def _settle(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> int:
-    """Queue stored decisions that nobody ever queued; return how many."""
+    """Queue stored decisions that were never queued; return their number."""
     status: str = await connection.execute(
         "INSERT INTO work (tenant, skill, point, decision, due_at, traceparent) "
         "SELECT d.tenant, d.skill, d.point, d.id, d.window_ends, d.traceparent FROM decision AS d "
@@ -211,11 +210,11 @@ async def _settle(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> int:
 
 
 class _Chunk:
-    """What of a chunk is new, given what there is already.
+    """New rows of a chunk.
 
     Args:
-        decisions: hashes of decisions that are there, by id.
-        events: hashes of events that are there, by id.
+        decisions: hashes of existing decisions by id.
+        events: hashes of existing events by id.
         erased: decisions that must not come back.
     """
 
@@ -250,7 +249,7 @@ class _Chunk:
         )
 
     def add(self, row: Converted, report: ImportReport) -> None:
-        """Take what is new of a row, and count the rest."""
+        """Add the new parts of a row and count the rest."""
         decision, event = row.decision, row.event
         if decision.id in self._erased:
             report.erased += 1
@@ -272,7 +271,7 @@ class _Chunk:
 
 
 async def _point(connection: Any, tenant: UUID, loaded: LoadedMapping) -> PointRow:
-    """Return the decision point that a mapping names, if the mapping fits it."""
+    """Return the mapping's decision point, or report why it does not fit."""
     mapping = loaded.mapping
     async with as_tenant(connection, tenant):
         point = await find_declared(connection, (tenant, mapping.skill, mapping.decision))

@@ -1,4 +1,4 @@
-"""How the rows of a log become decisions and outcomes, declared in YAML."""
+"""Mapping of log fields to decisions and outcomes, declared in YAML."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FieldName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Value(Declared):
-    """A value of a row: which field, and what it means."""
+    """Field of a row and its meaning."""
 
     field: FieldName
-    """Name of the field or column; dots lead into nested values."""
+    """Field or column name; dots address nested values."""
     rename: dict[str, str] = Field(default_factory=dict)
-    """What the log's names are called here; others stay as they are."""
+    """Renames log names; other names stay unchanged."""
     default: str | float | bool | None = None
-    """What an absent or empty field means; null: it is missing."""
+    """Value of an absent or empty field; null: missing."""
 
 
 def _value_tag(value: object) -> str:
@@ -43,15 +43,15 @@ ValueOrField = Annotated[
 
 
 class Time(Declared):
-    """When something happened."""
+    """Time of a row."""
 
     field: FieldName
-    """Name of the field or column."""
+    """Field or column name."""
     format: Annotated[str, Field(min_length=1, max_length=100)] = "iso"
     """`iso` (ISO 8601), `unix_s`, `unix_ms`, `unix_us`, or a pattern such as
     `%d.%m.%Y %H:%M:%S`."""
     timezone: Annotated[str, Field(max_length=100)] = "UTC"
-    """Of times that do not say theirs, such as `Europe/Stockholm`."""
+    """Time zone of times without one, such as `Europe/Stockholm`."""
 
     def _problems(self) -> Iterator[Problem]:
         try:
@@ -75,14 +75,14 @@ class Time(Declared):
 
 
 class Propensity(Declared):
-    """With which probability the logged action was drawn; exactly one of the three."""
+    """Propensity of the logged action; set exactly one field."""
 
     field: FieldName | None = None
-    """The field that holds it."""
+    """Field with the propensity."""
     constant: Annotated[float, Field(gt=0, le=1)] | None = None
-    """The same for every row: 1 / 3 for an even draw of three."""
+    """Same propensity for every row: 1 / 3 for a uniform draw of three."""
     distribution: FieldName | None = None
-    """The field that holds the probability of every action: a mapping, or a list in the order of
+    """Field with the probability of every action: a mapping, or a list in the order of
     the actions."""
 
     def _problems(self) -> Iterator[Problem]:
@@ -98,69 +98,65 @@ class Propensity(Declared):
 
 
 class LogMapping(Declared):
-    """What the rows of one log mean."""
+    """Mapping of a log."""
 
     format: FormatVersion
-    """Version of this format."""
+    """Format version."""
     source: Identifier
-    """Name of the log. It is part of every id: the same row of the same log is one decision."""
+    """Log name, part of every id: the same row of the same log is one decision."""
     skill: Identifier
-    """The application capability whose decisions these are."""
+    """Skill name."""
     decision: Identifier
-    """The decision point, as it is declared."""
+    """Decision point name."""
     rows: Literal["jsonl", "csv", "parquet"] | None = None
-    """What kind of file it is; null: by the end of its name."""
+    """File type; null: from the file name."""
     where: dict[FieldName, Annotated[tuple[str, ...], Field(strict=False, min_length=1)]] = Field(
         default_factory=dict
     )
-    """Only rows whose field has one of these values are taken; others are passed over."""
+    """Allowed values by field; other rows are skipped."""
     id: FieldName | None = None
-    """The field that names the row; null: the row is named by all that is in it."""
+    """Field with the row id; null: the id comes from the row's content."""
     time: Time
-    """When the decision was made."""
+    """Decision time."""
     context: dict[Identifier, ValueOrField] = Field(default_factory=dict)
-    """What was known, by declared context field."""
+    """Context values by declared field."""
     action: ValueOrField
-    """What was chosen."""
+    """Chosen action."""
     eligible: FieldName | None = None
-    """The field that lists what could have been chosen (in CSV, with `|` between); null: all that
-    is declared."""
+    """Field with the eligible actions (in CSV, separated by `|`); null: all declared ones."""
     features: FieldName | None = None
-    """The field that holds the candidates' features: a mapping of lists by action."""
+    """Field with action features: a mapping of lists by action."""
     propensity: Propensity | None = None
-    """With it, rows are evidence; null: they only warm-start."""
+    """Propensity of the action. Rows with one are evidence; null: rows only warm-start."""
     outcomes: dict[Identifier, ValueOrField] = Field(default_factory=dict)
-    """What happened then, by name of the outcome."""
+    """Outcomes by name."""
     outcome_time: Time | None = None
-    """When that was; null: at the time of the decision."""
+    """Time of the outcomes; null: the decision time."""
     unit: ValueOrField | None = None
-    """What stays on one arm: user, session."""
+    """Unit that stays on one arm: user or session."""
     episode: ValueOrField | None = None
-    """What the decision belongs to with others: a conversation, a task."""
+    """Episode id: a conversation or a task."""
     trust: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """How many observations one row counts for when it is learned."""
+    """Number of observations that a row counts for in learning."""
 
 
 class LoadedMapping:
-    """A mapping and the document it was read from, to complain at the right line.
+    """Mapping with its document, for errors with line numbers.
 
     Args:
         mapping: the declaration.
-        document: what it was read from.
-        source: name of the file.
+        document: its YAML document.
+        source: file name.
     """
 
     def __init__(self, mapping: LogMapping, document: Document, source: str) -> None:
         self.mapping, self._document, self._source = mapping, document, source
 
     def refuse(self, problems: Iterable[Problem]) -> None:
-        """Complain about all problems at once, if there are any.
-
-        Args:
-            problems: each at its own field.
+        """Raise one error for all problems, if any.
 
         Raises:
-            SpecError: there are some.
+            SpecError: there are problems.
         """
         listed = list(problems)
         if listed:
@@ -169,16 +165,16 @@ class LoadedMapping:
 
 
 def load_mapping(path: Path) -> LoadedMapping:
-    """Return the mapping declared in a YAML file.
+    """Return the mapping of a YAML file.
 
     Args:
-        path: UTF-8, at most 256 KiB.
+        path: UTF-8 file of at most 256 KiB.
 
     Returns:
-        The mapping, defaults filled in.
+        The mapping with defaults.
 
     Raises:
-        SpecError: the file cannot be read, or what it declares is wrong; all problems are listed.
+        SpecError: the file cannot be read or is invalid; all problems are listed.
     """
     mapping, document = read_declared(path, LogMapping)
     return LoadedMapping(mapping, document, str(path))

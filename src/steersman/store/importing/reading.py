@@ -1,4 +1,4 @@
-"""Rows of logs: JSON lines, CSV and Parquet, each with the number to find it again."""
+"""Readers of JSON lines, CSV and Parquet logs with row numbers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LONGEST_LINE = 1 << 20
 
 
 class Raw(NamedTuple):
-    """One row of a file.
+    """Row of a file.
 
     Attributes:
-        number: the line in a text, the row in a Parquet file; from 1.
-        row: its fields; empty if it could not be read.
-        problem: why it could not be read.
+        number: line number, or row number in Parquet; from 1.
+        row: fields; empty if unreadable.
+        problem: why it is unreadable.
     """
 
     number: int
@@ -38,14 +38,12 @@ class Raw(NamedTuple):
 
 
 def read_rows(path: Path, kind: Kind | None) -> Iterator[Raw]:
-    """Yield the rows of a file, one after the other.
+    """Yield the rows of a file.
 
-    Args:
-        path: of the file.
-        kind: what it is; None: by the end of its name.
+    `kind`: file type; None: from the file name.
 
     Raises:
-        DataError: the file cannot be read at all, or nothing tells what kind it is.
+        DataError: the file is unreadable or its type is unknown.
     """
     kind = kind or _KINDS.get(path.suffix.lower())
     if kind is None:
@@ -83,9 +81,9 @@ def _json_line(number: int, line: bytes) -> Raw:
 
 
 def _csv(path: Path) -> Iterator[Raw]:
-    # How long a field may be is a setting of the whole process; here a row's own limit counts.
+    # The field limit of csv is process-wide; here each row has its own limit.
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
-    # Bytes that are not UTF-8 come as lone surrogates, so that they are told by their row.
+    # Invalid UTF-8 becomes lone surrogates, so that the row can be reported.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         source = _Lines(file)
         try:
@@ -104,13 +102,13 @@ def _csv(path: Path) -> Iterator[Raw]:
 
 
 class _Lines:
-    """The lines of a text for the rows of a CSV, none of which may take more memory than it may.
+    """Lines of a CSV file with a memory limit per row.
 
     Args:
-        file: as text; lines keep their ends.
+        file: text file; lines keep their ends.
 
     Attributes:
-        number: of the last line that was read, from 1.
+        number: number of the last line, from 1.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -118,19 +116,12 @@ class _Lines:
         self._file, self._room = file, _LONGEST_LINE
 
     def begin_row(self) -> None:
-        """Let the lines that come now be those of another row."""
         self._room = _LONGEST_LINE
 
     def __iter__(self) -> Iterator[str]:
-        """Return itself."""
         return self
 
     def __next__(self) -> str:
-        """Return the next line.
-
-        Raises:
-            Error: of csv; the row is too long. The next line is the one after it.
-        """
         line = self._file.readline(self._room + 1)
         if not line:
             raise StopIteration
@@ -152,7 +143,7 @@ def _csv_rows(lines: csv.DictReader[str], source: _Lines) -> Iterator[Raw]:
         except StopIteration:
             return
         except csv.Error as error:
-            # A quote that is not closed takes all with it that follows: where does it begin?
+            # An unclosed quote swallows the following lines; report where it begins.
             ended = source.number
             what = f" up to line {ended}; check for an unclosed quote" if ended > before + 1 else ""
             yield Raw(before + 1, {}, f"not a valid CSV row: {error}{what}")
@@ -182,7 +173,7 @@ def _parquet(path: Path) -> Iterator[Raw]:
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            if len(set(names)) < len(names):  # a row would have one of the values, silently
+            if len(set(names)) < len(names):  # otherwise a row would silently lose a value
                 message = f"{path}: duplicate column name {_twice(names)!r:.60}; rename one"
                 raise DataError(message)
             number = 0
@@ -200,7 +191,7 @@ def _twice(names: Sequence[str]) -> str:
 
 
 def _plain_rows(batch: Any) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Yield the rows of a batch as plain values; one that Python cannot hold with its problem."""
+    """Yield the rows of a batch as plain values, or a problem if Python cannot hold a value."""
     try:
         for row in batch.to_pylist(maps_as_pydicts="lossy"):
             yield row, None
@@ -213,7 +204,7 @@ def _plain_rows(batch: Any) -> Iterator[tuple[dict[str, Any], str | None]]:
 
 
 def _in_microseconds(pa: Any, batch: Any) -> Any:
-    """Return a batch whose times are no finer than Python's; pandas writes nanoseconds."""
+    """Return a batch with times in microseconds; pandas writes nanoseconds."""
     fields = [field.with_type(_coarser(pa, field.type)) for field in batch.schema]
     schema = pa.schema(fields)
     return batch if schema.equals(batch.schema) else batch.cast(schema, safe=False)

@@ -1,4 +1,4 @@
-"""From a row of a log to the decision it tells of, and the event with what came of it."""
+"""Conversion of log rows to decisions and events."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _LONGEST_NAME = 200
 
 
 class Converted(NamedTuple):
-    """A row as it is stored.
+    """Converted row.
 
     Attributes:
-        number: of the row in its file.
-        decision: what was decided.
-        event: what came of it; None if the row has no outcome.
+        number: row number in the file.
+        decision: decision row.
+        event: event row; None without outcomes.
     """
 
     number: int
@@ -46,19 +46,19 @@ class Converted(NamedTuple):
 
 
 class Converter:
-    """Turns rows of one log into decisions of one point.
+    """Converts rows of one log to decisions of one point.
 
-    The same row gives the same ids, on any machine: a row is named by its id field, or else by its
-    content and how many equal rows came before it in the file.
+    Ids are deterministic on any machine: from the id field, or from the content and the number of
+    equal rows before it.
 
     Args:
-        point: the decision point.
-        mapping: what the rows mean.
-        now: the time of the import.
-        secret: the service's, so that hashes of personal data are as they are in its rows.
+        point: decision point name.
+        mapping: mapping of the log.
+        now: import time.
+        secret: the service's secret, for equal hashes of personal data.
 
     Raises:
-        InputError: a scrubber is not installed here, or there is no secret where one is needed.
+        InputError: a scrubber is not installed, or a needed secret is missing.
     """
 
     def __init__(
@@ -81,19 +81,15 @@ class Converter:
         self._drawing = Drawing(point.spec.actions, mapping)
 
     def wanted(self, row: dict[str, Any]) -> bool:
-        """Return whether the mapping takes a row at all."""
+        """Return whether the mapping includes a row."""
         found = ((values.lookup(row, f), allowed) for f, allowed in self._mapping.where.items())
         return all(v is not None and values.as_text(v) in allowed for v, allowed in found)
 
     def convert(self, number: int, row: dict[str, Any]) -> Converted:
-        """Return what a row says.
-
-        Args:
-            number: of the row in its file.
-            row: its fields.
+        """Return the converted row.
 
         Raises:
-            InputError: something in it is missing, unknown or impossible.
+            InputError: a value is missing, unknown or invalid.
         """
         name = self._name(row)
         at = values.as_moment(
@@ -103,7 +99,7 @@ class Converter:
         return Converted(number, decision, self._event(row, decision))
 
     def _name(self, row: dict[str, Any]) -> bytes:
-        """Return 16 bytes that name a row within its log, for ever."""
+        """Return 16 bytes that identify a row within its log."""
         try:
             encoded = msgspec.json.encode(row, order="sorted")
         except (TypeError, ValueError, UnicodeError, msgspec.EncodeError) as error:
@@ -119,7 +115,7 @@ class Converter:
         if given is None:
             message = f"the id field {self._mapping.id!r} is absent or empty; every row needs an id"
             raise InputError(message)
-        # Bytes are an id whatever they say, such as those of a UUID.
+        # Any bytes are a valid id, such as those of a UUID.
         name = str(given) if isinstance(given, bytes) else values.as_text(given)
         return blake2b(name.encode(), digest_size=16).digest()
 
@@ -169,7 +165,7 @@ class Converter:
         )
 
     def _id(self, name: bytes, at: datetime) -> UUID:
-        """Return a UUIDv7 of the decision's time whose other bits follow from the row's name."""
+        """Return a UUIDv7 from the decision's time and the row's name."""
         bits = int.from_bytes(blake2b(self._space.encode() + name, digest_size=10).digest())
         high, low = bits >> 62 & 0xFFF, bits & ((1 << 62) - 1)
         milliseconds = int(at.timestamp() * 1000)

@@ -1,7 +1,7 @@
-"""Values of a row, read leniently where a log cannot do better, and refused where they mislead.
+"""Value parsing of log rows, lenient but never misleading.
 
-CSV knows only text, and logs write the same thing in many ways: here texts become numbers where a
-number is declared, and times of several forms become moments.
+CSV has only text, and logs write values in many ways: text becomes a number where a number is
+declared, and several time formats are parsed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ _zone = lru_cache(maxsize=64)(ZoneInfo)
 
 
 def lookup(row: Mapping[str, Any], field: str) -> Any:
-    """Return a field of a row, a nested one by dots; None where it is absent, empty or NaN.
-
-    Args:
-        row: by name.
-        field: a name, or names with dots between.
+    """Return a field of a row, nested with dots; None if absent, empty or NaN.
 
     >>> lookup({"nlu": {"intent": "weather"}, "a.b": 1}, "nlu.intent")
     'weather'
@@ -51,7 +47,7 @@ def lookup(row: Mapping[str, Any], field: str) -> Any:
 
 
 def valued(row: Mapping[str, Any], value: Value) -> Any:
-    """Return what a mapped value is in a row: looked up, renamed, or its default."""
+    """Return a mapped value: looked up, renamed, or its default."""
     found = lookup(row, value.field)
     if found is None:
         return value.default
@@ -59,12 +55,12 @@ def valued(row: Mapping[str, Any], value: Value) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a name as a text; true and false as JSON writes them.
+    """Return a name as text; booleans as in JSON.
 
-    Some writers of Parquet do not say that their bytes are texts: they are read as UTF-8.
+    Some Parquet writers do not mark text, so bytes are read as UTF-8.
 
     Raises:
-        InputError: a list or a mapping, which is no name, or bytes that are no text.
+        InputError: the value is a list or mapping, or bytes that are not UTF-8.
     """
     if isinstance(value, list | tuple | dict):
         message = f"{value!r:.60} is not a name; allowed are strings, numbers and booleans; "
@@ -77,15 +73,15 @@ def as_text(value: Any) -> str:
 
 
 def as_float(what: str, value: Any) -> float:
-    """Return a finite number; true and false count as 1 and 0.
+    """Return a finite number; booleans count as 1 and 0.
 
     Raises:
-        InputError: no number, or not a finite one.
+        InputError: not a finite number.
     """
     try:
         text = value.strip().lower() if isinstance(value, str) else value
         number = _TRUTHS[text] if text in _TRUTHS else float(text)
-        if isinstance(text, str) and "_" in text:  # Python's own way to write digits
+        if isinstance(text, str) and "_" in text:  # Python's digit separator
             number = float("nan")
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
@@ -96,10 +92,10 @@ def as_float(what: str, value: Any) -> float:
 
 
 def as_list(what: str, value: Any) -> list[Any]:
-    """Return a list; a text is read as JSON, or as names with ``|`` between.
+    """Return a list; text is parsed as JSON or split at ``|``.
 
     Raises:
-        InputError: no list.
+        InputError: not a list.
     """
     if isinstance(value, str):
         value = _decoded(value) if value.lstrip().startswith("[") else value.split("|")
@@ -110,7 +106,7 @@ def as_list(what: str, value: Any) -> list[Any]:
 
 
 def as_mapping(what: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return values by action; a list is in the order of ``names``, a text is read as JSON.
+    """Return values by action, from a mapping, a list in the order of ``names``, or JSON text.
 
     Raises:
         InputError: neither a mapping nor a list of the right length.
@@ -126,10 +122,10 @@ def as_mapping(what: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def as_context(name: str, field: ContextField, value: Any) -> Any:
-    """Return a context value in the type that its field declares; None stays missing.
+    """Return a context value in its declared type; None stays None.
 
     Raises:
-        InputError: a number that is none, or a vector that is no list.
+        InputError: not a number, or not a list for a vector.
     """
     if value is None:
         return None
@@ -141,19 +137,14 @@ def as_context(name: str, field: ContextField, value: Any) -> Any:
 
 
 def as_moment(value: Any, time: Time, latest: datetime) -> datetime:
-    """Return when something happened, in UTC, to the microsecond.
-
-    Args:
-        value: as it is in the log.
-        time: how it is written there.
-        latest: nothing can be later.
+    """Return a time in UTC, to the microsecond.
 
     Raises:
-        InputError: no time of that form, before 1970, or later than ``latest``.
+        InputError: wrong format, before 1970, or later than ``latest``.
     """
     try:
         moment = _parsed(value, time)
-    except (TypeError, ValueError, OverflowError, re.error):  # the last: a pattern of no sense
+    except (TypeError, ValueError, OverflowError, re.error):  # the last one: an invalid pattern
         message = f"the time is {value!r:.60}; allowed is {time.format}; correct the row or the "
         raise InputError(message + "mapping") from None
     if _EPOCH <= moment <= latest:

@@ -1,1 +1,1 @@
-"""The SQL of the store, in order; `steersman.store.migrate` applies what is new."""
+"""SQL migrations of the store; `steersman.store.migrate` applies them in order."""

@@ -1,6 +1,6 @@
-"""Personal data taken out of texts before they are kept: what is found, and what takes its place.
+"""Scrubbing: removes personal data from texts before storage.
 
-It lives with the store, since the promise is about what is stored; nothing here reads or writes.
+It is part of the store because it concerns stored data; it reads and writes nothing.
 """
 
 from __future__ import annotations

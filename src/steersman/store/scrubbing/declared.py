@@ -1,7 +1,7 @@
-"""Scrubbing as decision points declare it: contexts by their own point, event bodies by all.
+"""Scrubbing of contexts and event bodies, as declared by decision points.
 
-An event names a decision, not its point, and finding that out would cost a query for each; so
-bodies are scrubbed of everything that any point of the tenant declares.
+A context follows its own point. An event names a decision, not its point, and a lookup would cost a
+query; so event bodies follow all points of the tenant.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ _log = logging.getLogger(__name__)
 
 
 class Scrubbing:
-    """What is taken out of the texts of one decision point, or of one tenant's events.
+    """Scrubbing rules of one decision point, or of one tenant's events.
 
-    A custom scrubber that is not installed here counts as one that fails: texts become
-    ``[unscrubbable]``.
+    A missing custom scrubber counts as failing: texts become ``[unscrubbable]``.
 
     Args:
-        kinds: what is looked for.
+        kinds: kinds of personal data.
         how: mask or hash.
-        declared: names of the context's fields.
-        left: those of them that stay as they are where they are texts: categories, and texts that
-            the declaration leaves out.
+        declared: names of the context fields.
+        left: fields that keep their text: categories, and texts that the declaration
+            excludes.
     """
 
     def __init__(
@@ -53,18 +52,18 @@ class Scrubbing:
     def context(
         self, context: Mapping[str, Any], secret: bytes, tenant: UUID
     ) -> tuple[dict[str, Any], Counter[str]]:
-        """Return a context as it may be encoded, stored, signed and logged.
+        """Return a scrubbed context for encoding, storing, signing and logging.
 
-        Categories, numbers and vectors stay as they are. What is not as declared is scrubbed
-        wherever it holds a text: a fallback answers such a request, and is stored.
+        Categories, numbers and vectors stay unchanged. Undeclared values are scrubbed wherever they
+        have text, because a fallback answers such a request and stores it.
 
         Args:
-            context: as it was sent; not changed.
-            secret: the service's.
-            tenant: whose it is.
+            context: sent context; not changed.
+            secret: the service's secret.
+            tenant: tenant id.
 
         Returns:
-            The context, and how many of each kind were found.
+            The context and the number of findings per kind.
         """
         key, counts = scrub_key(secret, tenant.bytes), Counter[str]()
         result: dict[str, Any] = {}
@@ -79,15 +78,15 @@ class Scrubbing:
         return (result | self._within(others, key, counts) if others else result), counts
 
     def body(self, body: Any, secret: bytes, tenant: UUID) -> tuple[Any, Counter[str]]:
-        """Return an event's body as it may be stored and logged: every text in it, keys too.
+        """Return a scrubbed event body for storing and logging, with all texts and keys.
 
         Args:
-            body: plain values; not changed.
-            secret: the service's.
-            tenant: whose it is.
+            body: sent body; not changed.
+            secret: the service's secret.
+            tenant: tenant id.
 
         Returns:
-            The body, keys that became equal numbered; and how many of each kind were found.
+            The body, with colliding keys numbered, and the number of findings per kind.
         """
         key, counts = scrub_key(secret, tenant.bytes), Counter[str]()
         return self._within(body, key, counts), counts
@@ -107,13 +106,13 @@ class Scrubbing:
 
 
 def scrubbing_of(point: DecisionPoint) -> Scrubbing | None:
-    """Return what a decision point declares for its contexts.
+    """Return the scrubbing rules of a decision point's contexts.
 
     Args:
         point: the declaration.
 
     Returns:
-        None where nothing is to be scrubbed.
+        The rules; None if nothing is scrubbed.
     """
     privacy, fields = point.privacy, point.context.fields
     if not privacy.scrub:
@@ -128,31 +127,31 @@ def scrubbing_of(point: DecisionPoint) -> Scrubbing | None:
 
 
 def scrubbing_of_events(points: Iterable[DecisionPoint]) -> Scrubbing | None:
-    """Return what a tenant's decision points, taken together, declare for bodies of events.
+    """Return the combined scrubbing rules for a tenant's event bodies.
 
     Args:
-        points: all of one tenant.
+        points: all decision points of the tenant.
 
     Returns:
-        All their kinds, masked if any point masks; None where nothing is to be scrubbed.
+        All kinds, masked if any point masks; None if nothing is scrubbed.
     """
     return _of_all(frozenset(point.privacy for point in points if point.privacy.scrub))
 
 
 def check_scrubbers(point: DecisionPoint) -> None:
-    """Refuse a declaration that names scrubbers which are not installed.
+    """Raise an error if a declared scrubber is not installed.
 
     Args:
         point: the declaration.
 
     Raises:
-        InputError: which one, and what to do.
+        InputError: names the scrubber and what to do.
     """
     for kind in point.privacy.scrub:
         finder(kind)
 
 
-# Asked for every second; looking for entry points reads files.
+# Called every second, and an entry point lookup reads files.
 @lru_cache(maxsize=1024)
 def _of_all(declared: frozenset[Privacy]) -> Scrubbing | None:
     kinds = {kind for privacy in declared for kind in privacy.scrub}
@@ -172,7 +171,6 @@ def _finder_or_failing(kind: str) -> Finder:
 
 
 def _apart(names: list[str]) -> list[str]:
-    """Return the names, those that stood before with a number."""
     taken, times = set(names), Counter[str]()
     result = []
     for name in names:

@@ -1,8 +1,7 @@
-"""Finding what has a shape and, nearly always, a checksum: e-mail addresses, cards, IBANs, IPs.
+"""Detectors of identifiers with a fixed format: e-mail addresses, cards, IBANs and IPs.
 
-Every search looks at a text once, and at each place a bounded number of characters further: no
-text makes it slow. What a finder yields is where it stands, and the value in one spelling, so that
-the same value is known again however it was written.
+Each detector scans a text once with bounded lookahead, so run time is linear. It yields the
+position and a normalised value, so that spellings of the same value match.
 """
 
 from __future__ import annotations
@@ -89,12 +88,12 @@ _LEAST_HEX_DIGITS = 4  # fewer are more often code, such as ``a::b``, than an ad
 
 
 class Found(NamedTuple):
-    """A value that stands in a text.
+    """Finding in a text.
 
     Attributes:
-        start: its first character.
-        end: the one after its last.
-        value: the value in one spelling.
+        start: index of the first character.
+        end: index after the last character.
+        value: normalised value.
     """
 
     start: int
@@ -103,10 +102,7 @@ class Found(NamedTuple):
 
 
 def find_emails(text: str) -> Iterator[Found]:
-    """Yield e-mail addresses: a local part of RFC 5321 without quotes, at a domain with a dot.
-
-    Args:
-        text: any.
+    """Yield e-mail addresses: an unquoted local part (RFC 5321) at a domain with a dot.
 
     >>> [found.value for found in find_emails("Ask Bob.Ray@Example.org, not @bob.")]
     ['bob.ray@example.org']
@@ -122,13 +118,10 @@ def find_emails(text: str) -> Iterator[Found]:
 
 
 def find_cards(text: str) -> Iterator[Found]:
-    """Yield payment cards: 12 to 19 digits that end with Luhn's check digit.
+    """Yield payment cards: 12 to 19 digits with a valid Luhn check digit.
 
-    They begin and are as long as numbers of a known issuer are, or a word before says what they
-    are: one in ten of any numbers passes Luhn's check.
-
-    Args:
-        text: any.
+    One in ten random numbers passes Luhn's check, so the prefix and length must fit a known issuer,
+    or a word before must announce a card.
 
     >>> [found.value for found in find_cards("4111 1111 1111 1111 12/27, order 4111111111111112")]
     ['4111111111111111']
@@ -170,7 +163,7 @@ def _last_group(
 
 
 def _called_card(text: str, start: int) -> bool:
-    # Not by the word in `[card]`: it tells nothing about what follows.
+    # Not the word in `[card]`, which does not announce a number.
     return _CALLED_CARD.search(text[max(0, start - _BEFORE) : start]) is not None
 
 
@@ -187,10 +180,7 @@ def _luhn(digits: str) -> bool:
 
 
 def find_ibans(text: str) -> Iterator[Found]:
-    """Yield IBANs: as long as those of their country are, with the right check digits (ISO 7064).
-
-    Args:
-        text: any.
+    """Yield IBANs with the country's length and valid check digits (ISO 7064).
 
     >>> [found.value for found in find_ibans("to DE89 3704 0044 0532 0130 00 by Friday")]
     ['DE89370400440532013000']
@@ -205,7 +195,7 @@ def find_ibans(text: str) -> Iterator[Found]:
                 gaps.append(len(value))
             value += more[1]
             end = more.end()
-        # Groups of four, or digits however they are grouped: not the words of a sentence.
+        # Groups of four, or digits in any grouping, but not words of a sentence.
         if any(gap % 4 for gap in gaps) and not value[4:].isdecimal():
             continue
         value = value.upper()
@@ -216,10 +206,7 @@ def find_ibans(text: str) -> Iterator[Found]:
 
 
 def find_ips(text: str) -> Iterator[Found]:
-    """Yield IP addresses of both versions.
-
-    Args:
-        text: any.
+    """Yield IPv4 and IPv6 addresses.
 
     >>> [found.value for found in find_ips("10.0.0.1:80 and 2001:DB8::0:1, v1.2.3.4, 12:30:45")]
     ['10.0.0.1', '2001:db8::1']
@@ -245,7 +232,7 @@ def _address(candidate: str, start: int) -> Iterator[Found]:
         try:
             address = ip_address(written)
         except ValueError:
-            continue  # not an address as it stands, or a sentence that ends with it
-        if not (address.is_unspecified or address.is_loopback):  # everybody's
+            continue  # not an address, or the end of a sentence
+        if not (address.is_unspecified or address.is_loopback):  # common to all hosts
             yield Found(start, start + len(written), str(address))
         return

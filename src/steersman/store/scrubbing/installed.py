@@ -1,7 +1,6 @@
-"""Scrubbers that an application brings itself: a classifier, a list of names, a call to a model.
+"""Custom scrubbers: plug-ins found by entry point.
 
-They are found by entry point, so that whoever runs the service decides what runs inside it; a
-declaration can only name what is installed.
+The operator installs them; a declaration can only name installed ones.
 """
 
 from __future__ import annotations
@@ -19,35 +18,22 @@ GROUP = "steersman.scrubbers"
 
 
 class Scrubber(Protocol):
-    """Anything that can be called with a text and says where personal data stands in it.
+    """Callable that returns the positions of personal data in a text.
 
-    It is called for every text of every request, on the thread that serves: it must answer in well
-    under a millisecond, always the same for the same text, and keep nothing of it.
+    It runs for every text of every request in the service's thread. It must take well under a
+    millisecond, be deterministic and keep no data.
     """
 
     def __call__(self, text: str) -> Iterable[tuple[int, int]]:
-        """Return the places of personal data.
-
-        Args:
-            text: what is to be stored, up to a million characters.
-
-        Returns:
-            Start and end of each, counted in characters from 0, as in ``text[start:end]``.
-        """
+        """Return start and end of each finding in characters, as in ``text[start:end]``."""
         ...
 
 
 def installed_scrubber(kind: str) -> Scrubber:
-    """Return the scrubber that a declaration names.
-
-    Args:
-        kind: ``custom:`` and the name of an entry point of the group ``steersman.scrubbers``.
-
-    Returns:
-        What the entry point names.
+    """Return an installed scrubber.
 
     Raises:
-        InputError: no such entry point, or it cannot be loaded.
+        InputError: the entry point is missing or cannot be loaded.
     """
     name = kind.removeprefix(CUSTOM)
     found = entry_points(group=GROUP)

@@ -1,8 +1,8 @@
-"""Finding telephone numbers: those that look like nothing else, and those that are called one.
+"""Detector of phone numbers.
 
-Digits alone may be an order, a price or a date. So a number counts if it is international
-(``+49 …``), if it is written in groups as national numbers are, or if a word before it says that
-it is one. All patterns are bounded: no text makes them slow.
+Digits alone can be an order, a price or a date. A number counts if it is international (``+49 …``),
+grouped like a national number, or announced by a word before it. All patterns are bounded, so run
+time is linear.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _DATE = re.compile(
 )
 _GROUP_END = re.compile(r"\d(?!\d)")
 _BEFORE = 48
-# Between the word and the number no sentence ends, and no bracket: the word in `[phone]` tells
-# nothing about what follows it.
+# No end of sentence and no bracket between word and number: the word in `[phone]` does
+# not announce a number.
 _CALLED_PHONE = re.compile(
     r"\b(?:t[eé]l[eé]phones?|phones?|tel|mobile|cell(?: ?phone| number|(?=:))|fax|call|text me|"
     r"whatsapp|sms|dial|telefon\w*|mobil\w*|handy\w*|rufnummer|portable|tel[eé]fon[oe]|m[oó]vil|"
@@ -63,10 +63,7 @@ _NATIONAL_DIGITS = range(9, 14)
 
 
 def find_phones(text: str) -> Iterator[Found]:
-    """Yield telephone numbers; the value is the digits, after a plus where there was one.
-
-    Args:
-        text: any.
+    """Yield phone numbers; the value has the digits, after a plus if present.
 
     >>> [found.value for found in find_phones("+49 (0)30 123456, order 5551234567, 2024-01-02")]
     ['+49030123456']
@@ -102,7 +99,7 @@ def _digits(written: str) -> int:
 
 
 def _national_end(text: str, start: int, end: int) -> int | None:
-    """Return where the longest run of whole groups ends that is no more than one number."""
+    """Return the end of the longest run of groups that form one number."""
     ends = [match.end() for match in _GROUP_END.finditer(text, start, end)]
     return next((e for e in reversed(ends) if _digits(text[start:e]) in _NATIONAL_DIGITS), None)
 

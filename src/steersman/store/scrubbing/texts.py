@@ -1,8 +1,7 @@
-"""Taking personal data out of a text.
+"""Scrubbing of a text.
 
-What takes its place has no digits, no ``@`` and no hexadecimal letters, so nothing finds anything
-in it again; what is left is searched until nothing is found, so that scrubbing a scrubbed text
-changes nothing.
+Placeholders have no digits, ``@`` or hexadecimal letters, so no detector matches them. The rest is
+searched until there are no findings, so scrubbing is idempotent.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ _REPLACED = re.compile(
 )
 
 
-class Failed(Exception):  # noqa: N818 (never leaves this room)
-    """A scrubber could not say what is in a text."""
+class Failed(Exception):  # noqa: N818 (private to this package)
+    """Failure of a scrubber."""
 
 
 class Finding(NamedTuple):
-    """Where personal data stand.
+    """Position of personal data.
 
     Attributes:
-        start: their first character.
-        end: the one after their last.
-        kind: what they are, as in `scrub`.
+        start: index of the first character.
+        end: index after the last character.
+        kind: kind, as in `scrub`.
     """
 
     start: int
@@ -71,10 +70,10 @@ class Finding(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How texts are scrubbed.
+    """Compiled scrubbing rules.
 
     Attributes:
-        finders: what is looked for, by kind.
+        finders: detectors by kind.
         how: mask or hash.
     """
 
@@ -87,23 +86,22 @@ def scrub(
 ) -> tuple[str, Counter[str]]:
     """Return a text without personal data of some kinds.
 
-    Scrubbing the result again changes nothing. The time it takes grows with the text's length and
-    no faster, whatever the text is.
+    Scrubbing is idempotent, and its time is linear in the text length.
 
     Args:
-        text: any.
-        kinds: of ``email``, ``phone``, ``card``, ``iban``, ``ip`` and ``custom:NAME``.
-        how: ``mask`` puts ``[email]`` in its place; ``hash`` puts ``[email:…]`` with 64 bits of an
-            HMAC, equal for equal values (in one spelling: without spaces, in one case) under the
-            same key.
-        key: secret; needed by ``hash``.
+        text: any text.
+        kinds: kinds among ``email``, ``phone``, ``card``, ``iban``, ``ip`` and
+            ``custom:NAME``.
+        how: ``mask`` inserts ``[email]``; ``hash`` inserts ``[email:…]`` with 64 bits of an
+            HMAC, equal for equal normalised values under the same key.
+        key: secret key; needed by ``hash``.
 
     Returns:
-        The text, and how many of each kind were found; ``unscrubbable``: 1, and that word as the
-        text, where a custom scrubber failed.
+        The text and the number of findings per kind; the text ``[unscrubbable]`` and
+        ``unscrubbable``: 1 if a custom scrubber failed.
 
     Raises:
-        InputError: an unknown kind, a scrubber that is not installed, or no key to hash with.
+        InputError: unknown kind, scrubber not installed, or missing key.
 
     >>> scrub("Write to bob@example.org or +49 30 123456", ["email", "phone"])
     ('Write to [email] or [phone]', Counter({'email': 1, 'phone': 1}))
@@ -117,18 +115,18 @@ def scrub(
 
 
 def find(text: str, kinds: Sequence[str]) -> list[Finding]:
-    """Return where personal data of some kinds stand, changing nothing.
+    """Return the positions of personal data.
 
     Args:
-        text: any.
+        text: any text.
         kinds: as in `scrub`.
 
     Returns:
-        Places in their order, none within another; what overlaps is one.
+        Positions in order; overlapping findings are merged.
 
     Raises:
-        InputError: an unknown kind, or a scrubber that is not installed.
-        DataError: a custom scrubber failed, so nobody knows what is there.
+        InputError: unknown kind, or scrubber not installed.
+        DataError: a custom scrubber failed.
 
     >>> find("Write to bob@example.org", ["email", "ip"])
     [Finding(start=9, end=24, kind='email')]
@@ -142,10 +140,10 @@ def find(text: str, kinds: Sequence[str]) -> list[Finding]:
 
 
 def scrub_key(secret: bytes, tenant: bytes) -> bytes:
-    """Return the key of a tenant's hashes: what is equal for one is not for another.
+    """Return the hash key of a tenant; hashes differ between tenants.
 
     Args:
-        secret: the service's.
+        secret: the service's secret.
         tenant: its id.
 
     Returns:
@@ -158,13 +156,10 @@ def scrub_key(secret: bytes, tenant: bytes) -> bytes:
 
 
 def finder(kind: str) -> Finder:
-    """Return what finds one kind.
-
-    Args:
-        kind: as in `scrub`.
+    """Return the detector of one kind.
 
     Raises:
-        InputError: an unknown kind, or a scrubber that is not installed.
+        InputError: unknown kind, or scrubber not installed.
     """
     if kind in _FINDERS:
         return _FINDERS[kind]
@@ -175,11 +170,7 @@ def finder(kind: str) -> Finder:
 
 
 def failing(kind: str) -> Finder:
-    """Return what stands for a scrubber that is declared and not there: it always fails.
-
-    Args:
-        kind: as in `scrub`.
-    """
+    """Return a detector that always fails, for a missing scrubber."""
 
     def find(_text: str) -> Iterable[Found]:
         raise Failed(kind)
@@ -188,13 +179,7 @@ def failing(kind: str) -> Finder:
 
 
 def apply(text: str, way: Way, key: bytes) -> tuple[str, Counter[str]]:
-    """Return a text scrubbed in one way, and what was found.
-
-    Args:
-        text: any.
-        way: how.
-        key: as in `scrub`.
-    """
+    """Return a scrubbed text and the number of findings."""
     counts: Counter[str] = Counter()
     result = text
     try:
@@ -204,7 +189,7 @@ def apply(text: str, way: Way, key: bytes) -> tuple[str, Counter[str]]:
                 return result, counts
     except Failed:
         pass
-    # Nothing that may still be in it is let through.
+    # Replace the whole text to be safe.
     return UNSCRUBBABLE, Counter({"unscrubbable": 1})
 
 
@@ -224,7 +209,7 @@ def _once(text: str, way: Way, key: bytes, counts: Counter[str]) -> str:
 def _apart(
     text: str, found: list[tuple[int, int, str, str]]
 ) -> Iterator[tuple[int, int, str, str]]:
-    """Yield what was found in its order; what overlaps is one, called by what begins first."""
+    """Yield findings in order; overlapping ones are merged under the first kind."""
     replaced = [match.span() for match in _REPLACED.finditer(text)]
     found.sort(key=lambda one: (one[0], -one[1]))
     current: tuple[int, int, str, str] | None = None
@@ -234,7 +219,7 @@ def _apart(
         while place < len(replaced) and replaced[place][1] <= start:
             place += 1
         if place < len(replaced) and replaced[place][0] <= start and end <= replaced[place][1]:
-            continue  # a scrubber found our own replacement
+            continue  # a scrubber matched a placeholder
         if current is None or start >= current[1]:
             if current is not None:
                 yield current
@@ -255,8 +240,8 @@ def _checked(kind: str, scrubber: Scrubber) -> Finder:
     def find(text: str) -> list[Found]:
         try:
             places = [(index(start), index(end)) for start, end in scrubber(text)]
-        except Exception as error:  # noqa: BLE001 (whatever it is, nothing may pass)
-            # Neither the error's text nor its traceback: they may quote what must not be kept.
+        except Exception as error:  # noqa: BLE001 (any error blocks the text)
+            # Log no message or traceback, because they may quote personal data.
             _log.error("%s failed with %s; the text is not stored", kind, type(error).__name__)
             raise Failed(kind) from None
         if not all(0 <= start <= end <= len(text) for start, end in places):
