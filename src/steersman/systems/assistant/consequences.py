@@ -121,7 +121,11 @@ class Consequences:
         return self.routed(request, guardian, route, right=right).route
 
     def deep_right(self, request: int) -> bool:
-        """Return whether escalating this request answers it, see `routes.Deep.right`."""
+        """Return whether escalating this request answers it, see `routes.Deep.right`.
+
+        Args:
+            request: Index of the request.
+        """
         return self._deep.right(self._world.catalogue.requests[request].id)
 
     def cheapest_route(self, request: int, *, planned: int) -> str | None:

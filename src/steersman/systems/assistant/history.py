@@ -102,7 +102,11 @@ class ToolHistory:
         past.uses += 1
 
     def uses(self, tool: int) -> int:
-        """Return the number of uses of a tool, with those that left the ring buffer."""
+        """Return the number of uses of a tool, with those that left the ring buffer.
+
+        Args:
+            tool: Index of the tool.
+        """
         past = self._pasts.get(tool)
         return 0 if past is None else past.uses
 

@@ -106,11 +106,19 @@ class Log:
         return np.array([a.outcomes[name] for a in self.answered])
 
     def of(self, point: PointName) -> list[Decision]:
-        """Return the kept decisions of one point, in order."""
+        """Return the kept decisions of one point, in order.
+
+        Args:
+            point: The decision point.
+        """
         return [decision for decision in self.decisions if decision.point == point]
 
     def at(self, arrival: int) -> list[Decision]:
-        """Return the one to three kept decisions about one arrival."""
+        """Return the one to three kept decisions about one arrival.
+
+        Args:
+            arrival: Index of the arrival in the stream.
+        """
         return [decision for decision in self.decisions if decision.arrival == arrival]
 
     def logged_data(

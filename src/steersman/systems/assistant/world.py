@@ -96,16 +96,28 @@ class World:
         return self._shortlists[request]
 
     def bm25_best(self, request: int) -> int:
-        """Return the index of the tool that BM25 ranks first."""
+        """Return the index of the tool that BM25 ranks first.
+
+        Args:
+            request: Index of the request.
+        """
         return int(self.recording.shortlist[request, 0])
 
     def names(self, tools: Sequence[int] | NDArray[np.int64]) -> list[str]:
-        """Return the names of tools by index."""
+        """Return the names of tools, in the same order.
+
+        Args:
+            tools: Indexes of the tools.
+        """
         found: list[str] = self._names[tools].tolist()
         return found
 
     def embedding(self, request: int) -> NDArray[np.float32]:
-        """Return the embedding of a request, (384,) float32, a unit vector; read-only."""
+        """Return the embedding of a request, (384,) float32, a unit vector; read-only.
+
+        Args:
+            request: Index of the request.
+        """
         vector: NDArray[np.float32] = self._embeddings[request]
         return vector
 
@@ -175,7 +187,12 @@ class World:
     # Outcomes -----------------------------------------------------------------------------------
 
     def tool_right(self, request: int, tool: int) -> bool:
-        """Return whether a tool is the right one for the request."""
+        """Return whether a tool is the right one for a request.
+
+        Args:
+            request: Index of the request.
+            tool: Index of the tool.
+        """
         return self.catalogue.requests[request].tool == tool
 
     def route_right(self, request: int, route: str, *, planned: int, deep: Deep) -> bool:
