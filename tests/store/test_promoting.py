@@ -180,7 +180,7 @@ async def test_the_one_before_serves_again_and_what_came_since_is_learned_anew(d
     assert await queued(database, point) == {shared[2], *since}
     # And forth again: its log goes on where it ended.
     anew = await learn(database, point, 1)
-    with pytest.raises(StateError, match="has 3 updates of its own"):
+    with pytest.raises(StateError, match="has 3 updates after it"):
         await promoted(database, point, row.version)
     async with connected(database, "worker") as connection, connection.transaction():
         await connection.execute("DELETE FROM work WHERE tenant = $1", point[0])

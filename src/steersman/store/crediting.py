@@ -231,7 +231,7 @@ async def events_about(
     members = dict.fromkeys(ids)
     source = "SELECT * FROM event WHERE tenant = $1 AND decision = ANY($2)"
     theirs = []
-    if episodes:  # seldom; PostgreSQL keeps the plan of one condition, and plans two anew
+    if episodes:  # rare; PostgreSQL caches the plan of one condition but not of two
         members |= await connection.fetch(
             "SELECT id, episode FROM decision WHERE tenant = $1 AND episode = ANY($2)",
             *(tenant, episodes),

@@ -212,7 +212,7 @@ def _check_continues(row: PointRow, target: SnapshotRow, last: int, *, same: boo
     elif not same:
         why = "has other features than the live snapshot"
     elif last:
-        why = f"has {last} updates of its own"
+        why = f"has {last} updates after it"
     if why is not None:
         raise StateError(
             f"{row.skill}/{row.point} {target.version} {why}; its updates cannot be copied as they "

@@ -103,7 +103,10 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
         ({"about": {"scaling": np.array([1.0, 2.1])}}, "it has different scaling;"),
         ({"about": {"scaling": np.array([1.0, 2.0, 3.0])}}, "it has different scaling;"),
         ({"about": None}, "it has different scaling;"),
-        ({"stage": STAGE._replace(parts=(*PARTS[:2], Part("other", 3)))}, "another parts;"),
+        (
+            {"stage": STAGE._replace(parts=(*PARTS[:2], Part("other", 3)))},
+            "it has different parts;",
+        ),
     ],
 )
 def test_a_checkpoint_that_was_begun_with_something_else_is_refused(tmp_path, changed, match):

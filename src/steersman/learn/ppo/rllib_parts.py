@@ -35,9 +35,8 @@ _CLIP = 1e6
 _EPSILON = 1e-5
 """Epsilon of Adam, as in the built-in PPO."""
 _FAINTEST = -80.0
-"""Logarithm of the least probability that RLlib sees. What is no number in float32 is 0 to it, and
-the divergence of what was a little more, before an update, infinite; its penalty and our pace would
-follow that."""
+"""Minimum log probability passed to RLlib. In float32 smaller values are 0, which would make the KL
+divergence infinite and disturb the penalty and the learning rate."""
 
 
 class Kept:

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
 _LEAST = 3
-"""Steps that tell their spread by themselves: of two, advantages would be 1 and -1 whatever they
-were, and of one 0."""
+"""Minimum steps for a standard deviation: two steps would always give advantages 1 and -1, one 0."""
 
 
 @dataclass(frozen=True, slots=True)
