@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
 _LEAST = 3
-"""Minimum steps for a standard deviation: two steps would always give advantages 1 and -1, one 0."""
+"""Minimum steps for a standard deviation: advantages of two steps would always be 1 and -1."""
 
 
 @dataclass(frozen=True, slots=True)
