@@ -287,7 +287,7 @@ def test_a_log_says_what_choosing_otherwise_would_bring(recording, tmp_path):
     assert all(row["low"] < row["value"] < row["high"] for row in rows)
     said = run("estimate", out, "--among", "variant=bm25,k=5", status=1)
     assert "no estimate" in said
-    assert "there is no part 'size'" in run("estimate", out, "--among", "size=3", status=1)
+    assert "unknown part 'size'" in run("estimate", out, "--among", "size=3", status=1)
     halving = tmp_path / "halving"
     run("run", recording, "--out", halving, "--strategy", "halving", "--evaluations", 3, *held,
         status=None)  # fmt: skip
@@ -374,7 +374,7 @@ def test_a_log_of_some_evaluations_is_tuned_on_and_told_as_such(tmp_path):
     assert "latency" not in run("report", out, file)  # of every episode: for programs
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
     assert "All is replayed from a log of" in page
-    assert "What each part is good for" not in page
+    assert "Ablations: effect of each part" not in page
 
 
 def test_a_run_is_drawn_from_its_folder(recording, tmp_path):
@@ -389,7 +389,7 @@ def test_a_run_is_drawn_from_its_folder(recording, tmp_path):
     assert [len(told["latency"][name]) for name in ("p95_ms", "baseline_p95_ms")] == [4, 4]
     page = (out / "report" / "report.html").read_text(encoding="utf-8")
     assert verdict["says"].split(",")[0] in page
-    for heading in ("Evaluations", "Other weights", "What each part is good for"):
+    for heading in ("Evaluations", "Other weights", "Ablations: effect of each part"):
         assert heading in page
     for name in ("frontier", "episodes", "shares", "latencies"):
         assert (out / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")

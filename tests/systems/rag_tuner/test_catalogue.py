@@ -48,5 +48,5 @@ def test_the_vectors_are_those_that_were_recorded(drawn):
 
 def test_other_texts_are_refused():
     known = RecordedVectors({"a": np.array([1.0, 0.0], np.float32)})
-    with pytest.raises(InputError, match="'b' was not recorded"):
+    with pytest.raises(InputError, match="'b' is not in the recording"):
         known.encode(["a", "b"])

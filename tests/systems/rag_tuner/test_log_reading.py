@@ -40,7 +40,7 @@ def test_a_line_is_an_evaluation(tmp_path):
         ({"quality": {"faithfulness": 0.5}}, "length >= 2"),
         ({"quality": {"recall": 0.5, "ndcg": 1}}, "measures are recall and ndcg"),
         ({"latency_ms": -1}, ">= 0"),
-        ({"latency_ms": float("nan")}, "NaN is no number"),
+        ({"latency_ms": float("nan")}, "NaN is not a JSON number"),
         ({"cost": None}, "cost"),
         ({"propensity": 0}, "> 0"),
         ({"propensitiy": 0.5}, "propensitiy"),

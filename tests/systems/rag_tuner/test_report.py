@@ -70,7 +70,7 @@ def test_what_is_on_the_line_is_numbered_in_the_picture_and_told_in_the_table(re
     assert 1 < len(line) < 40
     write_page(tmp_path / "a.html", report)
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
-    table = page.partition("<h2>On the line</h2>")[2].partition("</table>")[0]
+    table = page.partition("<h2>Frontier</h2>")[2].partition("</table>")[0]
     for number, one in enumerate(line, 1):
         assert f"<td>{number}</td><td>{one.configuration}</td><td>{one.quality:.3f}</td>" in table
     assert table.count("<tr>") == len(line) + 1

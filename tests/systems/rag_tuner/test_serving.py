@@ -129,7 +129,7 @@ def test_a_candidate_is_declared_from_what_holds_alone():
     other = replace(BEST, prompt="cited")
     with pytest.raises(InputError, match="none of rag/retrieval's configurations"):
         declared_with(POINT, other, {other: ()})
-    with pytest.raises(InputError, match="is no configuration"):
+    with pytest.raises(InputError, match="is not a configuration"):
         configuration_of("hybrid")
 
 

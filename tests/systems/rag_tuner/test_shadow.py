@@ -71,9 +71,9 @@ def test_a_query_that_comes_again_is_no_further_unit():
 @pytest.mark.parametrize(
     ("episodes", "candidate", "message"),
     [
-        (2, GOOD, "episodes is 2; allowed are 3 to 5"),
+        (2, GOOD, "episodes is 2; allowed: 3 to 5"),
         (6, GOOD, "episodes is 6"),
-        (3, replace(POOR, fusion_weight=0.1), "is what serves already"),
+        (3, replace(POOR, fusion_weight=0.1), "is already live"),
     ],
 )
 def test_what_is_no_shadow(episodes, candidate, message):

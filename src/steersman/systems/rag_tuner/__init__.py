@@ -1,8 +1,8 @@
-"""The RAG tuner (system 000): which retrieval configuration, from measured evaluations.
+"""RAG tuner (system 000): chooses a retrieval configuration from measured evaluations.
 
-A strategy asks for evaluations and is told what came of them; what it recommends is judged once, on
-queries nobody tuned on. See README.md in this folder. The canary is in `canary`, which brings the
-whole rollout machinery with it.
+A strategy asks for evaluations and gets their results. Its recommendation is judged once, on
+held-out
+queries. See README.md in this folder. The canary is in `canary`, which imports the rollout package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each part of a configuration is good for: the best that is left when it may not vary."""
+"""Ablation of a configuration: the best reward with one part held fixed."""
 
 from __future__ import annotations
 

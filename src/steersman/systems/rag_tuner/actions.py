@@ -1,4 +1,4 @@
-"""Configurations as mixed actions: every part chosen anew, or the running one moved a little."""
+"""Configurations as mixed actions: all parts chosen at once, or small moves of the live one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which configurations can be tuned over: of a log those alone that it knows well enough."""
+"""Configurations that a log can evaluate well enough for tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to questions from the passages found, and what a judge says of them."""
+"""Answers to questions from retrieved passages, with the verdicts of a judge."""
 
 from __future__ import annotations
 
@@ -128,12 +128,12 @@ class Answers:
         self.detectors, self.instability = tuple(detectors), instability
         self.repeats = 1 if instability is None else repeats
         if instability is not None and not 2 <= repeats <= 10:
-            raise InputError(f"repeats is {repeats!r}; allowed are 2 to 10")
+            raise InputError(f"repeats is {repeats!r}; allowed: 2 to 10")
         if not cost_ref_usd > 0.0:
-            raise InputError(f"cost_ref_usd is {cost_ref_usd!r}; allowed is above 0")
+            raise InputError(f"cost_ref_usd is {cost_ref_usd!r}; allowed: above 0")
         named = list(measures(Judge(self._judge_backend)))
         if len(named) != 2:
-            raise InputError(f"{len(named)} measures; a batch of the tuner has two")
+            raise InputError(f"{len(named)} measures; expected two")
         self._measured = [(one.name, str(getattr(one, "version", ""))) for one in named]
 
     @property
@@ -267,7 +267,7 @@ class Episode:
         template = self._answers.prompts.get(prompt)
         if template is None:
             known = ", ".join(self._answers.prompts)
-            raise InputError(f"prompt is {prompt!r}; allowed are {known}: declare the template")
+            raise InputError(f"prompt is {prompt!r}; allowed: {known}; declare the template")
         listed = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(passages, 1))
         given = {"passages": listed, "question": question}
         # In one go: what stands in a passage or a question is no place to put anything.

@@ -1,4 +1,4 @@
-"""One question asked of a searcher under a configuration: in time, and again if a part was away."""
+"""One search under a configuration, with timeout and retry."""
 
 from __future__ import annotations
 

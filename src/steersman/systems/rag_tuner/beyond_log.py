@@ -1,9 +1,11 @@
-"""What a log does not hold, guessed from what it does: what to evaluate next, and no evidence.
+"""Predictions for configurations that are not in a log; they are no evidence.
 
-The model is that of the default strategy, fitted to the questions that were tuned on. How far off
-it is on configurations that it was not fitted to is measured, and told beside what it says; where
-it is no better there than the mean of all, it says nothing. The best of many guesses is more often
-too high than too low, and that error does not show it.
+The model is that of the default strategy, fitted to the tuning questions. Its error on
+configurations
+outside the fit is measured and reported. If it is not better than the mean of all configurations,
+it
+gives no prediction. The best of many predictions is often too high; the error does not include
+that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The canary: units are split by the rollout machinery, and hard gates watched batch by batch.
+"""Canary of the RAG tuner: the rollout splits units, hard gates are checked per batch.
 
-A rollout promotes when every check says yes. Its own checks compare the arms by units and keep the
-error budget; `GateSource` adds the tuner's: no hard gate broken in so many batches, one after the
-other. `canary_plan` asks for an interval above zero before the canary is left.
+A rollout promotes if every check passes. Its own checks compare the arms by units and keep the
+error
+budget; `GateSource` adds the tuner's check: no broken hard gate in a number of consecutive batches.
+`canary_plan` requires an interval above zero before the canary stage ends.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class GateSource:
     ) -> None:
         if {type(queries), type(batches)} != {int} or queries < 10 or batches < 1:
             raise InputError(
-                f"queries {queries!r}, batches {batches!r}; allowed are whole numbers, 10 or more, "
+                f"queries {queries!r}, batches {batches!r}; allowed: whole numbers, 10 or more, "
                 "and 1 or more"
             )
         if queries * (batches + 1) > _MOST_ROWS:
@@ -129,7 +130,7 @@ class GateSource:
                 "are read, and so many batches and one more must fit into them: take fewer"
             )
         if not 0.0 < coverage <= 1.0:
-            raise InputError(f"coverage is {coverage!r}; allowed is above 0, up to 1")
+            raise InputError(f"coverage is {coverage!r}; allowed: above 0, up to 1")
         self._gates, self._coverage = tuned.thresholds, coverage
         self.about = skill, point
         self._queries, self._batches = queries, batches

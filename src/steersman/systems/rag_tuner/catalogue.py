@@ -1,7 +1,8 @@
-"""A collection that every machine has: a catalogue of tools, with real requests as questions.
+"""Collection for every machine: a tool catalogue with real requests as questions.
 
-The right tool is the one passage that answers. Vectors of tools and requests were recorded, so no
-model is needed; what embedding would take is not in the latencies.
+The right tool is the one relevant passage. Vectors of tools and requests are recorded, so no model
+is
+needed; latencies do not include embedding.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class RecordedVectors:
         """
         unknown = [text for text in texts if text not in self._vectors]
         if unknown:
-            message = f"{unknown[0][:60]!r} was not recorded; take an embedder for other texts"
+            message = (
+                f"{unknown[0][:60]!r} is not in the recording; use an embedder for other texts"
+            )
             raise InputError(message)
         return np.stack([self._vectors[text] for text in texts]).astype(np.float32)
 

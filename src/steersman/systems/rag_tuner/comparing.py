@@ -1,7 +1,7 @@
-"""Several configurations on the same questions at once: what each is worth, and how sure that is.
+"""Comparison of several configurations on the same questions, with intervals.
 
-A searcher's engines are asked once a question, whatever the number of configurations, as in a
-recording. Whoever asks here wants numbers now: nothing is kept, nobody is asked for answers.
+The engines of a searcher run once per question for all configurations. Nothing is stored, and no
+answers are generated.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ def compare(
     """
     if not questions or not configurations:
         message = f"{len(questions)} questions, {len(configurations)} configurations"
-        raise InputError(f"{message}; give one or more of each")
+        raise InputError(f"{message}; expected one or more of each")
     settings = [settings_of(one, reranker) for one in configurations]
     told: list[list[Told]] = [[] for _ in configurations]
     for question in questions:
         if stopped():
-            raise DataError("stopped before all questions were asked; ask fewer at once")
+            raise DataError("stopped before all questions were asked; use fewer questions")
         scored = searcher.scored(question.text)
         if beside is not None and any(one.variant != "bm25" for one in settings):
             with beside():

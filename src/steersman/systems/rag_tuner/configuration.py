@@ -1,4 +1,4 @@
-"""What the tuner chooses: one retrieval configuration, and the space it is chosen from."""
+"""Retrieval configuration, and the space of configurations."""
 
 from __future__ import annotations
 
@@ -52,19 +52,21 @@ class Configuration:
 
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
-            raise InputError(f"variant is {self.variant!r}; allowed are {', '.join(VARIANTS)}")
+            raise InputError(f"variant is {self.variant!r}; allowed: {', '.join(VARIANTS)}")
         if type(self.k) is not int or not 1 <= self.k <= 100:
-            raise InputError(f"k is {self.k!r}; allowed is a whole number, 1 to 100")
+            raise InputError(f"k is {self.k!r}; allowed: a whole number, 1 to 100")
         for name in ("rerank", "expansion"):
             if type(getattr(self, name)) is not bool:
-                raise InputError(f"{name} is {getattr(self, name)!r}; allowed are true and false")
+                raise InputError(f"{name} is {getattr(self, name)!r}; allowed: true or false")
         weight: object = self.fusion_weight  # out of JSON: anything
         prompt: object = self.prompt
         numeric = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not numeric or not 0.0 <= self.fusion_weight <= 1.0:
-            raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed is 0 to 1")
+            raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed: 0 to 1")
         if not isinstance(prompt, str) or not prompt:
-            message = f"prompt is {prompt!r}; name a prompt template, such as 'plain'"
+            message = (
+                f"prompt is {prompt!r}; give the name of a prompt template, for example 'plain'"
+            )
             raise InputError(message)
 
     def canonical(self) -> Configuration:
@@ -90,7 +92,7 @@ class Configuration:
         unknown = set(parts) - set(cls.__slots__)
         if unknown:
             names = ", ".join(cls.__slots__)
-            raise InputError(f"unknown part {', '.join(sorted(unknown))}; known are {names}")
+            raise InputError(f"unknown part {', '.join(sorted(unknown))}; allowed: {names}")
         return cls(**parts)
 
     def __str__(self) -> str:

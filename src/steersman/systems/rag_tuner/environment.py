@@ -1,4 +1,4 @@
-"""The simulator a sequential policy is trained in: batch after batch, and the world may change."""
+"""Simulator for training a sequential policy: batches of queries, with optional drift."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class TuningEnvironment:
         """
         episode = self._episode
         if episode is None or episode.number >= self.horizon:
-            raise StateError("there is no episode to step in; reset it first")
+            raise StateError("no episode is running; call reset first")
         before = episode.running
         episode.running = self.moves.apply(before, values)
         world, tuned = episode.stage
@@ -177,7 +177,7 @@ class TuningEnvironment:
             StateError: No episode was begun.
         """
         if self._episode is None:
-            raise StateError("there is no episode; reset it first")
+            raise StateError("no episode is running; call reset first")
         world, tuned = self._episode.stage
         return Stage(world.recorded, tuned)
 

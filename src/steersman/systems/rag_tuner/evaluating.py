@@ -1,15 +1,18 @@
-"""Evaluating configurations on a real corpus: in line, at a rate, in time, within a budget.
+"""Evaluation of configurations on a real corpus, with rate limit, timeout and budget.
 
-What a query gave under a configuration is kept as soon as it is known, by all that it depends on:
-configuration, question, revision of the corpus, embedder and reranker, who answered at which
-prices, who judged and by which measures. An answer is kept by configuration, question and the
-passages it was written from: a revision that leaves these alone does not make it paid again. So an
-evaluation that was killed goes on, and pays nothing twice. What is kept is measured: seconds,
-dollars, texts. What they are worth, and whether an answer holds what must not be in it, is found
-anew whenever they are read.
+Results are stored at once, under everything they depend on: configuration, question, revision of
+the
+corpus, embedder and reranker, answering model with prices, judge and measures. An answer is stored
+by
+configuration, question and passages, so a revision that leaves these unchanged does not pay again.
+A
+killed evaluation continues without paying twice. The store has measurements: seconds, dollars,
+texts.
+Rewards and gates are recomputed when they are read.
 
-A search that had to do without a part of it, or an answer whose judge was away, is no evidence
-about the configuration: it is tried again, then marked and left out.
+A search without one of its parts, or an answer without a verdict, is not counted: it is retried,
+then
+marked and left out.
 """
 
 from __future__ import annotations
@@ -129,7 +132,7 @@ class LiveEvaluator:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if not questions:
-            raise InputError("there are no questions; give those whose right passages are known")
+            raise InputError("no questions; give questions with known relevant passages")
         self.limits = limits or Limits()
         self._questions, self._revision = questions, revision
         self._answers, self._kept, self._stopped = answers, kept, stopped

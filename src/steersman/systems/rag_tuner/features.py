@@ -1,7 +1,8 @@
-"""What a tuning policy sees: how things went lately, what runs now, and what it is asked for.
+"""Context of a tuning policy: recent results, the live configuration and reward weights.
 
-The numbers of requirement 000, section 7, and the reward weights beside them: whoever changes them
-tells the tuner so, and a policy that does not see them cannot follow.
+The numbers of requirement 000, section 7, with the reward weights: a policy can follow changed
+weights
+only if it reads them.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Observed:
 
     def __init__(self, window: int = 4) -> None:
         if window < 1:
-            raise InputError(f"window is {window!r}; allowed is 1 or more batches")
+            raise InputError(f"window is {window!r}; allowed: 1 or more batches")
         self._episodes: deque[_Episode] = deque(maxlen=window)
 
     def see(self, batch: Batch, latency_unit_ms: float, labels: Sequence[str] = ()) -> None:
@@ -170,7 +171,7 @@ class Features:
     ) -> None:
         unknown = set(without) - set(GROUPS)
         if unknown or len(set(without)) == len(GROUPS):
-            raise InputError(f"without {sorted(without)}; allowed are some, not all, of {GROUPS}")
+            raise InputError(f"without {sorted(without)}; allowed: some, but not all, of {GROUPS}")
         self.space, self.categories = space, tuple(categories)
         self.groups = tuple(one for one in GROUPS if one not in without)
         self._outlook = Outlook(space)

@@ -1,4 +1,4 @@
-"""Which configurations nothing beats on quality, time and money at once."""
+"""Pareto frontier of quality, latency and cost."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Is an answer borne out by the evidence, and is it more so with retrieval than without?
+"""Groundedness of answers, with and without retrieval.
 
-Both answers to a question are held against the same yardstick: the passages that people judged
-relevant, whichever were retrieved. So the one that was given no passage is not punished for that,
-only for saying what the evidence does not.
+Both answers to a question are compared with the passages that people judged relevant, not with the
+retrieved ones. So an answer without passages is compared on equal terms.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ def grounding(
         InputError: An unknown prompt, or fewer than two questions that both could be judged on.
     """
     if prompt not in PROMPTS:
-        raise InputError(f"prompt is {prompt!r}; known are {', '.join(sorted(PROMPTS))}")
+        raise InputError(f"prompt is {prompt!r}; allowed: {', '.join(sorted(PROMPTS))}")
     texts = {one.doc_id: passage_text(one) for one in collection.passages}
     given: list[GroundedAnswer] = []
     alone: list[GroundedAnswer] = []

@@ -1,4 +1,4 @@
-"""Questions kept for the last word: they judge once, and whoever asks again is told who did."""
+"""One-time holdout set; a second use fails and names the run that used it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that are asked twice, and those that stand on both sides of a split."""
+"""Repeated questions, and questions on both sides of a split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that is not waited for longer than so long, and whose stragglers are counted."""
+"""Work with a timeout; late results are counted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""How long queries took, episode by episode: what was tried beside the baseline, on the same ones.
+"""Latencies of queries per episode, of a configuration and the baseline.
 
-An episode of a run is an evaluation: the baseline is looked up on its very queries. An episode of a
-canary is so many decisions of the candidate: the baseline is what the control decided meanwhile.
+An episode of a run is an evaluation; the baseline is read for the same queries. An episode of a
+canary
+is a number of decisions of the candidate; the baseline is the control at the same time.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ async def of_canary(
         InputError: `queries` is out of its range.
     """
     if queries < 10:
-        raise InputError(f"queries is {queries!r}; allowed are 10 or more")
+        raise InputError(f"queries is {queries!r}; allowed: 10 or more")
     rows = await connection.fetch(_TOLD, tenant, rollout, _OUTCOME, queries)
     if not rows:
         raise DataError(

@@ -1,4 +1,4 @@
-"""What evaluating may take: how much at a time, how long, how often, how much money."""
+"""Limits of evaluations: concurrency, timeout, rate and budget."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ class Limits:
     """What evaluations may take.
 
     Args:
-        queries_per_s: The most queries begun in a second, > 0; None: any number.
-        timeout_s: Of one search, 0.001 to 3600.
-        tries: Of a search that has to do without a part of it, or takes too long, 1 to 20.
-        pause_s: Between two of them, 0 to 600.
-        hanging: Searches that may go on after their time was over, 1 to 1000; while as many do,
-            none is begun.
-        workers: Queries that are worked on at a time, 1 to 64.
-        running: Evaluations that run at a time, 1 to 64.
-        waiting: Evaluations that may wait for their turn, 0 to 1000; the next is sent away.
-        max_cost_usd: Of one evaluation, an episode, ≥ 0; None: any sum. Answers cost, searches do
-            not.
-        max_calls: Of models, in one evaluation, ≥ 0; None: any number.
+        queries_per_s: Maximum number of queries started per second, > 0; None: no limit.
+        timeout_s: Timeout of one search in seconds, 0.001 to 3600.
+        tries: Maximum number of tries of a search after a timeout or without one of its parts, 1 to
+            20.
+        pause_s: Pause between two tries in seconds, 0 to 600.
+        hanging: Maximum number of searches still running after their timeout, 1 to 1000; at this
+            number, no search is started.
+        workers: Number of concurrent queries, 1 to 64.
+        running: Number of concurrent evaluations, 1 to 64.
+        waiting: Maximum number of waiting evaluations, 0 to 1000; further ones are rejected.
+        max_cost_usd: Budget of one evaluation (episode) in USD, ≥ 0; None: no limit. Answers cost,
+            searches do not.
+        max_calls: Maximum number of model calls in one evaluation, ≥ 0; None: no limit.
 
     Raises:
         InputError: A limit out of its range.
 
     >>> Limits(workers=0)
     Traceback (most recent call last):
-    steersman.errors.InputError: workers is 0; allowed are 1 to 64
+    steersman.errors.InputError: workers is 0; allowed: 1 to 64
     """
 
     queries_per_s: float | None = None
@@ -64,14 +65,16 @@ class Limits:
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                raise InputError(f"{name} is {value!r}; allowed are {low} to {high}")
+                raise InputError(f"{name} is {value!r}; allowed: {low} to {high}")
         if self.queries_per_s is not None and not 0.0 < self.queries_per_s < inf:
-            message = f"queries_per_s is {self.queries_per_s!r}; allowed is above 0, or none at all"
+            message = (
+                f"queries_per_s is {self.queries_per_s!r}; allowed: above 0, or none for no limit"
+            )
             raise InputError(message)
         for name in ("max_cost_usd", "max_calls"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < inf:
-                raise InputError(f"{name} is {value!r}; allowed is 0 or more, or none at all")
+                raise InputError(f"{name} is {value!r}; allowed: 0 or more, or none for no limit")
 
 
 class Line:

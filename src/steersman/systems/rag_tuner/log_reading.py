@@ -1,13 +1,13 @@
-"""Logs of evaluations as they come: one line for each question, or for each episode of a run.
+"""Reader of evaluation logs: one line per question, or per episode of a run.
 
-A line says which question was asked under which configuration, and what came of it:
+A line has a question, a configuration and the results:
 
     {"question": "q17", "configuration": {"variant": "bm25", "k": 5}, "latency_ms": 41.0,
      "quality": {"faithfulness": 0.9, "relevancy": 0.8}, "cost": 0.02, "propensity": 0.125}
 
-Whoever chose a configuration by the question asked easy ones under one and hard ones under another.
-Where lines say with which probability theirs was chosen, as many of them are left out at random as
-makes every question as likely to be there; where they do not, that is not known.
+If the configuration was chosen by the question, easy and hard questions have different
+configurations. If lines have the propensity of their configuration, lines are dropped at random
+until every question has the same probability. Without propensities this bias is unknown.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _parsed(text: bytes, where: str) -> Iterable[Line]:
 
 
 def _no_number(said: str) -> float:
-    raise ValueError(f"{said} is no number in JSON; null is what is not defined")
+    raise ValueError(f"{said} is not a JSON number; use null for an undefined value")
 
 
 def _of_episode(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

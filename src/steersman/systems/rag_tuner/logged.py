@@ -1,7 +1,8 @@
-"""A log of evaluations as a world to tune in: some configurations, each on some of the questions.
+"""World for tuning on a log: some configurations, each on some of the questions.
 
-What was evaluated is replayed as it was; what was not is refused, and never guessed. So tuning on a
-log chooses among what it holds, and says which share of all that might be asked for that is.
+Logged evaluations are replayed; others are rejected, never predicted. So tuning on a log chooses
+among
+its configurations, and reports which share of the space they are.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Logged:
         named = {len(self.categories), len(self.splits), len(self.groups or self.queries)}
         if not count or set(shapes) != {count} or named != {len(self.queries)}:
             message = f"{count} evaluations of {len(self.queries)} questions, columns of {shapes} "
-            raise InputError(f"{message}and {sorted(named)}; want as many, ≥ 1")
+            raise InputError(f"{message}and {sorted(named)}; expected equal numbers, ≥ 1")
         ends = np.searchsorted(self.cells[:, 0], np.arange(len(self.configurations) + 1))
         bounds = {
             one: slice(int(ends[place]), int(ends[place + 1]))

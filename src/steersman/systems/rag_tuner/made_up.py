@@ -1,6 +1,6 @@
-"""Made-up collections: what a tuning policy is trained on where too few real ones were recorded.
+"""Synthetic collections for training a tuning policy when few real ones are recorded.
 
-No figure about tuning is taken from them: they only teach a policy what may be the case.
+No reported figure uses them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Re
     (5, 32)
     """
     if queries < 1:
-        raise InputError(f"queries is {queries!r}; allowed is 1 or more")
+        raise InputError(f"queries is {queries!r}; allowed: 1 or more")
     keys, depth = rankings_of(space), max(space.ks)
     relevant = 1 + rng.binomial(_MOST_RELEVANT - 1, rng.uniform(0, 0.7), queries)
     ideal = (np.arange(_IDEAL) < relevant[:, None]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What a data set is: where it came from, what is in it, and the hashes that show it still is."""
+"""Manifest of a data set: origin, content and hashes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def describe(
             files=_hashes(folder),
         )
     except ValueError as error:
-        raise InputError(f"no manifest can say so: {error}") from None
+        raise InputError(f"invalid manifest: {error}") from None
 
 
 def write_manifest(manifest: Manifest, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run folder as a run of MLflow: who keeps all experiments there finds these beside them."""
+"""Export of a run folder as an MLflow run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a run's log says of choosing otherwise: its propensities are exact, so it is evidence.
+"""Off-policy evaluation of a run's log, from its exact propensities.
 
-A run logs which configuration it evaluated, with which probability it drew it, and what came of it.
-So its rewards, weighted, say what choosing by another rule would have brought, without evaluating
-anything. The rule here is a simple one: hold some parts, draw each of the others by itself.
+A run logs each evaluated configuration with its propensity and its reward. Weighted rewards
+estimate
+another policy without new evaluations. The policies here hold some parts fixed and draw each of the
+others independently.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def holding(space: Space, parts: Mapping[str, Any]) -> dict[Configuration, float
     known = Configuration().parts()
     unknown = sorted(set(parts) - set(known))
     if unknown:
-        raise InputError(f"there is no part {unknown[0]!r}; allowed are {', '.join(known)}")
+        raise InputError(f"unknown part {unknown[0]!r}; allowed: {', '.join(known)}")
     found = {
         one: float(mass)
         for one, mass in zip(space.all, space.draw_probabilities, strict=True)

@@ -1,8 +1,9 @@
-"""Where one move would lead, as far as is believed: what a policy that moves looks ahead by.
+"""Predicted rewards of neighbouring configurations, for a policy that moves step by step.
 
-The state of requirement 000 says how the last batches went, and not under what, so nobody could
-tell from it which way is up. What was paid for says so: a posterior of every configuration's
-reward, of which a policy sees the part around what runs.
+The state of requirement 000 has the results of the last batches, but not their configurations, so
+it
+does not show in which direction to move. This adds a posterior of every configuration's reward; the
+policy reads the part around the live configuration.
 """
 
 from __future__ import annotations

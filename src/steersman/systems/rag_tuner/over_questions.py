@@ -1,4 +1,4 @@
-"""Means over questions with intervals: conversations are units, and none has no width."""
+"""Means over questions with intervals; conversations are units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML page that needs nothing else."""
+"""HTML report of a run, in one file."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def write_page(file: Path, report: Report) -> None:
     """Write the page.
 
     Args:
-        file: To be written; its folder is made.
-        report: Of a run.
+        file: Output file; its folder is created.
+        report: Report of a run.
 
     Raises:
         DataError: matplotlib is not installed, or the file cannot be written.
@@ -49,26 +49,26 @@ def write_page(file: Path, report: Report) -> None:
         f"<p>{escape(report.leakage)}</p>",
         _figure(
             frontier(report.places, report.marked, "Quality, cost and latency, held-out queries"),
-            "Every configuration that is known on the queries that nobody tuned on; its colour "
-            "says how long it took. What is on the line has more quality than all that costs no "
-            "more; its numbers are those of the table.",
+            "All configurations on held-out queries; the colour is the latency. A configuration "
+            "on the line has higher quality than all others of the same or lower cost. The "
+            "numbers refer to the table.",
         ),
-        "<h2>On the line</h2>",
+        "<h2>Frontier</h2>",
         _table(_HEADS, _line(report)),
-        "<h2>Marked</h2>",
+        "<h2>Marked configurations</h2>",
         _table(_HEADS, _marked(report)),
         "<h2>Evaluations</h2>",
-        _figure(episodes(report.lines), "The reward of every evaluation, penalties included."),
-        _figure(shares(report.lines), "What was tried, and the mean reward it had."),
+        _figure(episodes(report.lines), "Reward of every evaluation, with penalties."),
+        _figure(shares(report.lines), "Evaluated variants and switches, with their mean reward."),
         _figure(
             latencies(report.latencies, report.gate_ms),
-            "How long its queries took, and how long the same queries took under the baseline.",
+            "Latency of the queries, and of the same queries under the baseline.",
         ),
         *_canary(report),
         "<h2>Other weights</h2>",
-        ("<p>The best configuration, in hindsight on all queries, under other weights of latency "
-        "(γ) and cost (δ). They decide more than tuning does.</p>"),
-        _table(("γ", "δ", "best", "reward", "over the baseline"), _swept(report)),
+        ("<p>The best configuration, in hindsight on all queries, for other weights of latency (γ) "
+        "and cost (δ). The weights change the result more than tuning does.</p>"),
+        _table(("γ", "δ", "best", "reward", "gain over baseline"), _swept(report)),
         *_parts(report),
     ]  # fmt: skip
     write_html(file, title, _STYLE, parts)
@@ -78,10 +78,10 @@ def _parts(report: Report) -> list[str]:
     if not report.ablated:
         return []
     return [
-        "<h2>What each part is good for</h2>",
-        ("<p>What the best configuration loses, in hindsight on all queries, when a part may not "
-        "vary.</p>"),
-        _table(("without", "the best then", "loss", "95 %"), _ablated(report)),
+        "<h2>Ablations: effect of each part</h2>",
+        ("<p>Loss of the best configuration, in hindsight on all queries, if one part is held "
+        "fixed.</p>"),
+        _table(("fixed part", "best configuration", "loss", "95 % CI"), _ablated(report)),
     ]  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def _canary(report: Report) -> list[str]:
     if report.canary is None:
         return []
     picture = latencies(report.canary, report.gate_ms, own="canary", each="episode")
-    caption = "How long queries took under the canary, and under the baseline meanwhile."
+    caption = "Latency of queries under the canary, and under the baseline at the same time."
     return ["<h2>Canary</h2>", _figure(picture, caption)]
 
 
@@ -111,7 +111,7 @@ def _figures(one: Place) -> Sequence[str]:
 
 def _swept(report: Report) -> Iterable[Sequence[str]]:
     for one in report.swept:
-        best = "none holds the gates" if one.best is None else str(one.best)
+        best = "none passes the gates" if one.best is None else str(one.best)
         yield f"{one.gamma:g}", f"{one.delta:g}", best, f"{one.reward:.3f}", f"{one.ahead:+.3f}"
 
 
@@ -134,10 +134,10 @@ def _row(kind: str, cells: Iterable[str]) -> str:
 
 
 def facts(report: Report) -> Mapping[str, Any]:
-    """Return what the page says, for programs.
+    """Return the content of the page as JSON values.
 
     Args:
-        report: Of a run.
+        report: Report of a run.
     """
     verdict = report.verdict
     return {

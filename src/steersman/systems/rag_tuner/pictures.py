@@ -1,4 +1,4 @@
-"""The pictures of a run, as SVG or PNG: the frontier, the episodes, what was tried, how long."""
+"""Plots of a run as SVG or PNG: frontier, episodes, evaluated configurations, latencies."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def latencies(
-    found: Latencies, gate_ms: float, *, own: str = "tried", each: str = "evaluation"
+    found: Latencies, gate_ms: float, *, own: str = "candidate", each: str = "evaluation"
 ) -> Any:
     """Return the picture of how long queries took in each episode, over the baseline.
 
@@ -132,7 +132,7 @@ def latencies(
         marker = "o" if len(numbers) < 3 else ""
         axes.plot(numbers, values, style, color=colour, marker=marker, linewidth=1.2, label=label)
     if gate_ms < 3 * np.nanmax([*found.p95, *found.baseline_p95]):
-        axes.axhline(gate_ms, color=_RED, linestyle=":", label="the gate")
+        axes.axhline(gate_ms, color=_RED, linestyle=":", label="gate")
     axes.legend(frameon=False, fontsize=8, ncols=2)
     return figure
 

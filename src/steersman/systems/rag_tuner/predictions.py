@@ -1,7 +1,8 @@
-"""What live evaluations answered, and from what, written into the folder of a run; and their log.
+"""Answers of live evaluations in a run folder, and their log.
 
-``predictions.jsonl`` and ``contexts.jsonl`` are exported with the run, and `steersman review scan`
-reads the first. A log is what ``steersman tune record --log`` reads.
+``predictions.jsonl`` and ``contexts.jsonl`` are exported with the run; `steersman review scan`
+reads
+the first. ``steersman tune record --log`` reads the log.
 """
 
 from __future__ import annotations

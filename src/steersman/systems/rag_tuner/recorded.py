@@ -1,8 +1,9 @@
-"""Every configuration evaluated on every query once: what tuners are tried on, and replayed from.
+"""Recorded evaluations: every configuration on every query, for replay and tests of tuners.
 
-A configuration's passages are the first k of a ranking that does not depend on k, so a few dozen
-rankings hold thousands of configurations. Quality comes from judgements, so nothing is invented:
-its two measures are recall@k and nDCG@min(k, 10), under these names.
+The passages of a configuration are the first k of a ranking that does not depend on k, so a few
+dozen
+rankings hold thousands of configurations. Quality comes from relevance judgements: the two measures
+are recall@k and nDCG@min(k, 10).
 """
 
 from __future__ import annotations
@@ -87,13 +88,13 @@ class Recorded:
         lengths = set(map(len, (*columns, *known)))
         if not count or lengths != {count}:
             raise InputError(
-                f"{count} queries, and columns of {sorted(lengths)}; want as many, ≥ 1"
+                f"{count} queries, and columns of {sorted(lengths)}; expected equal numbers, ≥ 1"
             )
         if self.gains.shape[:2] != (kinds, count) or self.latency_ms.shape != (kinds, count):
             raise InputError(f"gains {self.gains.shape}, latency {self.latency_ms.shape}; "
                              f"want ({kinds}, {count}, depth) and ({kinds}, {count})")  # fmt: skip
         if (self.relevant < 1).any():
-            raise InputError("a query has no relevant passage; leave it out, it cannot be scored")
+            raise InputError("a query has no relevant passage, so it cannot be scored; remove it")
         found = (self.gains > 0).cumsum(axis=2)
         recall = found / self.relevant[None, :, None]
         discount = 1.0 / np.log2(np.arange(2, max(self.depth, _NDCG_K) + 2))

@@ -1,4 +1,4 @@
-"""Recording: every ranking of a space, asked once for every query of a collection."""
+"""Recording of evaluations: every ranking of a space, once for every query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is told of a run: its verdict, where configurations stand, what was tried, and if."""
+"""Report of a run: verdict, configurations and episodes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Report:
         lines: Of the run's folder.
         gate_ms: The 95th percentile of latency that is allowed.
         swept: The best under other weights, on all queries.
-        ablated: What each part is good for, on all queries.
+        ablated: Effect of each part, on all queries.
         latencies: Of every evaluation, and of the baseline on the same queries.
         canary: Of a rollout's candidate, and of its control meanwhile; None: there is none.
         leakage: Whether a question may stand on both sides.

@@ -1,4 +1,4 @@
-"""Answers that a run wrote down, as detectors see them: what a person should look at."""
+"""Logged answers of a run for detectors, to select those for human review."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch of evaluated queries is worth, and which hard gates it breaks."""
+"""Reward of a batch of evaluated queries, and its broken hard gates."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Batch:
         columns = (self.latency_ms, self.cost, self.failed, self.violations, self.unstable)
         if not count or self.quality.shape != (count, 2):
             raise InputError(
-                f"quality has shape {self.quality.shape} for {count} queries; allowed is (n, 2) "
+                f"quality has shape {self.quality.shape} for {count} queries; allowed: (n, 2) "
                 "with n of 1 or more"
             )
         if any(column.shape != (count,) for column in columns):
@@ -76,9 +76,9 @@ class Batch:
                 f"latency, cost, failed, violations, unstable are {shapes}; allowed ({count},)"
             )
         if not ((self.latency_ms >= 0).all() and (self.cost >= 0).all()):
-            raise InputError("a latency or a cost is negative or NaN; allowed is 0 or more")
+            raise InputError("a latency or a cost is negative or NaN; allowed: 0 or more")
         if np.isinf(self.quality).any() or (self.quality < 0).any() or (self.quality > 1).any():
-            raise InputError("a quality is outside [0, 1]; allowed is that, or NaN for undefined")
+            raise InputError("a quality is outside [0, 1]; allowed: 0 to 1, or NaN for undefined")
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -1,8 +1,8 @@
-"""A run as a folder: what was asked, what came of it, one line an evaluation.
+"""Run folder: configuration of a run, and one line per evaluation.
 
-A line is written when its evaluation is done, and flushed to the disk. Whoever is killed loses the
-evaluation that was under way and nothing else. One process at a time goes on with a run; others may
-read it meanwhile, and change nothing.
+Each line is written and flushed to disk after its evaluation. A killed process loses only the
+current
+evaluation. One process at a time can continue a run; others can read it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RunFolder:
         """
         if not self._manifest.exists():
             if self.folder.exists() and not self.folder.is_dir():
-                raise DataError(f"{self.folder} is a file; name a folder")
+                raise DataError(f"{self.folder} is a file; give a folder")
             return False
         begun, wanted = self.manifest(), json.loads(_text_of(manifest))
         differs = [name for name in {*begun, *wanted} if begun.get(name) != wanted.get(name)]

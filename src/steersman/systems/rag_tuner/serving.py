@@ -1,8 +1,10 @@
-"""From what was evaluated to what may serve: what is barred, what is eligible, who is a candidate.
+"""Serving of evaluated configurations: barred, eligible and candidate ones.
 
-A configuration that broke a hard gate cannot be chosen for serving whatever its reward, by anybody:
-it is barred where the decision point is declared. What was never evaluated may break one as well,
-and the floor of a candidate serves it: whoever wants to be sure names those that hold as eligible.
+A configuration that broke a hard gate must not serve, whatever its reward: it is barred in the
+declaration of the decision point. A configuration without evaluation may break a gate too, and the
+exploration floor of a candidate can choose it. To exclude this, pass the configurations that hold
+all
+gates as eligible.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ def declared_with(
     """
     one, actions = configuration.canonical(), _mixed(point)
     if one not in found:
-        raise InputError(f"{one} was never evaluated, so nobody knows its gates; evaluate it first")
+        raise InputError(f"{one} has no evaluation, so its gates are unknown; evaluate it first")
     if found[one]:
         raise InputError(
             f"{one} breaks {', '.join(found[one])} and may not serve, whatever its reward; take "
@@ -155,7 +157,7 @@ def configuration_of(action: str) -> Configuration:
     except ValueError:
         parts = None
     if not isinstance(parts, dict):
-        raise InputError(f"{action!r:.80} is no configuration; allowed is the JSON of its parts")
+        raise InputError(f"{action!r:.80} is not a configuration; expected JSON of its parts")
     return Configuration.of(parts).canonical()
 
 

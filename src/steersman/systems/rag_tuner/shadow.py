@@ -1,7 +1,7 @@
-"""The shadow: a tuned configuration beside the one that serves, on the same queries.
+"""Shadow of a tuned configuration: it runs beside the live one on the same queries.
 
-Nobody is served by it. In every episode both answer one slice of queries, in turns the one first
-and the other first, so that a machine that warms up or slows down favours neither.
+Users do not see its results. In every episode both answer the same queries. They alternate in going
+first, so that warm-up or slowdown of the machine favours neither.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def mirror(
     """
     low, high = EPISODES
     if not low <= episodes <= high:
-        raise InputError(f"episodes is {episodes!r}; allowed are {low} to {high}")
+        raise InputError(f"episodes is {episodes!r}; allowed: {low} to {high}")
     if candidate.canonical() == serving.canonical():
-        raise InputError(f"{candidate} is what serves already; name another")
+        raise InputError(f"{candidate} is already live; choose another configuration")
     pairs = []
     for number in range(1, episodes + 1):
         queries = next(slices)

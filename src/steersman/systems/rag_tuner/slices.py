@@ -1,4 +1,4 @@
-"""Which queries an evaluation sees: stratified splits, slices that rotate, a holdout used once."""
+"""Queries of an evaluation: stratified splits, rotating slices and a one-time holdout."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str
     if len(first) < 2 or not 0 < share < 1:
         raise InputError(_refusal(len(first), share))
     if not np.isfinite(np.asarray(times, float)).all():
-        raise InputError("a query has no time; give every query one, or split by something else")
+        raise InputError("a query has no time; give every query a time, or split by something else")
     last = np.full(len(first), -np.inf)
     np.maximum.at(last, unit, np.asarray(times, float))
     order = np.argsort(last, kind="stable")
@@ -135,7 +135,7 @@ def units_of(groups: Sequence[str]) -> tuple[Places, Places]:
 
 
 def _refusal(units: int, share: float) -> str:
-    wanted = "allowed are 2 or more, and a share above 0 to below 1"
+    wanted = "allowed: 2 or more, and a share above 0 to below 1"
     return f"{units} queries or conversations and a share of {share!r}; {wanted}"
 
 
@@ -160,7 +160,7 @@ def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Pl
     3
     """
     if not len(places) or size < 1:
-        message = f"{len(places)} queries, slices of {size!r}; allowed are 1 or more of each"
+        message = f"{len(places)} queries, slices of {size!r}; allowed: 1 or more of each"
         raise InputError(message)
     size = min(size, len(places))
     left: list[int] = []
@@ -324,7 +324,7 @@ def beforehand(
     sd = float(np.median(spreads)) if spreads else 0.0
     if not effect > 0 or queries < 2:
         message = f"effect {effect!r}, {queries} queries"
-        raise InputError(f"{message}; allowed are above 0, and 2 or more")
+        raise InputError(f"{message}; allowed: above 0, and 2 or more")
     if not sd > 0:
         return Beforehand(queries, 0.0, effect, 0.0, 2)
     _, least = enough(queries, sd, effect)

@@ -1,4 +1,4 @@
-"""What is best under which reward weights: they decide more than the tuning does."""
+"""Best configuration by reward weights; the weights matter more than the tuning."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def sweep(
     """
     wrong = [weight for weight in (*gammas, *deltas) if not 0 <= weight <= 100]
     if wrong:
-        raise InputError(f"weights {wrong}; allowed is 0 to 100")
+        raise InputError(f"weights {wrong}; allowed: 0 to 100")
     measured = _everything(recorded, tuned, queries, baseline, address)
     held = np.array([one.held for one in measured[:-1]])
     weights = tuned.reward_weights

@@ -1,4 +1,4 @@
-"""The loop: a strategy asks, something evaluates, the strategy is told."""
+"""Tuning loop: the strategy asks, the evaluator evaluates, the strategy learns."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def tune(
         DataError: What is known was not asked for by this strategy with this seed.
     """
     if evaluations < 1:
-        raise InputError(f"evaluations is {evaluations!r}; allowed is 1 or more")
+        raise InputError(f"evaluations is {evaluations!r}; allowed: 1 or more")
     quality: dict[Configuration, list[float]] = {}
     for number in range(1, evaluations + 1):
         asked = strategy.ask(np.random.default_rng([seed, _ASKED, number]))

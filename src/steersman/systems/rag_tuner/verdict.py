@@ -1,4 +1,4 @@
-"""What held-out queries say of a tuned configuration: a gain, none that is shown, or a loss."""
+"""Verdict of held-out queries on a tuned configuration: gain, no gain, loss or breach."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 State = Literal["gain", "no gain", "loss", "breach"]
 LEAST = 0.005
-"""The least gain that is worth a change unless told otherwise, in units of reward."""
+"""Default minimum gain that is worth a change, in units of reward."""
 _POWER = 0.8
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the held-out queries say.
+    """Verdict on the held-out queries.
 
     Args:
-        candidate: What was tuned.
-        baseline: What serves, or a manual configuration.
+        candidate: Tuned configuration.
+        baseline: Live or manual configuration.
         gain: Mean difference in reward on the same queries, without penalties.
         low: Lower end of its 95 % interval (paired t over queries, or conversations where they are
             turns of such).
         high: Upper end.
-        queries: Pairs that both could be scored on.
-        breaches: Hard gates that the candidate does not hold there.
-        state: ``breach`` before all else; ``gain`` when the interval is above 0, ``loss`` when it
-            is below, else ``no gain``.
-        needed: Pairs to show with 80 % power the gain that was seen, or the least that is worth it
-            if that is greater; 0 when it is shown, or when a gain worth a change is ruled out.
+        queries: Number of queries with a score under both.
+        breaches: Hard gates that the candidate breaks.
+        state: ``breach`` if a hard gate is broken; else ``gain`` if the interval is above 0,
+            ``loss`` if it is below, else ``no gain``.
+        needed: Queries to show the observed gain (or the minimum gain, if larger) with 80 % power;
+            0 if it is shown, or if a gain worth a change is ruled out.
     """
 
     candidate: Configuration
@@ -67,11 +67,11 @@ class Verdict:
         if self.state == "gain":
             return f"Gain: {about}, reward {measured}."
         if self.state == "loss":
-            return f"Loss: {about}, reward {measured}. Keep what serves."
-        said = f"No gain is shown: {about}, reward {measured}. Keep what serves"
+            return f"Loss: {about}, reward {measured}. Keep the baseline."
+        said = f"No gain is shown: {about}, reward {measured}. Keep the baseline"
         if not self.needed:
             return f"{said}: a gain worth a change is ruled out."
-        return f"{said}, or evaluate {self.needed:,} queries to know more."
+        return f"{said}, or evaluate {self.needed:,} queries to show a gain of this size."
 
 
 def judge(
@@ -82,28 +82,30 @@ def judge(
     least: float = LEAST,
     groups: Sequence[str] = (),
 ) -> Verdict:
-    """Return what the same queries under two configurations say.
+    """Return the verdict of the same queries under two configurations.
 
-    Queries are the units: independent draws from those that will come. Judge on queries that the
-    tuner has not seen, and once: the interval knows nothing of a choice made among several.
+    Queries are the units: independent draws from future queries. Judge once, on queries that the
+    tuner has not seen: the interval does not cover a choice among several candidates.
 
     Args:
-        candidate: What came of them under the tuned one.
-        baseline: Under the other.
+        candidate: Results of the tuned configuration.
+        baseline: Results of the baseline.
         tuned: Weights and gates.
-        least: The least gain that is worth a change, > 0.
-        groups: (n,) the conversation of each query, which is the unit then; "" where it is in none,
-            () where all are so. A query that is listed often is one too.
+        least: Minimum gain that is worth a change, > 0.
+        groups: (n,) conversation of each query, which is then the unit; "" for no conversation, ()
+            for none at all. Repeated queries form a unit too.
 
     Returns:
-        A breach before all else; a gain or a loss where the interval says so; else no gain.
+        The verdict.
 
     Raises:
         InputError: Other queries, or fewer than two, or of two conversations, that both can be
             scored on.
     """
     if candidate.queries.tolist() != baseline.queries.tolist():
-        raise InputError("the two were tried on different queries; evaluate both on the same")
+        raise InputError(
+            "the configurations were evaluated on different queries; use the same queries"
+        )
     found, other = (reward_of(batch, tuned).per_query for batch in (candidate, baseline))
     ahead = found - other
     known = ~np.isnan(ahead)
@@ -206,7 +208,7 @@ def needed(gain: float, sd: float, least: float = LEAST) -> int:
     Args:
         gain: As it was seen; below `least` it is the least that is asked for.
         sd: Standard deviation of one pair's difference, ≥ 0.
-        least: The least gain that is worth a change, > 0.
+        least: Minimum gain that is worth a change, > 0.
 
     >>> needed(0.03, 0.25)
     547

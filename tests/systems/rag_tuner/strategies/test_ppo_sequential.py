@@ -134,7 +134,7 @@ def test_it_is_told_of_other_weights_and_refuses_another_space():
     assert strategy._state().tolist() != before.tolist()
     counts = TUNED.bounds.k.model_copy(update={"max": 20})
     bounds = TUNED.bounds.model_copy(update={"k": counts})
-    with pytest.raises(InputError, match="another one"):
+    with pytest.raises(InputError, match="trained for another space"):
         strategy.retune(TUNED.model_copy(update={"bounds": bounds}))
 
 
@@ -244,7 +244,7 @@ def test_a_policy_for_another_space_is_refused(tmp_path):
 
 
 def test_what_is_no_policy_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no tuning policy"):
+    with pytest.raises(DataError, match="not a tuning policy"):
         SequentialPolicy.load(tmp_path / "missing", TUNED)
     (tmp_path / "damaged").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="damaged"):

@@ -1,4 +1,4 @@
-"""Strategies: who asks for the next evaluation."""
+"""Tuning strategies: which configuration to evaluate next."""
 
 from steersman.systems.rag_tuner.strategies.base import Asked, Ledger, Strategy
 from steersman.systems.rag_tuner.strategies.building import DEFAULT, NAMES, build_strategy

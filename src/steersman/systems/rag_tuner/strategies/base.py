@@ -1,4 +1,4 @@
-"""What every strategy answers: which configuration next, and which one after all."""
+"""Interface of a strategy: the next configuration, and the recommendation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is believed of every configuration's reward, from everything that was paid for."""
+"""Posterior of every configuration's reward, from all evaluations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies by name, as commands and benchmarks ask for them."""
+"""Strategies by name, for commands and benchmarks."""
 
 from __future__ import annotations
 
@@ -59,4 +59,4 @@ def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> S
         return Random(tuned)
     if name == "tpe":
         return Tpe(tuned, seed)
-    raise InputError(f"unknown strategy {name!r}; known are {', '.join(NAMES)}")
+    raise InputError(f"unknown strategy {name!r}; allowed: {', '.join(NAMES)}")

@@ -1,4 +1,4 @@
-"""Factored linear Thompson sampling: what one part does is learned wherever it stands."""
+"""Factored linear Thompson sampling: the effect of a part is shared by all configurations."""
 
 from __future__ import annotations
 

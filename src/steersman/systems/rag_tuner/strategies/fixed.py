@@ -1,4 +1,4 @@
-"""Always the same configuration: what serves today, or a manual baseline."""
+"""Fixed configuration: the live one, or a manual baseline."""
 
 from __future__ import annotations
 

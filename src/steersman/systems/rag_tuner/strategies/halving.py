@@ -1,4 +1,4 @@
-"""Successive halving: many configurations a little, the better half twice as much, and so on."""
+"""Successive halving: evaluate many configurations briefly, then the better half longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO over whole configurations: of a batch, or of each question by its category and its words."""
+"""PPO over whole configurations, per batch or per question by category and words."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ContextualPpo:
     ) -> None:
         known = np.ones((1, 1)) if contexts is None else np.asarray(contexts, np.float64)
         if known.ndim != 2 or not known.size or not np.isfinite(known).all() or every < 1:
-            message = f"contexts are {known.shape}, every is {every!r}; allowed are (n, d), n and d"
+            message = f"contexts are {known.shape}, every is {every!r}; allowed: (n, d), n and d"
             raise InputError(f"{message} 1 or more, all finite, and 1 or more evaluations")
         self._contexts = known
         self._mean = known.mean(axis=0)

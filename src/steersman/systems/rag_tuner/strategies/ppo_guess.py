@@ -1,4 +1,4 @@
-"""What a sequential policy does before it has learned anything: it follows what is believed."""
+"""Initial behaviour of a sequential policy before training: follows the posterior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sequential policy, trained by RLlib on a Ray cluster."""
+"""Training of the sequential policy with RLlib on a Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO that moves the running configuration: trained in the simulator, then deployed as it is."""
+"""PPO that moves the live configuration; trained in the simulator, then frozen."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SequentialPolicy:
             settings = Settings(hidden=about["hidden"])
             scaling = Scaling(arrays["scaling.median"], arrays["scaling.spread"])
         except (OSError, KeyError, ValueError, TypeError) as error:
-            message = f"{file}: no tuning policy: {error}; train one and save it there"
+            message = f"{file}: not a tuning policy: {error}; train one and save it there"
             raise DataError(message) from None
         agent = PPO(Moves(tuned.space).parts, len(features), settings=settings)
         found = cls(agent, features, scaling, about["window"])
@@ -215,7 +215,7 @@ class SequentialPpo:
             InputError: It has another space.
         """
         if tuned.space != self._space:
-            raise InputError("the space is another one; train a policy for it")
+            raise InputError("the policy was trained for another space; train one for this space")
         self._tuned, self._belief = tuned, self._belief.retold(tuned)
 
     def recommend(self) -> Configuration:
@@ -263,7 +263,7 @@ def train_sequential(
     """
     if not environments or updates < 0:
         message = f"{len(environments)} environments, {updates!r} updates"
-        raise InputError(f"{message}; allowed are 1 or more, and 0 or more")
+        raise InputError(f"{message}; allowed: 1 or more, and 0 or more")
     first = environments[0]
     scaling = fitted_scaling(first, np.random.default_rng([seed, 0]))
     agent = PPO(first.moves.parts, len(first.features), settings=settings, seed=seed)

@@ -1,4 +1,4 @@
-"""Configurations at random: what any strategy has to beat."""
+"""Random configurations: the baseline of all strategies."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""What is believed about the rewards of all configurations: one linear model over shared features.
+"""Bayesian linear model of the rewards of all configurations, with shared features.
 
-Configurations that are alike have alike rewards. How alike is said by a kernel that is a sum over
-the parts and their pairs (an ANOVA kernel), so what is learned of one part is known wherever else
-the part stands. Its leading directions over the whole space are the features; their weights have
-independent normal priors. A query that is easy is easy under every configuration, so every query
-has a level of its own, which is integrated out: two configurations tried on different queries are
-compared as if on the same.
+Similar configurations have similar rewards. The similarity is an ANOVA kernel: a sum over the parts
+and their pairs, so the effect of a part is shared by all configurations with it. The features are
+the
+leading directions of the kernel over the space; their weights have independent normal priors. A
+query
+that is easy is easy under every configuration, so every query has a level, which is integrated out.
+So two configurations on different queries are compared as if on the same.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Surface:
         if queries < 1 or not noise_var > 0 or not query_var > 0:
             raise InputError(
                 f"queries {queries!r}, noise_var {noise_var!r}, query_var {query_var!r}; "
-                "allowed are 1 or more, and numbers above 0"
+                "allowed: 1 or more, and numbers above 0"
             )
         self._design = design
         size = design.shape[1]

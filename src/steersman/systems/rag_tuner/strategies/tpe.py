@@ -1,4 +1,4 @@
-"""Optuna's tree-structured Parzen estimator, behind the same questions as the others."""
+"""Optuna's tree-structured Parzen estimator as a strategy."""
 
 from __future__ import annotations
 
