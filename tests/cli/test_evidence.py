@@ -115,7 +115,7 @@ def test_what_cannot_be_written_is_told_before_the_work(data, tmp_path):
 
 def test_an_unknown_policy_is_refused_with_those_there_are(data, tmp_path):
     said = run(data, tmp_path, "evaluate", "--sets", "bands", "--policies", "magic", status=1)
-    assert "no policy is called 'magic'; there are: top-k, fused" in said
+    assert "unknown policy 'magic'; allowed: top-k, fused" in said
 
 
 def test_answers_are_asked_of_a_server_and_kept(data, tmp_path, monkeypatch):

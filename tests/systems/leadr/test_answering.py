@@ -95,5 +95,5 @@ def test_answers_are_bare(said, text):
 
 @pytest.mark.parametrize("wrong", [{"sentences": 0}, {"max_tokens": 0}, {"sentences": 51}])
 def test_arguments_out_of_range_are_refused(server, wrong):
-    with pytest.raises(InputError, match="allowed are 1 to"):
+    with pytest.raises(InputError, match="allowed: 1 to"):
         Answerer(judge_at(server), **wrong)

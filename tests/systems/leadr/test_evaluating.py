@@ -258,19 +258,21 @@ def test_folds_hold_whole_groups_and_are_of_nearly_equal_size():
     assert all(len({folds[place] for place in range(30) if groups[place] == one}) == 1
                for one in groups)  # fmt: skip
     assert sorted(np.bincount(folds)) == [6] * 5
-    with pytest.raises(InputError, match="folds is 11; allowed are 2 to 20, and no more than"):
+    with pytest.raises(
+        InputError, match="folds is 11; allowed: 2 to 20, and at most the number of"
+    ):
         folds_of(groups, 11, 0)
 
 
 def test_contenders_are_named_the_baseline_first(prepared):
-    with pytest.raises(InputError, match="no policy is called 'magic'; there are: top-k, fused"):
+    with pytest.raises(InputError, match="unknown policy 'magic'; allowed: top-k, fused"):
         contenders(["magic"])
     names = [one.name for one in contenders("all")]
     assert names[0] == BASELINE
     assert {"+BC", "+BC+RAFT", "+BC+RAFT+PPO", "pointwise", "oracle"} <= {*names}
     assert NETWORK not in names
     assert [one.name for one in contenders([NETWORK])] == [BASELINE, NETWORK]
-    with pytest.raises(InputError, match="each of another name"):
+    with pytest.raises(InputError, match="one or more with different names"):
         evaluate("bands", prepared.pools, [Fixed(TopK("fused", FULL))] * 2, folds=2)
 
 

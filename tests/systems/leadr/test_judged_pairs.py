@@ -52,7 +52,9 @@ def test_a_judge_just_asked_stands_beside_people(tmp_path):
 
 
 def test_what_is_absent_or_broken_is_told(tmp_path):
-    with pytest.raises(DataError, match=r"is not there; the originals are at github.com/princeton"):
+    with pytest.raises(
+        DataError, match=r"human verdicts not found: .*; the originals are at github.com/princeton"
+    ):
         load_human_pairs(tmp_path / "none")
     with pytest.raises(DataError, match=r"neither llmbar\*.jsonl nor pandalm"):
         load_human_pairs(tmp_path)

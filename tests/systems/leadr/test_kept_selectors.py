@@ -67,7 +67,7 @@ def test_other_columns_and_no_header_are_refused():
         read(kept(stump(3), TOLD))
     with pytest.raises(StateError, match="other features"):
         read(kept(SummedScorer((stump(), stump(3))), TOLD))
-    with pytest.raises(StateError, match="does not say what it was trained for"):
+    with pytest.raises(StateError, match="has no training setup"):
         read(pack_state(scorer_state(stump())))
 
 

@@ -36,7 +36,7 @@ def test_gold_that_is_no_passage_is_a_ceiling_and_no_error(tmp_path):
 
 def test_an_unknown_form_is_refused():
     world = bands()
-    with pytest.raises(InputError, match="no query form 'magic'; there are last, last_two"):
+    with pytest.raises(InputError, match="unknown query form 'magic'; allowed: last, last_two"):
         ready(world.evidence, world.collection, form="magic")
     assert ready(world.evidence, world.collection, form="history").form == "history"
     assert world.form == "last"

@@ -52,7 +52,7 @@ def test_keywords_are_weighed_by_rarity_age_and_speaker():
 def test_keywords_that_the_question_has_or_nobody_knows_are_not_added():
     question = Question("q", "Is radium rare?", TALK.history)
     assert KeywordRewrite({"radium": 9.0}.get)(question) == "Is radium rare?"
-    with pytest.raises(InputError, match="most is 0; allowed are 1 to 20"):
+    with pytest.raises(InputError, match="most is 0; allowed: 1 to 20"):
         KeywordRewrite(RARITY.get, most=0)
 
 
@@ -123,7 +123,7 @@ def test_every_form_is_searched_for_every_turn():
     assert table.names == ("last", "last_two", "history", "keywords")
     assert table.found.shape == (6, 4)
     assert (table.found >= 0.5).all()
-    with pytest.raises(InputError, match="`last` must be among them"):
+    with pytest.raises(InputError, match="`last` is required"):
         tabulate(prepared.questions, prepared.collection, {"history": whole_history}, groups={})
 
 
@@ -141,7 +141,7 @@ def made(turns, rng):
 
 @pytest.mark.parametrize("orders", [0, -1])
 def test_no_order_is_no_comparison(orders):
-    with pytest.raises(InputError, match=f"orders is {orders}; allowed is 1 or more"):
+    with pytest.raises(InputError, match=f"orders is {orders}; allowed: 1 or more"):
         compare_forms(made(40, np.random.default_rng(0)), orders=orders)
 
 

@@ -62,9 +62,9 @@ def test_the_page_holds_everything_and_needs_nothing_else(tmp_path, report):
     write_page(file, [report], {"sets": "bands, coral"}, missing=["coral: not there"])
     page = file.read_text(encoding="utf-8")
     for part in ("top-k, fused", "oracle", "coral: not there", "Missing", "Query forms: recall@5",
-                 "+BC+RAFT did not take part:", "it was not trained &lt;yet&gt;", "not tried",
+                 "+BC+RAFT did not take part:", "it was not trained &lt;yet&gt;", "not measured",
                  "7 passages of the collection were not searched", "recall@2",
-                 "How many bridges", "searched for: ", "Ablations"):  # fmt: skip
+                 "How many bridges", "search query: ", "Ablations"):  # fmt: skip
         assert part in page, part
     assert "<svg" in page or "No picture: matplotlib" in page
     # Names of a picture's namespaces are no addresses that anybody asks.

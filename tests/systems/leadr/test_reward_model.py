@@ -118,9 +118,11 @@ def test_pairs_of_one_prompt_are_held_out_together_and_count_as_one():
     assert found.pairs == alone.pairs == 360
     for mine, theirs in ((found.length, alone.length), (found.ahead, alone.ahead)):
         assert mine.high - mine.low > 2 * (theirs.high - theirs.low)
-    with pytest.raises(InputError, match="folds is 5; allowed are 2 to 20, and no more than the 1"):
+    with pytest.raises(
+        InputError, match="folds is 5; allowed: 2 to 20, and at most the number of the 1"
+    ):
         distilled_report(human[:12], human[:12])
-    with pytest.raises(InputError, match="1 groups for 360 pairs; give each one"):
+    with pytest.raises(InputError, match="1 groups for 360 pairs; give one for each"):
         distilled_report(human, human, groups=["a"])
 
 
@@ -130,5 +132,5 @@ def test_what_cannot_be_learned_from_is_refused():
         distilled_report(human[:5], human)
     with pytest.raises(InputError, match="1 pairs with ridge"):
         distil(np.zeros((1, 2)), np.array([1]))
-    with pytest.raises(InputError, match="better is 0; allowed are 1 and 2"):
+    with pytest.raises(InputError, match="better is 0; allowed: 1 and 2"):
         Preferred(human[0].pair, 0)

@@ -99,7 +99,7 @@ def test_judgements_of_unknown_queries_and_no_numbers_are_told_by_line(tmp_path)
         sets.load("b", tmp_path)
     write(folder, "qrels/test.tsv", "a\t1\t1\n")
     write(folder, "queries.jsonl", [{"_id": "a", "text": "why?"}, {"_id": "a", "text": "how?"}])
-    with pytest.raises(DataError, match=r"queries.jsonl, line 2: the question 'a' is there twice"):
+    with pytest.raises(DataError, match=r"queries.jsonl, line 2: duplicate question 'a'"):
         sets.load("b", tmp_path)
 
 

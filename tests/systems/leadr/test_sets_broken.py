@@ -77,7 +77,7 @@ def test_a_folder_of_any_name_is_told_by_its_files_if_they_belong_to_one_set(tmp
     write(tmp_path / "mine", "hotpot_dev_distractor_v1.json", json.dumps([HOTPOT]))
     assert sets.load("mine", tmp_path).questions[0].id == "5a"
     write(tmp_path / "mine", "musique_ans_v1.0_dev.jsonl", [])
-    with pytest.raises(DataError, match="holds no set in a format that is known"):
+    with pytest.raises(DataError, match="has no set in a known format"):
         sets.load("mine", tmp_path)
 
 
@@ -123,7 +123,7 @@ def test_a_broken_line_is_told_by_its_number(tmp_path):
     own(tmp_path)
     file = tmp_path / "own" / "passages.jsonl"
     file.write_text(file.read_text() + '{"id": "p3", "text": \n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"passages.jsonl, line 3 is no JSON"):
+    with pytest.raises(DataError, match=r"passages.jsonl, line 3 is not JSON"):
         sets.load("own", tmp_path)
     file.write_text("\n[1]\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"passages.jsonl, entry 1 is '1'; it must be an object"):
@@ -135,7 +135,7 @@ def test_a_broken_line_is_told_by_its_number(tmp_path):
 
 def test_a_broken_list_is_told_by_line_and_column(tmp_path):
     write(tmp_path / "hotpotqa", "hotpot_dev_distractor_v1.json", '[{"_id": "a"},\n {]')
-    with pytest.raises(DataError, match=r"v1.json, line 2, column 3 is no JSON"):
+    with pytest.raises(DataError, match=r"v1.json, line 2, column 3 is not JSON"):
         sets.load("hotpotqa", tmp_path)
 
 
@@ -151,7 +151,7 @@ def test_a_cut_archive_is_told(tmp_path):
     ("change", "told"),
     [
         ({"gold": "p1"}, r"questions.jsonl, line 1: gold is 'p1'; it must be a list of names"),
-        ({"pool": ["p7"]}, r"line 1: the candidate 'p7' is no passage of the set"),
+        ({"pool": ["p7"]}, r"line 1: the candidate 'p7' is not a passage of the set"),
         ({"history": [1]}, r"history is \[1\]; it must be a list of texts"),
         ({"question": None}, r"question is None; it must be a text"),
     ],
@@ -165,13 +165,13 @@ def test_a_wrong_field_is_told_by_line(tmp_path, change, told):
 def test_what_is_there_twice_is_told(tmp_path):
     own(tmp_path)
     write(tmp_path / "own", "questions.jsonl", [OWN_QUESTION] * 2)
-    with pytest.raises(DataError, match="the question 'q1' is there twice"):
+    with pytest.raises(DataError, match="duplicate question 'q1'"):
         sets.load("own", tmp_path)
     write(tmp_path / "own", "questions.jsonl", [OWN_QUESTION])
     write(tmp_path / "own", "passages.jsonl", [*OWN_PASSAGES, OWN_PASSAGES[0]])
     assert len(sets.load("own", tmp_path).passages) == 2  # the same passage again is one
     write(tmp_path / "own", "passages.jsonl", [OWN_PASSAGES[0], OWN_PASSAGES[0] | {"text": "?"}])
-    with pytest.raises(DataError, match=r"line 2: another passage is named 'p1'"):
+    with pytest.raises(DataError, match=r"line 2: duplicate passage 'p1'"):
         sets.load("own", tmp_path)
 
 

@@ -68,5 +68,5 @@ def test_a_clone_stops_once_the_answerer_is_sure(pools):
 
 def test_what_does_not_score_cannot_be_stopped(pools):
     contender = UntilSure(Fixed(TopK()), lambda _: 1.0)
-    with pytest.raises(InputError, match="scores nothing; give a clone"):
+    with pytest.raises(InputError, match="has no scores; use a clone"):
         contender.fitted(pools)

@@ -1,7 +1,7 @@
-"""Evidence selection (system 001, LEADR): which passages, one after the other, for this question.
+"""Evidence selection (system 001, LEADR): selects passages for a question, one by one.
 
-A question has a pool of candidates; a selector picks from it until it stops, and may expand it with
-what the picked passages lead to. See README.md in this folder.
+A question has a pool of candidates. A selector picks from it until it stops, and may expand it with
+passages linked from the picked ones. See README.md in this folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each part is good for: the same evaluation with one thing changed at a time."""
+"""Ablations: the same evaluation with one part changed at a time."""
 
 from __future__ import annotations
 

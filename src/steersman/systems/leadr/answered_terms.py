@@ -1,7 +1,8 @@
-"""Terms of the reward that take an answer: whether it is right, faithful, and stands somewhere.
+"""Reward terms that need an answer: correctness, faithfulness and support.
 
-`containment` and `completeness` (in `reward`) look at passages alone. These ask a model what it
-answers from them, which costs a call for each selection that was not seen before.
+`containment` and `completeness` (in `reward`) need passages only. These terms call a model for each
+new
+selection.
 """
 
 from __future__ import annotations

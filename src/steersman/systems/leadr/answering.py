@@ -1,7 +1,8 @@
-"""Answers from passages: a short prompt, a local or remote model, every answer kept.
+"""Answers from passages: a short prompt, a local or remote model, and a cache of answers.
 
-A small model reads slowly, and badly what is long. So each passage is cut to the sentences that say
-most of what is asked, the same for whatever selected it, before the model sees it.
+A small model is slow and inaccurate on long texts. So each passage is shortened to the sentences
+that
+match the question best, in the same way for every selector.
 """
 
 from __future__ import annotations
@@ -97,9 +98,9 @@ class Answerer:
         self, judge: Judge, *, sentences: int = 2, max_tokens: int = 16, continued: bool = False
     ) -> None:
         if not 1 <= sentences <= 50:
-            raise InputError(f"sentences is {sentences!r}; allowed are 1 to 50")
+            raise InputError(f"sentences is {sentences!r}; allowed: 1 to 50")
         if not 1 <= max_tokens <= 1000:
-            raise InputError(f"max_tokens is {max_tokens!r}; allowed are 1 to 1000")
+            raise InputError(f"max_tokens is {max_tokens!r}; allowed: 1 to 1000")
         self._judge = judge
         self._sentences = sentences
         self._max_tokens = max_tokens

@@ -1,7 +1,8 @@
-"""How right an answer is: exact match, F1 of words, and whether a text holds it.
+"""Correctness of an answer: exact match, F1 of words, and containment in a text.
 
-All after the normalisation that SQuAD published and that HotpotQA, MuSiQue and the others took
-over: lower case, no punctuation, no articles, single blanks.
+Texts are normalised as in SQuAD, HotpotQA and MuSiQue: lower case, no punctuation, no articles,
+single
+blanks.
 """
 
 from __future__ import annotations

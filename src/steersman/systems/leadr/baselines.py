@@ -1,4 +1,4 @@
-"""What a learned selector must beat: rankings, MMR, a pointwise model; and what can be had."""
+"""Baseline selectors: rankings, MMR, a pointwise model, and the oracle (upper bound)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TopK:
 
     def __post_init__(self) -> None:
         if self.ranking not in {"lexical", "dense", "fused"}:
-            raise InputError(f"ranking is {self.ranking!r}; allowed are lexical, dense, fused")
+            raise InputError(f"ranking is {self.ranking!r}; allowed: lexical, dense, fused")
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class Mmr:
     def __post_init__(self) -> None:
         # Written so that NaN is refused as well.
         if not 0.0 <= self.weight <= 1.0:
-            raise InputError(f"λ is {self.weight!r}; allowed is 0 to 1")
+            raise InputError(f"λ is {self.weight!r}; allowed: 0 to 1")
 
     @property
     def name(self) -> str:
@@ -230,7 +230,9 @@ def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
     """
     gold = set(pool.question.gold)
     if not gold:
-        raise InputError(f"question {pool.question.id!r} has no gold; it has no ceiling")
+        raise InputError(
+            f"question {pool.question.id!r} has no gold passages, so it has no upper bound"
+        )
     rules = environment or Environment()
     places = pool.collection.place_of
     wanted = {places[one] for one in gold if one in places}

@@ -1,4 +1,4 @@
-"""Single questions told so that a person can follow: what was picked, why, and what was missed."""
+"""Case studies: single questions with picked and missed passages."""
 
 from __future__ import annotations
 

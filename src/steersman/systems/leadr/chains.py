@@ -1,12 +1,13 @@
-"""Passing credit back: from the passage that holds an answer to the one that leads to it.
+"""Credit assignment: from the passage with the answer to the passage that leads to it.
 
-What comes back says at best which passages hold an answer. Some hold its words by accident, and
-what one needs to get there, or to know that it is the answer, holds none of them. Both can be told
-from how the passages of all questions lie to each other: what is needed is a pair, a passage with
-the answer and its support, and a model of which of all pairs of a question it is, is right as far
-as the first of its pair holds an answer. Which words, links and likenesses make a pair likely is
-what many questions with feedback teach; which support belongs to which answer follows from it,
-though no feedback ever names it.
+Feedback shows at best which passages contain an answer. Some contain its words by accident, and a
+needed supporting passage contains none of them. Both follow from the relations between the passages
+of
+all questions. The needed passages form a pair: a passage with the answer, and its support. A model
+scores all pairs of a question; it is right as far as the first passage of its pair contains an
+answer.
+Feedback on many questions teaches which words, links and similarities make a pair likely. So the
+support of each answer is learned, although feedback never names it.
 """
 
 from __future__ import annotations

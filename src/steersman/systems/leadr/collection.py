@@ -1,4 +1,4 @@
-"""Passages made ready to be selected from: found by words and meaning, linked, measured once."""
+"""Searchable collection of passages: words, vectors and links, indexed once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ class Collection:
         self.links = links if links is not None else link_passages(passages)
         for name, size in (("vectors", self.vectors), ("links", self.links)):
             if size is not None and len(size) != len(passages):
-                raise InputError(f"{len(size)} {name} for {len(passages)} passages; give each one")
+                raise InputError(
+                    f"{len(size)} {name} for {len(passages)} passages; give one for each"
+                )
         self._index = None if self.vectors is None else ExactIndex(self.vectors)
         self._words: Bm25 | None = Bm25(texts, k1=_K1, stem=stem, query_terms=query_terms)
         self.tokens = np.array([count_tokens(text) for text in texts], np.int64)
@@ -130,7 +132,7 @@ class Collection:
             InputError: `size` is out of its range.
         """
         if isinstance(size, bool) or size not in range(1, 101):
-            raise InputError(f"size is {size!r}; allowed are 1 to 100")
+            raise InputError(f"size is {size!r}; allowed: 1 to 100")
         return Pool.retrieved(self, question, self.query(query or question.text), size)
 
     def query(self, text: str) -> Query:
@@ -143,7 +145,7 @@ class Collection:
             InputError: this is a copy in another process, without its engines.
         """
         if self._words is None:
-            raise InputError("this collection is a copy without its engines; retrieve where it is")
+            raise InputError("this collection is a copy without engines; search the original")
         lexical = Scored.of(self._words.scores(text))
         known = self.terms.known(query_terms(text))
         if self.embedder is None or self._index is None:
@@ -233,7 +235,7 @@ def _candidates(passages: Sequence[Passage]) -> tuple[Candidate, ...]:
 def _check_ids(candidates: Sequence[Candidate], place_of: dict[str, int]) -> None:
     if len(place_of) < len(candidates):
         twice = next(one for one in candidates if place_of[one.id] != one.position)
-        raise InputError(f"the id {twice.id!r} is there twice; give each passage its own")
+        raise InputError(f"duplicate passage id {twice.id!r}; give each passage a unique id")
     taken = [name for name in (STOP, EXPAND) if name in place_of]
     if taken:
-        raise InputError(f"a passage is called {taken[0]!r}, which is an action; rename it")
+        raise InputError(f"passage id {taken[0]!r} is the name of an action; rename it")

@@ -1,4 +1,4 @@
-"""Who takes part in an evaluation: baselines, and what is trained for it."""
+"""Policies in an evaluation: baselines, and policies trained for it."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def contenders(
     names = list(dict.fromkeys([BASELINE, *wanted]))
     unknown = [name for name in names if name not in every]
     if unknown:
-        raise InputError(f"no policy is called {unknown[0]!r}; there are: {', '.join(every)}")
+        raise InputError(f"unknown policy {unknown[0]!r}; allowed: {', '.join(every)}")
     return [every[name] for name in names]
 
 

@@ -1,8 +1,8 @@
-"""Selecting as a process: a state, what may be done in it, and what comes of it.
+"""Selection environment: states, actions and transitions.
 
-An action is the place of a candidate in the pool, `STOP_ACTION` or `EXPAND_ACTION`. Everything that
-follows from an action follows surely: chance is in the selector alone, so that the propensity of a
-selection is the product over its steps.
+An action is the index of a candidate in the pool, `STOP_ACTION` or `EXPAND_ACTION`. Transitions are
+deterministic: only the selector is random, so the propensity of a selection is the product over its
+steps.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class Limits:
     def __post_init__(self) -> None:
         check_numbers(self, {"picks": "[1, 8]", "tokens": ">= 1", "added": "[1, 100]"})
         if self.expanding not in {"action", "always", "never"}:
-            raise InputError(
-                f"expanding is {self.expanding!r}; allowed are action, always and never"
-            )
+            raise InputError(f"expanding is {self.expanding!r}; allowed: action, always, never")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +197,7 @@ class Environment:
             return self._followed(state)
         if action in state.picked or not 0 <= action < len(state.pool):
             raise ActionError(
-                f"action {action!r} cannot be picked; allowed are 0 to {len(state.pool) - 1} "
+                f"action {action!r} cannot be picked; allowed: 0 to {len(state.pool) - 1} "
                 f"but {list(state.picked)}, and {EXPAND_ACTION} to expand"
             )
         after = replace(

@@ -1,4 +1,4 @@
-"""Policies on questions: what each picked, how good that is, and what was answered from it."""
+"""Evaluation of policies on questions: selections, their measures and answers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def evaluate(
     """
     names = [one.name for one in contenders]
     if not names or len(set(names)) < len(names):
-        raise InputError(f"contenders are {names}; give one or more, each of another name")
+        raise InputError(f"contenders are {names}; give one or more with different names")
     of = groups_of(pools, groups)
     fold_of = folds_of(of, folds, seed)
     left_out, told_of = dict(absent or {}), done or _untold
@@ -223,8 +223,8 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
     """
     names, place = np.unique(np.asarray(groups), return_inverse=True)
     if not 2 <= folds <= min(20, len(names)):
-        message = f"folds is {folds!r}; allowed are 2 to 20, and no more than the {len(names)}"
-        raise InputError(f"{message} conversations or single questions there are")
+        message = f"folds is {folds!r}; allowed: 2 to 20, and at most the number of conversations"
+        raise InputError(f"{message} or single questions, {len(names)}")
     order = np.random.default_rng([seed, 16]).permutation(len(names))
     return np.asarray(order % folds, np.intp)[place]
 

@@ -1,4 +1,4 @@
-"""What an evaluation holds: one row for each policy and question, and figures over them."""
+"""Result of an evaluation: one row per policy and question, with figures over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a clone learns from: one that knows the gold passages, or a strong policy's own picks."""
+"""Experts for imitation: gold passages, or the picks of a strong policy."""
 
 from __future__ import annotations
 

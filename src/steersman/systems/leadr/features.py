@@ -1,7 +1,7 @@
-"""What a scorer sees of each action in a state: one row for every candidate, expand and stop.
+"""Features of each action in a state: one row for every candidate, expand and stop.
 
-All of it is known before the answer is: scores and ranks, where the passage stands, what of the
-question it covers that nothing picked covers yet, how new it is, whether a picked passage names it.
+All features are known before the answer: scores and ranks, position, new question words covered,
+novelty, and links from picked passages.
 """
 
 from __future__ import annotations

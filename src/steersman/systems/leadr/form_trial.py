@@ -1,7 +1,8 @@
-"""Whether learning which form of query to use pays: every form on every turn, then held-out turns.
+"""Trial of learned query forms: every form on every turn, then held-out turns.
 
-The policy learns as it would in service: one form a turn, drawn with its propensity, and the reward
-of that form alone. It is then frozen and measured on conversations that it never saw.
+The policy learns as in service: one form per turn, drawn with its propensity, and the reward of
+that
+form only. Then it is frozen and measured on held-out conversations.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def tabulate(
         InputError: a question without gold, or no form ``last``.
     """
     if "last" not in forms:
-        raise InputError(f"the forms are {', '.join(forms)}; `last` must be among them")
+        raise InputError(f"the forms are {', '.join(forms)}; `last` is required")
     found = np.zeros((len(questions), len(forms)))
     contexts = []
     for place, question in enumerate(questions):
@@ -164,7 +165,7 @@ def compare_forms(
         ClusterError: as `steersman.learn.spread`.
     """
     if orders < 1:
-        raise InputError(f"orders is {orders!r}; allowed is 1 or more; take 20 for a steady mean")
+        raise InputError(f"orders is {orders!r}; allowed: 1 or more; use 20 for a stable mean")
     point = point or load_form_point()
     encoder = FeatureMap(point.context)
     vectors = np.stack([encoder.encode(context) for context in table.contexts])

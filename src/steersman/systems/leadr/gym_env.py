@@ -1,4 +1,4 @@
-"""The environment as Gymnasium has them, for whoever brings an agent of their own."""
+"""Selection environment with the Gymnasium interface."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
     ) -> None:
         if not tasks or most not in range(1, 1001) or not 0.0 <= gamma <= 1.0:
             raise InputError(
-                f"{len(tasks)} questions, most {most!r}, gamma {gamma!r}; allowed are ≥ 1, 1 to "
+                f"{len(tasks)} questions, most {most!r}, gamma {gamma!r}; allowed: ≥ 1, 1 to "
                 "1,000, and 0 to 1"
             )
         self._tasks, self._most, self._gamma = list(tasks), most, gamma
@@ -91,7 +91,7 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
             turn = self._turn + 1 if seed is None else self.np_random.integers(len(self._tasks))
             turn = int(turn) % len(self._tasks)
         if turn not in range(len(self._tasks)):
-            raise InputError(f"question is {turn!r}; allowed are 0 to {len(self._tasks) - 1}")
+            raise InputError(f"question is {turn!r}; allowed: 0 to {len(self._tasks) - 1}")
         self._turn, self._task = turn, self._tasks[turn]
         self._standing = self._task.begin()
         return self._observed(), {"question": self._task.id}
@@ -107,7 +107,7 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
         """
         if int(action) not in self._rows_of:
             raise InputError(
-                f"action {action!r} is masked; allowed are {sorted(self._rows_of)[:20]}; "
+                f"action {action!r} is masked; allowed: {sorted(self._rows_of)[:20]}; "
                 "reset when a selection has ended"
             )
         before = self._task.potential(self._standing)

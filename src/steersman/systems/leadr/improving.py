@@ -1,9 +1,10 @@
-"""Bettering a selector from feedback alone: what was logged for whole selections, no gold.
+"""Improvement of a selector from feedback on whole selections, without gold passages.
 
-What comes back is whether an answer stands in the selected passages. Of five passages picked by a
-good policy the answer is nearly always there, or nearly never, and says little; so what is logged
-first are short selections that explore. Which passages hold an answer shows in them, and
-`steersman.systems.leadr.chains` passes the credit on to what leads there.
+The feedback is whether an answer is in the selected passages. In five passages of a good policy the
+answer is nearly always or nearly never present, which teaches little. So short, exploring
+selections
+are logged first. They show which passages contain an answer, and `steersman.systems.leadr.chains`
+assigns credit to the passages that lead there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pairs of answers with human verdicts, and what language models said of them in both orders."""
+"""Pairs of answers with human verdicts, and the verdicts of language models in both orders."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def load_human_pairs(folder: Path) -> list[HumanPair]:
         DataError: neither is there, or a line is not as it is published.
     """
     if not folder.is_dir():
-        message = f"human verdicts are needed and {folder} is not there"
+        message = f"human verdicts not found: {folder}"
         raise DataError(f"{message}; the originals are at {_ORIGIN}")
     found: list[HumanPair] = []
     for pattern, read in (("llmbar*.jsonl", _llmbar), ("pandalm*.jsonl", _pandalm)):

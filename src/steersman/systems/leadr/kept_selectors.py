@@ -1,7 +1,8 @@
-"""A trained selector as a file: its scorer, and what that is for, without which it says nothing.
+"""Saved selectors: the scorer with the features and limits that it was trained for.
 
-Trees look at columns by number. With other features, without the vectors they learned with, or with
-a stop that they never learned, they would still score, and nobody would see that it means nothing.
+Trees read columns by number. With other features, without their vectors, or with an untrained stop
+action they would still return scores without meaning. So the file states the training setup, and
+loading checks it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"picks is {picks}, and the selector was trained for {self.picks}; "
                              "select no more, or train another")  # fmt: skip
         if may_stop and not self.may_stop:
-            raise InputError("the selector never learned to stop; train it with --may-stop")
+            raise InputError("the selector was not trained to stop; train it with --may-stop")
         return Limits(
             picks=self.picks if picks is None else picks, tokens=self.tokens, expanding="always",
             may_stop=self.may_stop if may_stop is None else may_stop, added=self.added,
@@ -123,7 +124,7 @@ def read(content: bytes) -> tuple[Scorer, MadeFor]:
     state = dict(unpack_state(content))
     told = state.pop(_FIELD, None)
     if told is None:
-        raise StateError("the file does not say what it was trained for; train it again")
+        raise StateError("the file has no training setup; train the selector again")
     try:
         made_for = msgspec.json.decode(told.tobytes(), type=MadeFor)
     except msgspec.DecodeError as wrong:
@@ -136,7 +137,9 @@ def read(content: bytes) -> tuple[Scorer, MadeFor]:
     )
     if made_for.features != tuple(FEATURES) or not fits:
         odd = sorted(set(made_for.features) ^ set(FEATURES)) or ["their order"]
-        raise StateError(f"the selector is for other features ({', '.join(odd)}); train it again")
+        raise StateError(
+            f"the selector was trained for other features ({', '.join(odd)}); train it again"
+        )
     return scorer, made_for
 
 

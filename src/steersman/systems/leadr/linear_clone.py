@@ -1,4 +1,4 @@
-"""A clone that is a weighted sum of features: numpy and scipy alone, trained in seconds."""
+"""Linear clone of an expert: a weighted sum of features, with numpy and scipy only."""
 
 from __future__ import annotations
 
@@ -45,17 +45,19 @@ def linear_clone(
     the loss is −ln of their probability together.
     """
     if rounds < 1 or not ridge > 0:
-        raise InputError(f"rounds is {rounds!r} and ridge {ridge!r}; allowed are ≥ 1 and > 0")
+        raise InputError(f"rounds is {rounds!r} and ridge {ridge!r}; allowed: ≥ 1 and > 0")
     scorer: NetworkScorer | None = None
     seen: list[Examples] = []
     for turn in range(rounds):
         for task in tasks:
             seen += visit(task, expert, scorer, _OTHERS, rng=turn_stream(seed, turn, task.id))
         if not seen:
-            raise InputError(f"{len(tasks)} questions have no step to learn from; give others")
+            raise InputError(
+                f"{len(tasks)} questions have no step to learn from; use other questions"
+            )
         scorer = _fitted(Examples.joined(seen), ridge)
     if scorer is None:
-        raise InputError("no round was trained; give rounds of 1 or more")
+        raise InputError("no round was trained; use rounds of 1 or more")
     return scorer
 
 

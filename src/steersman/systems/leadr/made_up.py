@@ -1,9 +1,11 @@
-"""A made-up world of sequences whose best selections are known: what learns must find them.
+"""Synthetic sequences with known best selections, for tests of learners.
 
-Each question has candidates of which one is the bridge and, once it is picked, one the target; what
-marks them is in their rows, under noise columns and decoys. The target cannot be told from a decoy
-before the bridge is picked. A selection is worth .3 for the bridge and .7 for the target, less .1
-for every pick that is neither; so the best is the bridge, then the target, then stop, worth 1.
+Each question has a bridge among its candidates and, once it is picked, a target. Their features are
+mixed with noise columns and decoys. The target cannot be distinguished from a decoy before the
+bridge is
+picked. A selection earns .3 for the bridge and .7 for the target, minus .1 for every other pick.
+The
+best selection is bridge, target, stop, with reward 1.
 """
 
 from __future__ import annotations
@@ -143,7 +145,7 @@ def made_up(count: int, *, seed: int, candidates: int = 10) -> list[MadeUpTask]:
     (1.0, 0.0)
     """
     if count < 1 or candidates not in range(4, 101):
-        raise InputError(f"{count} questions of {candidates}; allowed are ≥ 1 and 4 to 100")
+        raise InputError(f"{count} questions of {candidates}; allowed: ≥ 1 and 4 to 100")
     rng = np.random.default_rng(seed)
     tasks = []
     for number in range(count):

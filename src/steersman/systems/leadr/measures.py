@@ -1,7 +1,8 @@
-"""How good a selection of passages is, beside whether it holds the gold ones.
+"""Measures of a selection besides recall: redundancy and attribution.
 
-Recall, nDCG and all-gold are those of `steersman.retrieval`; here is what they do not say: how much
-the passages repeat each other, and whether an answer can be traced to the right ones.
+Recall, nDCG and all-gold are in `steersman.retrieval`. These measure how much the passages repeat
+each
+other, and whether an answer can be attributed to the right ones.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def redundancy(vectors: Floats) -> float:
     Source: Carbonell & Goldstein, The Use of MMR (1998), its second term with λ = 0.
     """
     if vectors.ndim != 2:
-        raise InputError(f"vectors have {vectors.ndim} axes; it must be (picked, size)")
+        raise InputError(f"vectors have {vectors.ndim} axes; expected shape (picked, size)")
     if len(vectors) < 2:
         return 0.0
     wide = np.asarray(vectors, np.float64)

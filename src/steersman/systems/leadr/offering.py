@@ -1,6 +1,7 @@
-"""A pool as a request to a served decision point: ``configs/evidence/select.yaml``.
+"""Request to a served decision point from a pool: ``configs/evidence/select.yaml``.
 
-What changes while passages are picked is not sent: the service keeps it, from links and vectors.
+Values that change while passages are picked are not sent: the service computes them from links and
+vectors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report of an evaluation as one HTML page that needs nothing else."""
+"""HTML report of an evaluation, in one file."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ th:first-child, td:first-child { text-align: left; }
 @media (prefers-color-scheme: dark) { .better { color: #5bd08a; } .worse { color: #ff8a80; } }
 """
 KINDS = {
-    "gained": "Found by selecting, missed by the ranking",
-    "lost": "Found by the ranking, missed by selecting",
+    "gained": "Found by the selector, missed by the ranking",
+    "lost": "Found by the ranking, missed by the selector",
     "both missed": "Missed by both",
     "both found": "Found by both",
 }
-"""Kind of a case -> how people read it."""
+"""Label of each kind of case study."""
 ENDED = {
-    "steps": "as many passages as it may pick",
-    "stop": "it stopped",
-    "budget": "nothing more fits its tokens",
-    "confidence": "who answers is sure",
+    "steps": "maximum number of passages",
+    "stop": "stopped",
+    "budget": "token budget used",
+    "confidence": "answering model is confident",
 }
 """Why a selection ended -> how people read it."""
 
@@ -77,10 +77,9 @@ def write_page(
     """
     parts = [
         "<h1>Evidence selection</h1>",
-        f"<p>Asked: {escape('; '.join(f'{name} {told}' for name, told in about.items()))}.</p>",
-        ("<p>Every figure is over held-out questions. Intervals are of a bootstrap and cover in 95 "
-         "%; differences are paired on the same questions, whole conversations resampled where "
-         "there are any.</p>"),
+        f"<p>Settings: {escape('; '.join(f'{name} {told}' for name, told in about.items()))}.</p>",
+        ("<p>All figures are for held-out questions, with 95 % bootstrap confidence intervals. "
+         "Differences are paired by question; conversations are resampled as a whole.</p>"),
         *(f"<p><strong>Missing:</strong> {escape(one)}</p>" for one in missing),
     ]  # fmt: skip
     for report in reports:
@@ -95,15 +94,14 @@ def _set(report: SetReport) -> Iterator[str]:
     if share == share:  # noqa: PLR0124 (not NaN: some question has gold)
         whole, reached = report.ceilings
         yield (
-            f"<p>Of the gold passages {share:.1%} are among the candidates as retrieved; {short} "
-            f"questions miss some. With as many passages as may be picked, whoever does not follow "
-            f"links finds all gold for {whole:.1%} of the questions at most, and whoever does for "
-            f"{reached:.1%}.</p>"
+            f"<p>The search retrieves {share:.1%} of the gold passages; {short} questions lack at "
+            f"least one. Upper bound for questions with all gold passages: {whole:.1%} without "
+            f"links, {reached:.1%} with links.</p>"
         )
     if report.left_out:
         yield (
             f"<p>{report.left_out:,} passages of the collection were not searched, which makes "
-            "finding easier.</p>"
+            "the search easier.</p>"
         )
     if report.note:
         yield f"<p><strong>{escape(evaluation.name)}:</strong> {escape(report.note)}.</p>"
@@ -118,29 +116,31 @@ def _set(report: SetReport) -> Iterator[str]:
     told = "; ".join(f"{one.replace('_', ' ')}: {ABOUT_MEASURES[one]}" for one in report.measures)
     yield f"<p><small>{escape(told)}.</small></p><p><small>{escape(ABOUT_POLICIES)}</small></p>"
     if report.ahead:
-        yield f"<h3>Less {escape(BASELINE)}</h3>"
+        yield f"<h3>Difference to {escape(BASELINE)}</h3>"
         yield _raw_table(heads, _differences(report))
         yield (
-            f"<p>{len(report.ahead)} policies are compared with one: for each measure their "
-            "intervals are widened so that all of them cover in 95 % (Bonferroni). Coloured is "
-            "what is shown to be better or worse.</p>"
+            f"<p>{len(report.ahead)} policies are compared with one. For each measure, the 95 % "
+            "intervals are simultaneous (Bonferroni). Colour marks significant differences.</p>"
         )
     yield from _published(report)
     if report.forms is not None:
         yield from _forms(report.forms)
     if report.ablated:
         yield "<h3>Ablations: all gold found</h3>"
-        yield _table(("part", "variant", "all gold", "less", "by"), map(_ablated, report.ablated))
+        yield _table(
+            ("part", "variant", "all gold", "compared with", "difference"),
+            map(_ablated, report.ablated),
+        )
         yield (
-            "<p>One part is changed at a time. Intervals are of each row by itself, so that of "
-            "many rows some differ by chance; those of the steps of learning from feedback, which "
-            "have one start and one goal, cover together (Bonferroni).</p>"
+            "<p>One part is changed at a time. Each interval is for one row, so some of many rows "
+            "differ by chance. The intervals of the steps of learning from feedback are "
+            "simultaneous (Bonferroni).</p>"
         )
     if report.cases:
         yield (
-            "<h3>Cases, drawn at random from each kind</h3><p>✓: the answer needs it. ⤷: a picked "
-            "passage led to it. Under each: what spoke most for it at that step, with what that "
-            "added to its score.</p>"
+            "<h3>Cases, drawn at random from each kind</h3><p>✓: needed for the answer. ⤷: linked "
+            "from a picked passage. Below each passage: the features with the largest effect on "
+            "its score at that step.</p>"
         )
         yield from map(_case, report.cases)
 
@@ -150,7 +150,7 @@ def _picture(report: SetReport) -> Iterator[str]:
         return
     try:
         yield as_svg(found_by_policy(report))
-    except DataError as missing:  # the page says all of it in numbers, too
+    except DataError as missing:  # the page has the numbers too
         yield f"<p>No picture: {escape(str(missing))}</p>"
 
 
@@ -187,19 +187,19 @@ def _forms(forms: FormsCompared) -> Iterator[str]:
     yield "<h3>Query forms: recall@5</h3>"
     rows = [(name, str(one), f"{forms.shares.get(name, 0.0):.0%}")
             for name, one in forms.forms.items()]  # fmt: skip
-    rows.append(("learned, held out", str(forms.learned), ""))
-    rows.append(("the best of each turn, in hindsight", f"{forms.hindsight:.3f}", ""))
-    yield _table(("form", "recall@5", "taken by the learned policy"), rows)
+    rows.append(("learned, held-out turns", str(forms.learned), ""))
+    rows.append(("best form of each turn, in hindsight", f"{forms.hindsight:.3f}", ""))
+    yield _table(("form", "recall@5", "share of the learned policy"), rows)
     yield (
-        f"<p>Learned less {escape(forms.best)}, the best single form in hindsight: "
-        f"{escape(str(forms.ahead))}. Concatenating the whole history costs "
-        f"{escape(str(forms.history_costs))} beside the last turn alone.</p>"
+        f"<p>Learned policy minus {escape(forms.best)}, the best single form in hindsight: "
+        f"{escape(str(forms.ahead))}. Loss of the whole history against the last turn alone: "
+        f"{escape(str(forms.history_costs))}.</p>"
     )
 
 
 def _ablated(one: Ablated) -> Sequence[str]:
     if one.figure is None:
-        return one.part, one.variant, "not tried", "", one.why
+        return one.part, one.variant, "not measured", "", one.why
     if one.ahead is None:
         return one.part, one.variant, str(one.figure), "", ""
     ahead = f"{one.ahead.value:+.3f} ({one.ahead.low:+.3f} to {one.ahead.high:+.3f})"
@@ -209,10 +209,10 @@ def _ablated(one: Ablated) -> Sequence[str]:
 def _case(case: Case) -> str:
     answers = ", ".join(case.answers[:3])
     sides = "".join(map(_side, case.sides))
-    searched = f"searched for: {escape(case.searched)}<br>" if case.searched else ""
+    searched = f"search query: {escape(case.searched)}<br>" if case.searched else ""
     return (
         f'<div class="case"><p><small>{escape(KINDS.get(case.kind, case.kind))}</small><br>'
-        f"<strong>{escape(case.question)}</strong><br>{searched}right: {escape(answers)}</p>"
+        f"<strong>{escape(case.question)}</strong><br>{searched}answer: {escape(answers)}</p>"
         f'<div class="sides">{sides}</div></div>'
     )
 
@@ -228,7 +228,7 @@ def _side(side: Side) -> str:
     missed = (
         f'<p class="missed">missed: {escape(", ".join(side.missed))}</p>' if side.missed else ""
     )
-    answer = f"<p>answered: {escape(side.answer)}</p>" if side.answer else ""
+    answer = f"<p>answer: {escape(side.answer)}</p>" if side.answer else ""
     return (
         f"<div><strong>{escape(side.policy)}</strong> "
         f"<small>({escape(ENDED.get(side.stopped, side.stopped))})</small>"

@@ -1,4 +1,4 @@
-"""Intervals for means and paired differences, by resampling questions or whole conversations."""
+"""Intervals of means and paired differences, by resampling questions or conversations."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def mean_of(
     """
     if family < 1 or resamples < 100 * family:
         message = f"resamples is {resamples!r} for a family of {family!r}"
-        raise InputError(f"{message}; allowed are families from 1 on, with 100 resamples for each")
+        raise InputError(f"{message}; allowed: families from 1, with at least 100 resamples each")
     if groups is not None and len(groups) != len(values):
-        raise InputError(f"{len(groups)} groups for {len(values)} values; give each one")
+        raise InputError(f"{len(groups)} groups for {len(values)} values; give one for each")
     there = ~np.isnan(values)
     if not there.any():
         return Estimate(nan, nan, nan, 0, family)

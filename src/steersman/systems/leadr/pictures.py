@@ -1,4 +1,4 @@
-"""The picture of a set: who finds all that an answer needs, with intervals, under the ceilings."""
+"""Plot of a set: share of questions with all needed passages, with intervals and ceilings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The candidates of one question, with what is known of each; it grows along links.
+"""Pool of candidates of a question; it grows along links.
 
-A pool is never changed: `expanded` gives another. What it holds are arrays over the candidates, in
-the order in which they came.
+A pool is immutable: `expanded` returns a new one. It has arrays over the candidates, in order of
+arrival.
 """
 
 from __future__ import annotations

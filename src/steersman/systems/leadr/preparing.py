@@ -1,4 +1,4 @@
-"""From the name of a set to its questions' candidates: what evaluating and training begin with."""
+"""Preparation of a set: from its name to the candidates of its questions."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def ready(
     chosen = form or (KEYWORDS if talk else LAST)
     if chosen not in forms:
         known = ", ".join(forms)
-        raise InputError(f"there is no query form {chosen!r}; there are {known}")
+        raise InputError(f"unknown query form {chosen!r}; allowed: {known}")
     pools = []
     for question in evidence.questions:
         pools.append(collection.pool(question, query=forms[chosen](question), size=size))

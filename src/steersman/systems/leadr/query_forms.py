@@ -1,7 +1,7 @@
-"""What is searched for when a question stands in a conversation: five forms of the query.
+"""Query forms for a question in a conversation: five texts to search for.
 
-None of them sees what answers the question. Which one is best differs from turn to turn, so that is
-a decision of the ordinary loop: see ``configs/evidence/query_form.yaml`` and `turn_features`.
+No form reads the answer. The best form differs from turn to turn, so it is a decision point: see
+``configs/evidence/query_form.yaml`` and `turn_features`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class KeywordRewrite:
 
     def __init__(self, rarity: Callable[[str], float | None], *, most: int = 3) -> None:
         if most not in range(1, 21):
-            raise InputError(f"most is {most!r}; allowed are 1 to 20")
+            raise InputError(f"most is {most!r}; allowed: 1 to 20")
         self._rarity = rarity
         self._most = most
 

@@ -1,4 +1,4 @@
-"""What is asked: a question with the turns before it, and what is known of its answer."""
+"""Question with its earlier turns, answers and gold passages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         if self.speaker not in _SPEAKERS:
-            raise InputError(f"speaker is {self.speaker!r}; allowed are user and agent")
+            raise InputError(f"speaker is {self.speaker!r}; allowed: user, agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,6 @@ class Question:
 
     def __post_init__(self) -> None:
         if not self.id:
-            raise InputError("a question has no id; give it one that is unique in its set")
+            raise InputError("a question has no id; give it a unique id")
         if not self.text.strip():
-            raise InputError(f"the question {self.id!r} is blank; leave it out, or write it")
+            raise InputError(f"question {self.id!r} has no text; remove it, or add its text")

@@ -1,4 +1,4 @@
-"""All that is told of an evaluation: figures with intervals, ablations, cases, who is missing."""
+"""Report of an evaluation: figures with intervals, ablations, case studies and gaps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""What a selection is worth, and what shapes the way to it, as declared terms.
+"""Reward of a selection and potential-based shaping, as declared terms.
 
-The final reward is what comes back for the whole selection. Shaping adds, at each step, the change
-of a potential of the state; the way that changes the sum of all steps' rewards by nothing but the
-potential of the first state, the same for every policy, so no optimum moves.
+The final reward is for the whole selection. Shaping adds, at each step, the change of a potential
+of
+the state. The sum over all steps then differs only by the potential of the first state, which is
+equal
+for every policy, so the optimum does not change.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ class RewardTerms:
             raise InputError(f"final weights are {weights}; they must be ≥ 0 and sum to 1")
         for name, value in (("information", self.information), ("redundancy", self.redundancy)):
             if not 0.0 <= value <= 1.0:
-                raise InputError(f"{name} is {value!r}; allowed is 0 to 1")
+                raise InputError(f"{name} is {value!r}; allowed: 0 to 1")
 
     def final(self, state: State) -> float:
         """Return what an ended selection is worth, in [0, 1].

@@ -1,8 +1,10 @@
-"""A light reward model distilled from a judge's preferences; told beside the length baseline.
+"""Light reward model, distilled from a judge's preferences, with a length baseline.
 
-What a judge prefers is dear to ask and cheap to imitate, and what is imitated most easily is that
-longer answers win. So no figure of the model stands alone: beside it is that of the length of the
-answer, and their difference with its interval.
+A judge's preferences are expensive to get and cheap to imitate; the easiest imitation is that
+longer
+answers win. So reports show each figure of the model with that of answer length, and their
+difference
+with its interval.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Preferred:
 
     def __post_init__(self) -> None:
         if self.better not in {1, 2}:
-            raise InputError(f"better is {self.better!r}; allowed are 1 and 2; leave ties out")
+            raise InputError(f"better is {self.better!r}; allowed: 1 and 2; remove ties")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +195,7 @@ def distilled_report(
     taught = np.array([0 if one is None else one.better for one in judged])
     of = [one.pair.question for one in human] if groups is None else groups
     if len(of) != len(human):
-        raise InputError(f"{len(of)} groups for {len(human)} pairs; give each one")
+        raise InputError(f"{len(of)} groups for {len(human)} pairs; give one for each")
     fold = folds_of(of, folds, seed)
     odds, by_length = np.zeros(len(human)), np.zeros(len(human))
     for own in range(folds):

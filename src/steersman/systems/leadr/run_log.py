@@ -1,7 +1,8 @@
-"""One file of JSON lines for a run: what was asked, every selection, all figures; MLflow if wanted.
+"""Run log in JSON lines: configuration, every selection, all figures; optional MLflow export.
 
-The first line has ``kind`` config, then come selections, and at last figures. Everything that a
-figure was made of is in it: ids of what was picked in order, steps with propensities, answers.
+The first line has ``kind`` config, then come selections, and at the end figures. The log has
+everything
+behind the figures: ids of the picked passages in order, steps with propensities, answers.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def write_log(
             for line in _lines(config, evaluations, figures):
                 stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
     except OSError as error:
-        raise DataError(f"{file} cannot be written: {error}; name another file") from error
+        raise DataError(f"{file} cannot be written: {error}; use another file") from error
 
 
 def export_evaluation(

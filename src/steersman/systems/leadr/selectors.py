@@ -1,4 +1,4 @@
-"""Selectors that learned: a scorer under the rules of an environment, with exact propensities."""
+"""Learned selectors: a scorer in an environment, with exact propensities."""
 
 from __future__ import annotations
 

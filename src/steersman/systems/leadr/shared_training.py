@@ -1,4 +1,4 @@
-"""What several contenders begin with, learned once for all of them."""
+"""Training shared by several policies of an evaluation."""
 
 from __future__ import annotations
 

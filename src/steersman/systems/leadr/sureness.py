@@ -1,4 +1,4 @@
-"""Stopping when who answers is sure: more passages would cost, and change nothing."""
+"""Early stop when the answering model is confident."""
 
 from __future__ import annotations
 
@@ -79,6 +79,6 @@ class UntilSure:
         """
         made = self.inner.fitted(pools)
         if not isinstance(made, ScoredSelector):
-            raise InputError(f"{made.name} scores nothing; give a clone")
+            raise InputError(f"{made.name} has no scores; use a clone")
         asking = replace(made.environment, confidence=self.confidence, confident=self.confident)
         return replace(made, name=self.name, environment=asking)

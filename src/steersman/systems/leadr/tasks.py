@@ -1,4 +1,4 @@
-"""A question's pool as a task to learn from: options with their features, rewards, potentials."""
+"""Learning tasks from pools: options with features, rewards and potentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decision point of query forms reads of a turn, before anything else is searched."""
+"""Context of the decision point for query forms, from a turn before the search."""
 
 from __future__ import annotations
 

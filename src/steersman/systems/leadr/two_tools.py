@@ -1,8 +1,9 @@
-"""A set that every machine can have: requests that need two tools or more, out of one catalogue.
+"""Question set for every machine: requests that need two or more tools of one catalogue.
 
 They are the parts parallel_multiple and live_parallel_multiple of the Berkeley Function-Calling
-Leaderboard. There each request comes with the few tools it needs and one or two more; here all
-requests face all tools of these parts and of the assistant's catalogue, some 1,200.
+Leaderboard. There, each request has the few tools that it needs and one or two more. Here, all
+requests
+use all tools of these parts and of the assistant's catalogue, about 1,200.
 """
 
 from __future__ import annotations

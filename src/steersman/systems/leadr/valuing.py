@@ -1,4 +1,4 @@
-"""From a selection to its values: what was picked, and what a model answers from it."""
+"""Values of a selection: measures of its passages, and the model's answer from them."""
 
 from __future__ import annotations
 

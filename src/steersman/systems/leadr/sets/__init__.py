@@ -1,9 +1,11 @@
-"""Sets of questions for evidence selection, each read in the format it is published in.
+"""Question sets for evidence selection, read in their published formats.
 
-`load` finds a set by its name under a directory. A folder in this project's own format
-(``passages.jsonl``, ``questions.jsonl``) or in that of BEIR is read whatever its name; the others
-are known by their names (`HotpotQA` is ``hotpotqa``), or, in a folder of another name, by their
-files. One that is not there is said to be absent, with the place of its original.
+`load` finds a set by its name under a directory. A folder in this project's format
+(``passages.jsonl``, ``questions.jsonl``) or in that of BEIR can have any name. Other sets are known
+by
+their names (`HotpotQA` is ``hotpotqa``), or by their files. The error for a missing set names the
+place
+of its original.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
         InputError: `at_most` is negative.
     """
     if at_most < 0:
-        raise InputError(f"at_most is {at_most!r}; allowed is 0 or more")
+        raise InputError(f"at_most is {at_most!r}; allowed: 0 or more")
     folder = data_dir / name
     if not folder.is_dir():
         raise DataError(f"{_described(name)} is not in {data_dir}; {_advice(name)}")
@@ -116,7 +118,7 @@ def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
         return beir.load(folder, name, at_most)
     known = _by_name(name) or _by_files(folder)
     if known is None:
-        raise DataError(f"{folder} holds no set in a format that is known; {_advice(name)}")
+        raise DataError(f"{folder} has no set in a known format; {_advice(name)}")
     return known.read(folder, name, at_most)
 
 

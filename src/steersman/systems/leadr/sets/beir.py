@@ -53,7 +53,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     asked: dict[str, Entry] = {}
     for row in entries(needed(folder, "the questions", "queries.jsonl")):
         if _id(row) in asked:
-            raise DataError(f"{row.where}: the question {_id(row)!r} is there twice; keep one")
+            raise DataError(f"{row.where}: duplicate question {_id(row)!r}; keep one")
         asked[_id(row)] = row
     gold: dict[str, list[str]] = {}
     for where, query, passage, score in _judged(file):
@@ -92,5 +92,5 @@ def _above_zero(score: str, where: str) -> bool:
     try:
         return float(score) > 0
     except ValueError:
-        message = f"{where}: the score is {score!r}; it must be a number"
+        message = f"{where}: the score is {score!r}; expected a number"
         raise DataError(message) from None

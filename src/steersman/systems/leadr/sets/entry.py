@@ -1,4 +1,4 @@
-"""One object of a data file, whose fields are asked for by kind and complained of by place."""
+"""Entry of a data file with typed fields; errors name file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions with the passages they are answered from, whatever the set they came in."""
+"""Set of questions with their passages."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class EvidenceSet:
             InputError: `count` is below 1.
         """
         if count < 1:
-            raise InputError(f"count is {count!r}; allowed is 1 or more")
+            raise InputError(f"count is {count!r}; allowed: 1 or more")
         return replace(self, questions=self.questions[:count])
 
     def answerable(self) -> EvidenceSet:

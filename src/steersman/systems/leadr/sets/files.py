@@ -1,4 +1,4 @@
-"""Data files read entry by entry, with every complaint saying which file and line it is."""
+"""Reader of data files, entry by entry; errors name file and line."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def entries(file: Path) -> Iterator[Entry]:
         try:
             value = _parsed(line)
         except (ValueError, RecursionError) as wrong:
-            raise DataError(f"{where} is no JSON: {wrong}; copy the file again") from wrong
+            raise DataError(f"{where} is not JSON: {wrong}; copy the file again") from wrong
         if not isinstance(value, dict):
             raise DataError(f"{where} is {line[:40]!r}; it must be an object")
         yield Entry(where, value)
@@ -241,7 +241,7 @@ def _whole(file: Path) -> Any:
         return _parsed(content)
     except json.JSONDecodeError as wrong:
         where = f"{file}, line {wrong.lineno}, column {wrong.colno}"
-        raise DataError(f"{where} is no JSON: {wrong.msg}; copy the file again") from wrong
+        raise DataError(f"{where} is not JSON: {wrong.msg}; copy the file again") from wrong
     except RecursionError as wrong:
         raise DataError(f"{file} is nested too deeply to be one of these; copy it again") from wrong
 

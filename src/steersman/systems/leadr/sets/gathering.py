@@ -1,4 +1,4 @@
-"""A set while it is read: what the loaders of all formats share."""
+"""Set under construction, shared by the loaders of all formats."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Gathering:
         if name in self._passages:
             known = self._passages[name]
             if (known.text, known.title) != (text, title[:_TITLE]):
-                message = f"{where}: another passage is named {name!r}; give each its own"
+                message = f"{where}: duplicate passage {name!r}; give each passage a unique name"
                 raise DataError(message)
             return
         if name not in self._gold:
@@ -150,7 +150,7 @@ class Gathering:
             DataError: its id is there already, or a candidate is no passage.
         """
         if question.id in self._questions:
-            raise DataError(f"{where}: the question {question.id!r} is there twice; keep one")
+            raise DataError(f"{where}: duplicate question {question.id!r}; keep one")
         self._questions[question.id] = replace(
             question,
             conversation=conversation or question.conversation,
@@ -162,7 +162,7 @@ class Gathering:
                 names = dict.fromkeys(map(kept_name, pool))
                 found = tuple(self._positions[one] for one in names if one not in self._dropped)
             except KeyError as wrong:
-                message = f"{where}: the candidate {wrong.args[0]!r} is no passage of the set"
+                message = f"{where}: the candidate {wrong.args[0]!r} is not a passage of the set"
                 raise DataError(f"{message}; add it, or take it out of the pool") from None
             self._pools[question.id] = found
         for kept, value in ((self._rewrites, rewrite), (self._splits, split)):
