@@ -1,4 +1,4 @@
-"""Loading snapshots: what verified, or nothing; and what verified before, for some days."""
+"""Consumer of a registry: loads verified snapshots, and serves cached ones for some days."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Consumer:
-    """Reads one tenant's part of a registry and believes only what verifies.
+    """Reader of one tenant's registry that accepts only verified data.
 
-    Any number of processes may name the same cache. Within one process, let one thread at a time
-    use a consumer, or give each its own.
+    Several processes may share a cache. Within one process, use a consumer from one thread at a
+    time, or create one per thread.
 
     Args:
-        source: a directory, ``file:///…``, ``s3://…``, ``http://…`` or ``https://…``; with the
-            tenant's name as its last part.
-        trusted_root: root metadata that came over a way that is trusted.
-        cache: a folder; made if it is not there.
-        keep: how many versions of each decision point stay in the cache, >= 1.
-        max_age_days: for how long what verified is served while nothing newer does, > 0.
-        major: the major version that this consumer understands; None: that of the newest version
-            it found first, for as long as that is in the cache and something of that major will do.
+        source: directory, ``file:///…``, ``s3://…``, ``http://…`` or ``https://…``; its last part
+            is the tenant name.
+        trusted_root: root metadata received over a trusted channel.
+        cache: cache folder; created if missing.
+        keep: number of versions kept in the cache per decision point, >= 1.
+        max_age_days: maximum age in days of the last verification, > 0.
+        major: major version that this consumer supports; None: the major version chosen first,
+            while the cache holds it and a suitable version of it is published.
         clock: returns seconds since 1970.
-        timeout_s: the longest that a refresh, or a download, may take, > 0.
-        refresh_s: what is loaded later than this after a refresh asks the registry again, >= 0.
-        breaker: keeps from asking a registry that failed several times in a row; consumers of what
-            one server, share or bucket holds may have one together. None: it is always asked.
+        timeout_s: timeout of a refresh or a download in seconds, > 0.
+        refresh_s: minimum time between two refreshes in seconds, >= 0.
+        breaker: circuit breaker, shared by consumers of the same server, file share or bucket;
+            None: no circuit breaker.
 
     Raises:
-        VerificationError: the trusted root is none.
+        VerificationError: the trusted root is invalid.
         InputError: an argument is out of range.
         RegistryError: the cache cannot be used.
     """
@@ -117,15 +117,15 @@ class Consumer:
         self._refresh_s = refresh_s
 
     def refresh(self) -> Refreshed:
-        """Ask the registry for its newest metadata; never raises for what it answers.
+        """Fetch the newest metadata; never raises for registry errors.
 
         Returns:
-            Whether it verified, and if not, why.
+            Whether verification succeeded, and the reasons if not.
         """
         return self._following.refresh()
 
     def points(self) -> list[tuple[str, str]]:
-        """Return skill and name of every decision point that has versions.
+        """Return skill and name of every decision point with published versions.
 
         Raises:
             SnapshotError: no verified metadata, or it is too old.
@@ -133,7 +133,7 @@ class Consumer:
         return sorted({(it.skill, it.point) for it in releases(self._targets())})
 
     def versions(self, skill: str, point: str) -> list[str]:
-        """Return the versions that are published, the newest first; candidates are among them.
+        """Return the published versions, candidates included, the newest first.
 
         Args:
             skill: skill name.
@@ -145,16 +145,16 @@ class Consumer:
         return [str(it.version) for it in self._choosing.releases(self._targets(), skill, point)]
 
     def standings(self, skill: str, point: str) -> dict[str, Standing]:
-        """Return what each published version is, the newest first.
+        """Return the release status of each published version, the newest first.
 
         Args:
             skill: skill name.
             point: decision point name.
 
         Returns:
-            ``"candidate"``: untried or on trial; ``"released"``: it serves, or did, and is what
-            `load` takes; ``"rolled_back"``: it was tried and taken back. Where nothing of the
-            point is marked, as earlier releases published it, all count as released.
+            ``"candidate"``: not released yet; ``"released"``: live now or earlier, loaded by
+            `load`; ``"rolled_back"``: tried and withdrawn. If no version of the point has a status
+            (published by earlier releases), all count as released.
 
         Raises:
             SnapshotError: no verified metadata, or it is too old.
@@ -165,12 +165,12 @@ class Consumer:
         return {str(it.version): marks[str(it.version)] for it in ours}
 
     def describe(self, skill: str, point: str, version: str) -> Description:
-        """Return what was signed about a version.
+        """Return the signed description of a version.
 
         Args:
             skill: skill name.
             point: decision point name.
-            version: is published.
+            version: published version.
 
         Raises:
             SnapshotError: no verified metadata, version not found, or verification failed.
@@ -180,20 +180,20 @@ class Consumer:
         return self._files.description(known.chain, release, online=self._online(known))
 
     def anchor(self) -> Anchor | None:
-        """Return the head of the audit log as it was signed; None if none was.
+        """Return the signed head of the audit log; None if there is none.
 
         Raises:
-            SnapshotError: nothing verified, or too long ago, or what was signed is no head.
+            SnapshotError: no verified metadata, it is too old, or the signed head is invalid.
         """
         return Anchor.of(self._known().chain)
 
     def data(self, skill: str, point: str, version: str) -> bytes:
-        """Return the file of a state, to the byte as it was signed.
+        """Return the state file of a version, exactly as signed.
 
         Args:
             skill: skill name.
             point: decision point name.
-            version: is published.
+            version: published version.
 
         Raises:
             SnapshotError: no verified metadata, version not found, or verification failed.
@@ -211,25 +211,25 @@ class Consumer:
         candidates: bool = False,
         among: Collection[str] | None = None,
     ) -> Loaded:
-        """Return a state that verified.
+        """Return a verified state.
 
         Args:
             skill: skill name.
             point: decision point name.
-            version: a published one, whatever it is marked as; None: the newest released one that
-                can be had, of the right major version.
-            candidates: without ``version``: whether those will do that are untried or on trial;
-                what was rolled back does not.
-            among: without ``version``: the only ones that will do, whatever they are marked as;
-                None: as they are marked.
+            version: published version, with any status; None: the newest available released version
+                of the supported major version.
+            candidates: without ``version``: also accept candidates, but not rolled back versions.
+            among: without ``version``: accept only these versions, with any status; None: select by
+                status.
 
         Returns:
-            The state; with ``reasons`` if newer ones could not be had.
+            The state; ``reasons`` says why newer versions were not available.
 
         Raises:
-            MissingSnapshotError: there is no such version, none is released, or its files are gone.
-            VerificationError: it does not verify, or nothing of the registry ever did.
-            StaleError: nothing of the registry verified for longer than ``max_age_days``.
+            MissingSnapshotError: the version does not exist, no version is released, or its files
+                are missing.
+            VerificationError: verification failed, or no metadata ever verified.
+            StaleError: the last verification is older than ``max_age_days``.
         """
         known = self._known()
         place = known.chain.targets, skill, point
@@ -260,15 +260,14 @@ class Consumer:
         warm_start: Path | None = None,
         candidates: bool = False,
     ) -> Loaded:
-        """Return a state in any case: verified, else the warm start, else the prior.
+        """Return a verified state, else the warm start, else the prior.
 
         Args:
             skill: skill name.
             point: decision point name.
             version: as for `load`.
-            prior: makes the state that has learned nothing.
-            warm_start: a file of ``pack_snapshot`` or ``pack_state`` that is trusted as it lies
-                there; checked, but not signed.
+            prior: returns an untrained state.
+            warm_start: trusted file from ``pack_snapshot`` or ``pack_state``; checked, not signed.
             candidates: as for `load`.
         """
         try:
@@ -294,18 +293,18 @@ class Consumer:
         on_gone: Callable[[str, str, str], None] = lambda _skill, _point, _version: None,
         candidates: bool = False,
     ) -> None:
-        """Call back with every new released version, until stopped; at first with what there is.
+        """Call back with the current version, then with every new released version, until stopped.
 
-        A version that was retracted or rolled back is followed by the one before it. What cannot
-        be loaded is logged and tried again; what a callback raises ends the watch.
+        After a retraction or rollback, the previous version is reported. Loading errors are logged
+        and retried; an exception in a callback ends the watch.
 
         Args:
-            on_new: is given the loaded version.
-            interval_s: seconds between two looks.
-            stop: ends it when it is set.
-            points: skill and name of each decision point that matters; None: all.
-            on_gone: is given skill, point and version where what was loaded was retracted or
-                rolled back and nothing is left of the point: begin again from a prior.
+            on_new: called with the loaded version.
+            interval_s: poll interval in seconds; default 30.
+            stop: event that ends the watch.
+            points: skill and name of each decision point to watch; None: all.
+            on_gone: called with skill, point and version if the loaded version was retracted or
+                rolled back and no other version is left: restart from a prior.
             candidates: as for `load`.
         """
         told: dict[tuple[str, str], str] = {}
@@ -337,10 +336,10 @@ class Consumer:
             return ()
 
     def _is_gone(self, skill: str, point: str, *, candidates: bool) -> bool:
-        """Return whether a registry that is believed offers nothing of a point."""
+        """Return whether verified metadata offers no version of a point."""
         try:
             return not self._choosing.wanted(self._targets(), skill, point, candidates=candidates)
-        except SnapshotError:  # what verified last is all that is known
+        except SnapshotError:  # use the metadata that verified last
             return False
 
     def _news(self, skill: str, point: str, told: str | None, *, candidates: bool) -> Loaded | None:
@@ -359,7 +358,7 @@ class Consumer:
         return self._known().chain.targets
 
     def _known(self) -> Known:
-        """Return what is believed now; ask the registry first if that was long ago."""
+        """Return the verified metadata; refresh it first if it is old."""
         last, now = self._following.last, self._following.now()
         if last is None or now - last.at.timestamp() >= self._refresh_s:
             last = self.refresh()
@@ -379,7 +378,7 @@ class Consumer:
         return known
 
     def _online(self, known: Known) -> bool:
-        """Return whether something new may be loaded."""
+        """Return whether new versions may be loaded."""
         last = self._following.last
         return last is not None and last.online and known.fresh(self._following.now())
 
@@ -398,7 +397,7 @@ class Consumer:
         )
         try:
             self._cache.note(release.skill, release.point, good)
-        except OSError as error:  # it verified: serve it, though it may not be there next time
+        except OSError as error:  # it verified: serve it, although it may be missing next time
             _log.warning("%s cannot be recorded in the cache: %s", release.state.path, error)
         source: Literal["registry", "cache"] = "registry" if online else "cache"
         return Loaded(state, description, source, at(known.verified_at), reasons)

@@ -1,4 +1,4 @@
-"""What is known of a snapshot beside its bytes, in the form in which it is signed."""
+"""Signed description of a snapshot."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a published snapshot: names, origin, evidence, measures.
+    """Description of a snapshot: names, origin, evidence and measures.
 
-    Names become parts of paths, so they are checked here, once, for whoever writes or reads.
+    Names become parts of paths, so the constructor checks them.
 
     Args:
-        tenant: name, small letters, digits and ``-``.
-        skill: an identifier, as a spec allows it.
-        point: likewise.
-        version: as ``next_version`` returns it.
-        algorithm: as the policy names it.
-        actions: their names, in order; none for an open set.
-        created_at: with a time zone.
-        dim: number of features; None where there is none.
-        feature_hash: of the feature map, hexadecimal; None where there is none.
-        spec_hash: of the declaration, hexadecimal.
-        samples: rewards learned, >= 0.
-        parents: versions that it comes from, the line's base first.
-        line: version of the base whose updates it learned.
-        line_seq: number of the last of them, >= 0.
-        git_commit: of what published it.
-        evidence: why it may serve.
-        guard: `Measures.to_json` of its state.
-        state_sha256: of the state before compression, 64 hexadecimal digits.
-        size: bytes as published; None before that, as the next three.
-        sha256: of those bytes.
-        url: where they lie.
-        etag: of that place.
+        tenant: tenant name; lower-case letters, digits and ``-``.
+        skill: skill name, an identifier.
+        point: decision point name, an identifier.
+        version: version from ``next_version``.
+        algorithm: algorithm name of the policy.
+        actions: action names, in order; empty for open candidates.
+        created_at: creation time with a time zone.
+        dim: number of features; None if there are no features.
+        feature_hash: hexadecimal hash of the feature map; None without one.
+        spec_hash: hexadecimal hash of the declaration.
+        samples: number of rewards learned, >= 0.
+        parents: parent versions, the base of the lineage first.
+        line: base version of the lineage.
+        line_seq: number of the last learned update of the lineage, >= 0.
+        git_commit: git commit of the publisher.
+        evidence: evidence for the release.
+        guard: `Measures.to_json` of the state.
+        state_sha256: SHA-256 of the state before compression, 64 hexadecimal digits.
+        size: size of the published file in bytes; None before publication, like the next three.
+        sha256: SHA-256 of the published file.
+        url: location of the published file.
+        etag: ETag of the published file.
 
     Raises:
-        VerificationError: a name, version, hash or number out of range.
+        VerificationError: a name, version, hash or number is out of range.
 
     >>> from datetime import UTC
     >>> Description(
@@ -100,25 +100,26 @@ class Description:
     etag: str | None = None
 
     def __post_init__(self) -> None:
-        """Check whatever becomes part of a path, and the ranges of numbers."""
+        """Check names that become parts of paths, and ranges of numbers."""
         _check_names(self)
         _check_versions(self)
         _check_numbers(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as JSON values, with keys in order."""
+        """Return the description as JSON values, with ordered keys."""
         plain: dict[str, Any] = msgspec.to_builtins(self, order="sorted")
         return plain
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | bytes) -> Self:
-        """Return a description that was written somewhere else, checked.
+        """Return a checked description.
 
         Args:
-            value: what `to_json` returned, or JSON of it; unknown entries are ignored.
+            value: result of `to_json`, or JSON of it; unknown entries are ignored.
 
         Raises:
-            VerificationError: not JSON, too long, or an entry of another type or out of range.
+            VerificationError: invalid JSON, too long, or an entry with a wrong type or out of
+                range.
 
         >>> from datetime import UTC
         >>> at = datetime(2026, 1, 1, tzinfo=UTC)
@@ -139,10 +140,10 @@ class Description:
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """A snapshot in memory: its description and its state.
+    """A snapshot in memory: description and state.
 
     Args:
-        description: as it was signed.
+        description: signed description.
         state: arrays by name, checked.
     """
 
@@ -160,26 +161,25 @@ def describe(
     created_at: datetime,
     **further: Any,
 ) -> Description:
-    """Return the description of a state that is about to be published.
+    """Return the description of a state, before publication.
 
-    What the state says itself is read from it: algorithm, actions, dimensions, samples, measures
-    and hash.
+    Algorithm, actions, dimension, samples, measures and hash come from the state.
 
     Args:
-        state: of any policy, checked.
-        tenant: name.
-        skill: an identifier.
-        point: an identifier.
-        version: as ``next_version`` returns it.
-        created_at: with a time zone.
-        further: any other entry of `Description`; also instead of what the state says.
+        state: checked policy state.
+        tenant: tenant name.
+        skill: skill name, an identifier.
+        point: decision point name, an identifier.
+        version: version from ``next_version``.
+        created_at: creation time with a time zone.
+        further: other entries of `Description`; they override values from the state.
 
     Returns:
-        A description whose size, sha256, url and etag are known when it is published.
+        A description without size, sha256, url and etag; publication sets them.
 
     Raises:
-        VerificationError: a name, version or number out of range, or no readable header.
-        InputError: an entry that no description has.
+        VerificationError: a name, version or number is out of range, or the header is unreadable.
+        InputError: an unknown entry.
 
     >>> from datetime import UTC
     >>> from steersman.policies import LinUCB

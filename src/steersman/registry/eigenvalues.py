@@ -1,12 +1,11 @@
-"""The largest eigenvalue of what a policy summed, per sample, from packed triangles.
+"""Largest eigenvalue of the second moment of the features, from packed triangles.
 
-Per arm a policy sums G_a = Σ w x xᵀ and n_a = Σ w. G_a itself grows with every sample, so its
-eigenvalue would tell the time, not the health. What is measured is the largest eigenvalue of
-Σ_a G_a / Σ_a n_a, the second moment of the features over all arms: it does not depend on rewards,
-nor on which arm was tried how often, and stays where it is for as long as contexts do. A feature
-that is suddenly a hundred times larger in one request out of a hundred moves it a hundredfold.
-Counts per key are the same thing for features that are one key each: the matrix is diagonal, and
-its largest eigenvalue is the share of the commonest key.
+Per arm a policy sums G_a = Σ w x xᵀ and n_a = Σ w. G_a grows with every sample, so its eigenvalue
+measures time. This module measures the largest eigenvalue of Σ_a G_a / Σ_a n_a, the second moment
+of the features over all arms. It does not depend on rewards or on the choice of arms, and is
+constant while the context distribution is. If a feature is a hundred times larger in one request
+out of a hundred, it grows about a hundredfold. For counts per key, the matrix is diagonal, and its
+largest eigenvalue is the share of the most frequent key.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The second moment of the features of a state, as far as it can be measured.
+    """Second moment of the features of a state.
 
     Args:
-        value: its largest eigenvalue; None where there is no such matrix.
-        samples: weight of all samples in it, >= 0.
-        dim: its rows.
-        unmeasured: why ``value`` is None, else empty.
+        value: largest eigenvalue; None if there is no matrix.
+        samples: total weight of its samples, >= 0.
+        dim: number of rows.
+        unmeasured: reason why ``value`` is None, else empty.
     """
 
     value: float | None
@@ -49,16 +48,16 @@ class Spectrum:
 
 
 def largest_eigenvalue(state: State) -> float | None:
-    """Return the largest eigenvalue of the second moment of the features that a state has summed.
+    """Return the largest eigenvalue of the second moment of a state's features.
 
     Args:
-        state: of any policy, as ``policy.state()`` returns it.
+        state: policy state from ``policy.state()``.
 
     Returns:
-        A number >= 0; None for a policy that learns nothing, and for one that has learned nothing.
+        A number >= 0; None for a policy that does not learn, or has no samples yet.
 
     Raises:
-        VerificationError: the state has no readable header.
+        VerificationError: the header of the state is unreadable.
 
     >>> from steersman.policies import Fixed, LinTS
     >>> policy = LinTS(["a", "b"], dim=2)
@@ -73,13 +72,10 @@ def largest_eigenvalue(state: State) -> float | None:
 
 
 def spectrum(state: State) -> Spectrum:
-    """Return the largest eigenvalue of a state with what it rests on.
-
-    Args:
-        state: of any policy.
+    """Return the largest eigenvalue of a state with samples and dimension.
 
     Raises:
-        VerificationError: the state has no readable header.
+        VerificationError: the header of the state is unreadable.
 
     >>> from steersman.policies import BetaThompson
     >>> policy = BetaThompson(["a", "b"])
@@ -99,18 +95,18 @@ def spectrum(state: State) -> Spectrum:
 def power_iteration(packed: Floats, dim: int, *, tolerance: float = 1e-9) -> float:
     """Return the largest eigenvalue of a positive semidefinite matrix.
 
-    Every step multiplies the packed triangle with a vector, so nothing is unpacked. It ends when
-    the residual |Av - ρv| is small, ρ being the Rayleigh quotient: some eigenvalue is that near,
-    and from a drawn start it is the largest one but for chance. Where the first two eigenvalues
-    nearly agree it ends after 500 steps, between them.
+    Every step multiplies the packed triangle by a vector, without unpacking it. The iteration
+    stops when the residual |Av - ρv| is small, ρ being the Rayleigh quotient. From a random start
+    this is almost surely the largest eigenvalue. If the first two eigenvalues nearly agree, it
+    stops after 500 steps, between them.
 
     Args:
-        packed: upper triangle, column by column, shape (dim·(dim + 1) / 2,).
-        dim: rows of the matrix, at least 1.
-        tolerance: residual over eigenvalue at which it ends.
+        packed: upper triangle, by columns, shape (dim·(dim + 1) / 2,).
+        dim: number of rows, at least 1.
+        tolerance: ratio of residual to eigenvalue at which the iteration stops.
 
     Raises:
-        InputError: another number of entries.
+        InputError: the number of entries does not match ``dim``.
 
     >>> float(round(power_iteration(np.array([2.0, 1.0, 2.0]), 2), 9))
     3.0

@@ -1,7 +1,7 @@
-"""Files from a registry that may be hostile: never more bytes than allowed, never for longer.
+"""Bounded fetching from an untrusted registry: size limit and total timeout.
 
-Nothing is decompressed on the way, and a transfer that crawls is cut when its time is over: each
-part of it may arrive in time and the whole would still never end.
+Content is never decompressed here. The timeout covers the whole transfer, so that slow servers
+cannot hold it open.
 """
 
 from __future__ import annotations
@@ -44,15 +44,11 @@ _AT_ONCE = urllib3.Retry(total=1, read=1, connect=0, redirect=0, status=0, other
 
 
 class Fetcher(FetcherInterface):
-    """Fetches files below a registry; a URL is the path below it."""
+    """Fetcher of files below a registry; a URL is a relative path."""
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Give everything that is fetched inside together so much time.
-
-        Args:
-            seconds: of real time.
-        """
+        """Set a total timeout in seconds for all fetches inside the block."""
         del seconds
         yield
 
@@ -61,13 +57,10 @@ class Fetcher(FetcherInterface):
 
 
 class PlaceFetcher(Fetcher):
-    """Fetches from a directory or bucket.
+    """Fetcher from a directory or bucket.
 
-    What is read in a limited time is read aside: a network share that hangs holds its reader for
-    as long as it likes, so nothing more is asked of it until that reader is back.
-
-    Args:
-        place: the tenant's own part of the registry.
+    Reads with a timeout run in a separate thread. A hanging file share blocks that thread, so no
+    further read starts until it returns.
     """
 
     def __init__(self, place: Place) -> None:
@@ -77,11 +70,7 @@ class PlaceFetcher(Fetcher):
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Leave whatever is not read when the time is over.
-
-        Args:
-            seconds: of real time.
-        """
+        """Set a total timeout in seconds for all reads inside the block."""
         self._ends_at = time.monotonic() + seconds
         try:
             yield
@@ -91,19 +80,15 @@ class PlaceFetcher(Fetcher):
     def download_bytes(self, url: str, max_length: int) -> bytes:
         """Return a file.
 
-        Args:
-            url: its path below the registry.
-            max_length: the longest that is read.
-
         Raises:
-            DownloadError: there is none, it is longer, or the place does not answer in time.
+            DownloadError: not found, too long, or timeout.
         """
         try:
             held = self._read(url, max_length)
         except VerificationError as error:
             raise DownloadLengthMismatchError(str(error)) from error
         except RegistryError as error:
-            # Tenants read this over HTTP: where the registry lies does not concern them.
+            # Tenants read this message over HTTP: it must not show where the registry is.
             cause = error.__cause__
             why = cause.strerror if isinstance(cause, OSError) else error
             message = f"{url} cannot be read: {why}"
@@ -125,7 +110,7 @@ class PlaceFetcher(Fetcher):
                 f"{url} was not read: the read of an earlier file is still pending"
             )
         read: Future[Held | None] = Future()
-        # A daemon: a share that hangs does not keep a program from ending.
+        # A daemon thread: a hanging share does not block the exit of the program.
         self._aside = threading.Thread(target=_settle, args=(read, self._place, url, most))
         self._aside.daemon = True
         self._aside.start()
@@ -143,7 +128,7 @@ def _settle(read: Future[Held | None], place: Place, url: str, most: int) -> Non
 
 
 class _Connection(HTTPConnection):
-    """A connection that can be found by who cuts it."""
+    """HTTP connection that another thread can close."""
 
     def __init__(self, *given: Any, live: WeakSet[HTTPConnection], **further: Any) -> None:
         super().__init__(*given, **further)
@@ -151,7 +136,7 @@ class _Connection(HTTPConnection):
 
 
 class _SecureConnection(HTTPSConnection):
-    """Likewise with TLS."""
+    """The same with TLS."""
 
     def __init__(self, *given: Any, live: WeakSet[HTTPConnection], **further: Any) -> None:
         super().__init__(*given, **further)
@@ -167,10 +152,10 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class HttpFetcher(Fetcher):
-    """Fetches over HTTP or HTTPS, from any static server.
+    """Fetcher over HTTP or HTTPS, from any static server.
 
     Args:
-        base: URL of the tenant's own part of the registry.
+        base: URL of the tenant's registry.
     """
 
     def __init__(self, base: str) -> None:
@@ -181,11 +166,7 @@ class HttpFetcher(Fetcher):
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Cut every connection when the time is over, whatever it waits for.
-
-        Args:
-            seconds: of real time.
-        """
+        """Close all connections when the total timeout in seconds is over."""
         self._ends_at = time.monotonic() + seconds
         done = threading.Event()
         watch = threading.Thread(target=self._cut_after, args=(seconds, done), daemon=True)
@@ -199,12 +180,8 @@ class HttpFetcher(Fetcher):
     def download_bytes(self, url: str, max_length: int) -> bytes:
         """Return a file.
 
-        Args:
-            url: its path below the registry.
-            max_length: the longest that is read.
-
         Raises:
-            DownloadError: there is none, it is longer, it takes too long, or nobody answers.
+            DownloadError: not found, too long, timeout, or no response.
         """
         data = bytearray()
         pieces = self.fetch(url)
@@ -280,7 +257,7 @@ class HttpFetcher(Fetcher):
 
     def _cut_after(self, seconds: float, done: threading.Event) -> None:
         if not done.wait(seconds):
-            # Again and again: a connection may have been about to open when the time was over.
+            # Repeated: a connection may open just after the timeout.
             while not done.wait(_AGAIN_S):
                 self._cut()
 
@@ -288,7 +265,7 @@ class HttpFetcher(Fetcher):
         for connection in list(self._live):
             sock = connection.sock
             if sock is not None:
-                # Closing does not wake a thread that reads; this does. It may be closed already.
+                # close() does not wake a reading thread; shutdown() does. It may be closed already.
                 try:
                     sock.shutdown(2)
                 except OSError:
@@ -296,14 +273,11 @@ class HttpFetcher(Fetcher):
 
 
 def open_source(source: str | Path) -> Fetcher:
-    """Return what fetches from a directory, bucket or web server.
-
-    Args:
-        source: a path, ``file:///…``, ``s3://…``, ``http://…`` or ``https://…``.
+    """Return the fetcher for a directory, bucket or web server.
 
     Raises:
-        InputError: another kind of URL.
-        DataError: a bucket, and obstore is not installed.
+        InputError: unsupported URL.
+        DataError: the source is a bucket, and obstore is not installed.
     """
     text = str(source)
     if not text.startswith(("http://", "https://")):

@@ -1,4 +1,4 @@
-"""The publish guard: a snapshot that is suddenly of another size or scale is not published."""
+"""Publish guard: refuses a snapshot whose size or scale changes suddenly."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     State = Mapping[str, NDArray[Any]]
 
 FACTOR = 2.0
-WINDOW = 20  # versions whose median runs along
+WINDOW = 20  # number of versions in the running median
 SAMPLES_PER_DIM = 10.0
-SMALL = 64 * 1024  # bytes below which no size is a cause for alarm
+SMALL = 64 * 1024  # bytes; smaller sizes are never refused
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What the guard compares of a snapshot.
+    """Measures of a snapshot that the publish guard compares.
 
     Args:
-        size: bytes of its arrays and header, before compression.
-        largest_eigenvalue: of the second moment of its features; None where there is none.
-        samples: weight of what it learned, >= 0.
-        dim: rows of that second moment.
-        kind: algorithm and shape; only snapshots of one kind are compared.
-        unmeasured: why there is no eigenvalue, else empty.
+        size: bytes of arrays and header, before compression.
+        largest_eigenvalue: of the second moment of the features; None without one.
+        samples: total weight of the samples, >= 0.
+        dim: rows of the second moment.
+        kind: algorithm and shape; only snapshots of the same kind are compared.
+        unmeasured: reason why there is no eigenvalue, else empty.
     """
 
     size: int
@@ -45,10 +45,10 @@ class Measures:
 
     @property
     def enough(self) -> bool:
-        """Whether the eigenvalue rests on samples enough to be compared: ten per dimension.
+        """Whether there are enough samples to compare the eigenvalue: ten per dimension.
 
-        With n samples the largest eigenvalue of a sample's second moment lies up to
-        (1 + √(dim / n))² above the truth: a factor of 1.7 with ten per dimension, 4 with one.
+        With n samples the largest eigenvalue of a sample's second moment is up to (1 + √(dim / n))²
+        above the true value: a factor of 1.7 with ten per dimension, 4 with one.
         """
         return self.largest_eigenvalue is not None and self.samples >= SAMPLES_PER_DIM * self.dim
 
@@ -58,13 +58,13 @@ class Measures:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the measures of a description's ``guard``.
+        """Return the measures from the ``guard`` entry of a description.
 
         Args:
-            value: what `to_json` returned; unknown entries are ignored.
+            value: result of `to_json`; unknown entries are ignored.
 
         Raises:
-            InputError: an entry is missing or of another type.
+            InputError: an entry is missing or has a wrong type.
         """
         try:
             eigenvalue = value.get("largest_eigenvalue")
@@ -82,16 +82,16 @@ class Measures:
 
 
 def measure(state: State) -> Measures:
-    """Return what the guard compares of a state.
+    """Return the measures of a state for the publish guard.
 
     Args:
-        state: of any policy, checked.
+        state: checked policy state.
 
     Returns:
-        Numbers, and in words why there is no eigenvalue where there is none.
+        The measures; ``unmeasured`` says why the eigenvalue is missing.
 
     Raises:
-        VerificationError: the state has no readable header.
+        VerificationError: the header of the state is unreadable.
 
     >>> from steersman.policies import LinUCB
     >>> policy = LinUCB(["a", "b"], dim=2)
@@ -113,21 +113,19 @@ def measure(state: State) -> Measures:
 
 
 def guard(new: Measures, history: Sequence[Measures]) -> list[str]:
-    """Return why a snapshot should not be published; nothing where nothing speaks against it.
+    """Return the reasons not to publish a snapshot; empty if it passes.
 
-    Compared with the median of the last twenty earlier snapshots of the same kind: size and largest
-    eigenvalue must lie within a factor of two of it, up and down. What grows by nature raises no
-    alarm: the eigenvalue is per sample, and compared only where both rest on ten samples per
-    dimension; a size below 64 KiB is never too large (keys of a new policy come quickly). The
-    first snapshot of its kind has nothing to be compared with and passes; one earlier snapshot is
-    the median of one.
+    Size and largest eigenvalue must be within a factor of two of the median of the last twenty
+    snapshots of the same kind. The eigenvalue is per sample, and compared only if both have ten
+    samples per dimension. A size below 64 KiB is never too large, because a new policy gains keys
+    quickly. The first snapshot of its kind passes.
 
-    Assumes that contexts keep their distribution: traffic that changes for good is refused until
-    a person forces a version through, whereupon the median follows.
+    Assumes a constant context distribution: after a lasting traffic change the guard refuses
+    versions until a person forces one, and then the median follows.
 
     Args:
-        new: of the snapshot to be published.
-        history: of published ones, oldest first.
+        new: measures of the new snapshot.
+        history: measures of published snapshots, oldest first.
 
     Returns:
         One sentence per measure that is out of range.

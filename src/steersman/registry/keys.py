@@ -1,6 +1,6 @@
-"""A tenant's signing keys: root encrypted and soon offline, the others online for their owner only.
+"""Signing keys of a tenant: encrypted root keys (kept offline) and online keys.
 
-Ed25519, PKCS #8 in PEM. ``root.pem`` is only needed to make the registry and to change keys.
+Ed25519, PKCS #8 in PEM. ``root.pem`` is needed only to create the registry and to rotate keys.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ _LEAST_PASSPHRASE = 8
 
 
 class Keys:
-    """The folder of one tenant's keys.
+    """Key folder of one tenant.
 
-    It holds ``targets.pem``, ``snapshot.pem`` and ``timestamp.pem``, readable by their owner
-    alone; ``root.pem`` (``root-2.pem``, … where several must sign) until it is moved offline;
-    ``root.json``, the root that this publisher trusts; and ``seen.json``, how far it has seen the
-    registry.
+    It contains ``targets.pem``, ``snapshot.pem`` and ``timestamp.pem``, readable only by the owner;
+    ``root.pem`` (and ``root-2.pem``, …) until they are moved offline; ``root.json``, the trusted
+    root of this publisher; and ``seen.json``, the newest metadata versions it has seen.
 
     Args:
-        folder: need not exist yet.
-        root_folder: where the root keys are when they are needed; None: in ``folder``.
+        folder: key folder; it may not exist yet.
+        root_folder: folder of the root keys; None: ``folder``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,19 +57,19 @@ class Keys:
 
     @property
     def trusted_root(self) -> Path:
-        """Where the root metadata lies that this publisher trusts."""
+        """Path of the root metadata that this publisher trusts."""
         return self.folder / "root.json"
 
     def create(self, passphrase: str, *, roots: int = 1) -> None:
-        """Make the keys that are not there yet; those that are there are kept.
+        """Create missing keys; existing keys are kept.
 
         Args:
-            passphrase: encrypts the root keys; at least 8 characters.
-            roots: how many root keys there are, 1 to 16.
+            passphrase: passphrase of the root keys, at least 8 characters.
+            roots: number of root keys, 1 to 16; default 1.
 
         Raises:
-            InputError: the passphrase is too short, or another number of keys.
-            SigningError: they cannot be written, or those that are there have another passphrase.
+            InputError: the passphrase is too short, or `roots` is out of range.
+            SigningError: keys cannot be written, or existing keys have another passphrase.
         """
         if not 1 <= roots <= _MOST_ROOTS:
             message = f"{roots} root keys; allowed are 1 to {_MOST_ROOTS}"
@@ -88,20 +87,20 @@ class Keys:
         """Return the file of an online key.
 
         Args:
-            role: whose.
+            role: targets, snapshot or timestamp.
         """
         return self.folder / f"{role}.pem"
 
     def next_path_of(self, role: OnlineRole) -> Path:
-        """Return the file in which a key waits until the root names it.
+        """Return the file of a new key that the root does not name yet.
 
         Args:
-            role: whose.
+            role: targets, snapshot or timestamp.
         """
         return self.folder / f"{role}.next.pem"
 
     def signer(self, role: OnlineRole) -> CryptoSigner:
-        """Return what signs for an online role.
+        """Return the signer of an online role.
 
         Args:
             role: targets, snapshot or timestamp.
@@ -112,10 +111,10 @@ class Keys:
         return load_key(self.path_of(role))
 
     def root_signers(self, passphrase: str) -> list[CryptoSigner]:
-        """Return what signs for root: one or several.
+        """Return the signers of the root role.
 
         Args:
-            passphrase: as it was given when they were made.
+            passphrase: passphrase of the root keys.
 
         Raises:
             SigningError: a key is missing or damaged, or the passphrase is wrong.
@@ -139,16 +138,16 @@ class Keys:
 
 
 def save_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None = None) -> None:
-    """Write a key whole or not at all, flushed, readable by its owner alone.
+    """Write a key atomically and durably, readable only by the owner.
 
     Args:
-        path: replaced if it is there.
-        key: to be written.
-        passphrase: encrypts it; None: it stays plain.
+        path: file; replaced if it exists.
+        key: private key.
+        passphrase: encrypts the key; None: not encrypted.
 
     Raises:
         InputError: the passphrase is too short.
-        SigningError: it cannot be written.
+        SigningError: the key cannot be written.
     """
     if passphrase is not None:
         if len(passphrase) < _LEAST_PASSPHRASE:
@@ -160,14 +159,10 @@ def save_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None = None) 
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file of the key folder whole or not at all, readable by its owner alone.
-
-    Args:
-        path: replaced if it is there.
-        data: file content.
+    """Write a file atomically and durably, readable only by the owner.
 
     Raises:
-        SigningError: it cannot be written.
+        SigningError: the file cannot be written.
     """
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
@@ -178,7 +173,7 @@ def write_private(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(handle)
         draft.replace(path)
-        flush_folder(path.parent)  # a root that names a key must not outlive it
+        flush_folder(path.parent)  # a root must not be durable before the key it names
     except OSError as error:
         message = f"the key {path} cannot be written: {error.strerror}; fix this, then retry"
         raise SigningError(message) from error
@@ -188,14 +183,10 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def load_key(path: Path, passphrase: str | None = None) -> CryptoSigner:
-    """Return what signs with the key of a file.
-
-    Args:
-        path: PKCS #8 in PEM.
-        passphrase: of an encrypted key.
+    """Return the signer for a PKCS #8 PEM file.
 
     Raises:
-        SigningError: the key is missing, damaged, open to others, or the passphrase is wrong.
+        SigningError: the key is missing, damaged or readable by others, or the passphrase is wrong.
     """
     try:
         mode = path.stat().st_mode

@@ -1,8 +1,7 @@
-"""Merging what several copies learned, with the same bytes whoever brings it in which order.
+"""Merging of policy deltas: the same bytes for any order and grouping.
 
-Additions of floats depend on their order, so there is one order: that of the deltas' ids. Groups of
-deltas are gathered first and folded once; nothing is rounded in between, which is why grouping
-leaves no trace either.
+Floating point sums depend on their order, so deltas are always added in the order of their ids.
+Groups of deltas are collected first and folded once, without rounding in between.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ if TYPE_CHECKING:
     State = Mapping[str, NDArray[Any]]
     Header = dict[str, Any]
 
-_BLOCK = 16_384  # numbers whose running sum stays in a cache while all deltas pass by
+_BLOCK = 16_384  # block size whose running sum fits into the CPU cache
 _MOST = 2**53
-_UNAGED = "plays"  # counts of actions do not fade, all other sums of a policy that forgets do
+_UNAGED = "plays"  # forgetting decays all sums but the action counts
 
 
 def gather(*groups: Iterable[State]) -> list[State]:
-    """Return the deltas of several groups in their canonical order.
+    """Return the deltas of several groups in canonical order.
 
     Args:
-        groups: each some deltas, as ``policy.delta()`` returns them, or what this returned.
+        groups: groups of deltas from ``policy.delta()``, or results of `gather`.
 
     Returns:
-        All of them by id. ``gather(gather(a, b), c)`` is ``gather(a, gather(b, c))``.
+        All deltas, by id. ``gather(gather(a, b), c)`` is ``gather(a, gather(b, c))``.
 
     Raises:
-        MergeError: a state that is no delta, or a delta that stands twice, also inside another.
+        MergeError: a state is not a delta, or a delta occurs twice, also inside another.
 
     >>> from steersman.policies import LinUCB
     >>> copies = [LinUCB(["a", "b"], dim=1) for _ in range(2)]
@@ -70,13 +69,13 @@ def delta_id(delta: State) -> str:
     """Return the id of a delta.
 
     Args:
-        delta: as ``policy.delta()`` returns it.
+        delta: result of ``policy.delta()``.
 
     Returns:
-        A name that no other delta has.
+        The unique id of the delta.
 
     Raises:
-        MergeError: it is a state and no delta, or damaged.
+        MergeError: it is a state and not a delta, or damaged.
 
     >>> from steersman.policies import Fixed
     >>> delta_id(Fixed(["a"], "a").delta(id="worker-3"))
@@ -86,23 +85,23 @@ def delta_id(delta: State) -> str:
 
 
 def merge_states(base: State, deltas: Iterable[State]) -> dict[str, NDArray[Any]]:
-    """Return a state to which deltas were added: the same bytes for any order and grouping.
+    """Return the base state with all deltas added: the same bytes for any order and grouping.
 
-    Sums of linear models are folded block by block into one delta, which the base then merges, so
-    the deltas pass through memory once. Folding into a base, and later more into the result, rounds
-    in between: equal up to the last bits only. Keep the base and `gather` where bytes matter.
+    Sums of linear models are folded block by block into one delta, which is then merged into the
+    base. Merging in several steps rounds in between, so results differ in the last bits. To get
+    equal bytes, keep the base and `gather` all deltas.
 
     Args:
-        base: state of the policy that all copies started from, or that shares their history.
-        deltas: what the copies learned, each once.
+        base: state that all copies started from, or that shares their history.
+        deltas: deltas of the copies, each once.
 
     Returns:
-        The state of a policy that learned everything, with the deltas' ids in its header.
+        The merged state, with the deltas' ids in its header.
 
     Raises:
-        MergeError: a delta was merged before, stands twice, does not fit the base, or is not
+        MergeError: a delta was merged before, occurs twice, does not match the base, or is not
             finite; nothing was merged.
-        StateError: no policy can be made of the base.
+        StateError: the base is not a valid policy state.
 
     >>> from steersman.policies import LinUCB
     >>> base = LinUCB(["a", "b"], dim=1)
@@ -130,7 +129,7 @@ def merge_states(base: State, deltas: Iterable[State]) -> dict[str, NDArray[Any]
 
 
 def _folded(deltas: Sequence[State], forget: float) -> State:
-    """Return one delta that holds the sum of all, in their order, and all their ids."""
+    """Return one delta with the sum of all deltas, in their order, and all their ids."""
     headers = [_header(delta) for delta in deltas]
     first = headers[0]
     for delta, header in zip(deltas, headers, strict=True):
@@ -168,7 +167,7 @@ def _folded(deltas: Sequence[State], forget: float) -> State:
 
 
 def _sum(arrays: Sequence[Floats], factors: Sequence[float]) -> Floats:
-    """Return Σ factor · array, added in their order, a block of all arrays at a time."""
+    """Return Σ factor · array, added in order, block by block."""
     total: Floats = np.zeros(arrays[0].shape)
     flat = total.reshape(-1)
     rows = [np.ascontiguousarray(array).reshape(-1) for array in arrays]
@@ -233,7 +232,7 @@ def _includes(header: Header) -> list[str]:
 
 
 def _whole(header: Header, name: str, *, least: int = 0) -> int:
-    """Return a counter; of updates a delta may take back more than it learned."""
+    """Return a counter. The number of updates may be negative."""
     value = header.get(name)
     if type(value) is int and least <= value <= _MOST:
         return value

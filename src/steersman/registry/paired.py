@@ -1,8 +1,7 @@
-"""How much better one target policy is than another on the same log, with an interval of its own.
+"""Off-policy comparison of two target policies on the same log, with a paired interval.
 
-Both values are estimated on the same rows, so their errors largely cancel: the interval of the
-difference is formed from the difference of the rows' errors, and is far narrower than two intervals
-set against each other.
+Both values are estimated on the same rows, so their errors largely cancel. The interval is computed
+from the differences per row, and is far narrower than a comparison of two separate intervals.
 """
 
 from __future__ import annotations
@@ -31,24 +30,24 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
+_ROUNDING = 1e-12  # share of the reward range: smaller differences are rounding errors
 
 
 @dataclass(frozen=True)
 class OffPolicyDelta:
-    """What a log says about the difference of two policies' values.
+    """Off-policy difference of two policies' values.
 
     Args:
         estimator: ``"dr"`` or ``"snips"``.
         level: confidence level of the interval.
-        rows: decisions with a reward.
-        ess: effective sample sizes of the first and the second policy.
-        values: estimated mean rewards of both; None where refused.
-        delta: second less first; None where refused, as the next three.
+        rows: number of decisions with a reward.
+        ess: effective sample sizes of both policies.
+        values: estimated mean rewards of both; None if refused.
+        delta: second minus first; None if refused, like the next three.
         low: lower end of the interval of ``delta``.
         high: upper end.
-        standard_error: of ``delta``.
-        reasons: why the log is no evidence; empty when it is.
+        standard_error: standard error of ``delta``.
+        reasons: reasons for the refusal; empty if not refused.
     """
 
     estimator: str
@@ -64,17 +63,17 @@ class OffPolicyDelta:
 
     @property
     def refused(self) -> bool:
-        """Whether the log cannot tell."""
+        """Whether the estimate was refused."""
         return bool(self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as JSON values."""
+        """Return the difference as JSON values."""
         return {**asdict(self), "refused": self.refused}
 
 
 @dataclass(frozen=True, eq=False)
 class _Difference:
-    """The second policy's estimate less the first's, on the same rounds."""
+    """Estimate of the second policy minus the first, on the same rounds."""
 
     first: Rounds
     second: Rounds
@@ -102,26 +101,26 @@ def off_policy_delta(
     level: float = 0.95,
     seed: int = 0,
 ) -> OffPolicyDelta:
-    """Return how much more reward the second policy would have got than the first.
+    """Return the off-policy difference in mean reward, second policy minus first.
 
-    Assumes what `steersman.ope.evaluate` does: exact propensities, positivity, and independent rows
-    (units, or rounds given the past). Refuses where it refuses either policy. Where the rewards of
-    an action are all alike that one takes more often than the other, the interval is as wide as so
-    many units leave open.
+    Same assumptions as `steersman.ope.evaluate`: exact propensities, positivity, and independent
+    rows (units, or rounds given the past). It refuses if the estimate of either policy is refused.
+    If all rewards of an action with different probabilities are equal, the interval is widened to
+    what that number of units allows.
 
     Args:
-        first: the log with one policy's distributions as target.
-        second: the same log with the other's.
-        estimator: a name in ``steersman.ope.ESTIMATORS`` that is no model alone.
+        first: log with the first policy's distributions as target.
+        second: the same log with the second policy's distributions.
+        estimator: name in ``steersman.ope.ESTIMATORS``, except ``dm``; default ``dr``.
         adaptive: whether the logging policy learned from these rewards.
-        level: of the interval, in (0, 1).
-        seed: of folds.
+        level: confidence level, in (0, 1); default 0.95.
+        seed: random seed of the folds.
 
     Returns:
-        The difference with its interval, or why the log cannot tell.
+        The difference with its interval, or the reasons for the refusal.
 
     Raises:
-        InputError: logs of different rows, or an unknown estimator.
+        InputError: the logs have different rows, or the estimator is unknown.
 
     >>> rng = np.random.default_rng(0)
     >>> actions = rng.integers(0, 2, 4000)
@@ -181,7 +180,7 @@ def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
     same = ours is theirs if ours is None or theirs is None else np.array_equal(ours, theirs)
     if not (alike and same):
         raise InputError("the two logs differ; pass the same rows with two targets")
-    allowed = [name for name in ESTIMATORS if name != "dm"]  # its noise is the model's alone
+    allowed = [name for name in ESTIMATORS if name != "dm"]  # its only noise is that of the model
     named: object = estimator
     if not isinstance(named, str) or named not in allowed:
         message = f"unknown estimator {brief(estimator)}; allowed: {', '.join(allowed)}"
@@ -189,7 +188,7 @@ def _check(first: LoggedData, second: LoggedData, estimator: str) -> None:
 
 
 def _reasons(reports: Sequence[Report]) -> tuple[str, ...]:
-    """Return why the log is no evidence about one of the two, and about which."""
+    """Return the refusal reasons of both policies, with the policy named."""
     return tuple(
         f"{name} snapshot: {reason}"
         for name, report in zip(("first", "second"), reports, strict=True)
@@ -206,12 +205,12 @@ def _paired_error(residuals: Floats, units: NDArray[np.int64] | None) -> float:
 
 
 def _no_narrower(ends: Interval, first: LoggedData, second: LoggedData, level: float) -> Interval:
-    """Return an interval that is no narrower than what rewards that are all alike leave open.
+    """Return the interval, widened to what equal rewards leave open.
 
-    The difference is m (E₊ - E₋): the mean reward of what the second policy does more often, less
-    that of what it does more seldom, times the mass m that moves. Where neither has shown any
-    noise, as where all rewards are 1, each may still be off by what as many units leave open. Where
-    some actions have not, that comes on top of the noise of the others.
+    The difference is m (E₊ - E₋): mean reward of the actions that the second policy takes more
+    often, minus that of the actions it takes less often, times the moved mass m. If neither side
+    shows any noise (all rewards equal), each may still be off by what that number of units allows.
+    If only some actions show none, that is added to the noise of the others.
     """
     moved = second.weights - first.weights
     if not moved.any():
@@ -226,7 +225,7 @@ def _no_narrower(ends: Interval, first: LoggedData, second: LoggedData, level: f
 
 
 def _alike(data: LoggedData, weights: Floats, level: float) -> Interval | None:
-    """Return what rewards with weight leave open if they are all one; None if they differ."""
+    """Return the interval for weighted rewards that are all equal; None if they differ."""
     span = Log(data).reward_range
     seen = weights > 0.0
     if not seen.any():
@@ -241,7 +240,7 @@ def _alike(data: LoggedData, weights: Floats, level: float) -> Interval | None:
     least = min(max(least, span[0]), span[1])
     size = int(weights.sum() ** 2 / np.square(weights).sum())
     units = size if data.units is None else len(np.unique(data.units[seen]))
-    # Each side takes half of what may be missed.
+    # Each side takes half of the error probability.
     return all_alike_interval(
         least, max(1, min(size, units)), low=span[0], high=span[1], level=(1.0 + level) / 2.0
     )

@@ -1,7 +1,7 @@
-"""Where a registry lies: what it needs of a place for files, and a directory that gives it.
+"""Registry storage: the interface, and storage in a directory.
 
-A file appears whole or not at all, is flushed before anything that names it is written, and one
-that others write too is replaced only if it still is what was read: compare and swap.
+Files appear atomically, are flushed before metadata names them, and shared files are replaced only
+by compare and swap.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from steersman.registry.durable import flush_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_FILE = 272 * 1024 * 1024  # a state of 256 MiB that compression could not make smaller
+MAX_FILE = 272 * 1024 * 1024  # an incompressible state of 256 MiB
 _DRAFTS = ".writing"
 _LEFT_OVER_S = 3600.0
 
 
 class Held(NamedTuple):
-    """A file as it was read.
+    """Content of a file and its tag.
 
     Attributes:
         data: file content.
-        tag: of this content; `Place.replace` takes it.
+        tag: tag of this content, passed to `Place.replace`.
     """
 
     data: bytes
@@ -40,38 +40,38 @@ class Held(NamedTuple):
 
 
 class Place(Protocol):
-    """What a registry needs of a place for files; paths are relative, with ``/``."""
+    """Storage interface of a registry; paths are relative, with ``/``."""
 
     def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
-        """Return a file, or None if there is none.
+        """Return a file, or None if it does not exist.
 
         Args:
             path: file path, relative.
             max_bytes: maximum size in bytes.
 
         Raises:
-            VerificationError: it is longer, or the path leads out of the place.
-            RegistryError: the place does not answer.
+            VerificationError: the file is longer, or the path points outside the storage.
+            RegistryError: the storage does not respond.
         """
         ...
 
     def write_new(self, path: str, data: bytes) -> str | None:
-        """Write a file that is not there yet, durably; return its tag.
+        """Write a new file durably; return its tag.
 
         Args:
             path: file path, relative.
             data: file content.
 
         Returns:
-            The tag; None if there is a file already: nothing was written then.
+            The tag; None if the file already exists: then nothing was written.
 
         Raises:
-            RegistryError: it cannot be written, for instance because the disk is full.
+            RegistryError: it cannot be written, for example because the disk is full.
         """
         ...
 
     def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
-        """Replace a file, if it still is what was read; return the new tag.
+        """Replace a file if it is unchanged (compare and swap); return the new tag.
 
         Args:
             path: file path, relative.
@@ -79,7 +79,7 @@ class Place(Protocol):
             expected_tag: tag of the content to replace; None: replace or create.
 
         Returns:
-            The tag; None if the file was changed meanwhile: nothing was written then.
+            The tag; None if the file changed meanwhile: then nothing was written.
 
         Raises:
             RegistryError: it cannot be written.
@@ -90,15 +90,15 @@ class Place(Protocol):
         """Yield the paths of all files below a folder, sorted.
 
         Args:
-            prefix: of the folder, without the last ``/``; ``""`` for all.
+            prefix: folder without a trailing ``/``; ``""`` for all files.
 
         Raises:
-            RegistryError: the place does not answer.
+            RegistryError: the storage does not respond.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file if it is there.
+        """Remove a file if it exists.
 
         Args:
             path: file path, relative.
@@ -110,12 +110,12 @@ class Place(Protocol):
 
 
 class DirectoryPlace:
-    """A directory on one file system; it need not exist yet.
+    """Registry storage in a directory on one file system.
 
-    Processes that write at the same time take turns by a lock in it.
+    Writing processes use a lock file in it.
 
     Args:
-        root: the directory.
+        root: directory; it may not exist yet.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -131,14 +131,14 @@ class DirectoryPlace:
         self.root = Path(root).expanduser().absolute()
 
     def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
-        """Return a regular file, or None if there is none.
+        """Return a regular file, or None if it does not exist.
 
         Args:
             path: file path, relative.
             max_bytes: maximum size in bytes.
 
         Raises:
-            VerificationError: it is longer, no regular file, or out of the place.
+            VerificationError: too long, not a regular file, or outside the directory.
             RegistryError: it cannot be read.
         """
         target = self._at(path)
@@ -151,14 +151,14 @@ class DirectoryPlace:
         return Held(data, _tag(data))
 
     def write_new(self, path: str, data: bytes) -> str | None:
-        """Write a file that is not there yet, flushed to disk.
+        """Write a new file, flushed to disk.
 
         Args:
             path: file path, relative.
             data: file content.
 
         Returns:
-            Its tag; None if there is a file already.
+            Its tag; None if the file already exists.
 
         Raises:
             RegistryError: it cannot be written.
@@ -171,7 +171,7 @@ class DirectoryPlace:
         return _tag(data)
 
     def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
-        """Replace a file, if it still is what was read, and flush it to disk.
+        """Replace a file if it is unchanged, and flush it to disk.
 
         Args:
             path: file path, relative.
@@ -179,7 +179,7 @@ class DirectoryPlace:
             expected_tag: tag of the content to replace; None: replace any content.
 
         Returns:
-            The new tag; None if it was changed meanwhile.
+            The new tag; None if the file changed meanwhile.
 
         Raises:
             RegistryError: it cannot be written.
@@ -197,7 +197,7 @@ class DirectoryPlace:
         """Yield the paths of all files below a folder, sorted.
 
         Args:
-            prefix: of the folder; ``""`` for all.
+            prefix: folder; ``""`` for all files.
 
         Raises:
             RegistryError: it cannot be read.
@@ -209,7 +209,7 @@ class DirectoryPlace:
                 yield path
 
     def remove(self, path: str) -> None:
-        """Remove a file if it is there, and the folders that are empty then.
+        """Remove a file if it exists, and the folders that become empty.
 
         Args:
             path: file path, relative.
@@ -226,7 +226,7 @@ class DirectoryPlace:
             for folder in target.parents:
                 if folder == self.root:
                     break
-                with suppress(OSError):  # not empty, or gone already
+                with suppress(OSError):  # not empty, or already removed
                     folder.rmdir()
 
     def _at(self, path: str) -> Path:
@@ -252,7 +252,7 @@ class DirectoryPlace:
 
     @contextmanager
     def _writing(self, target: Path, data: bytes) -> Iterator[Path]:
-        """Write a draft, flushed; remove it if it was not moved, and what others left."""
+        """Write a flushed temporary file; remove it if it was not moved."""
         draft = self.root / _DRAFTS / uuid4().hex
         try:
             draft.parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +269,7 @@ class DirectoryPlace:
                 draft.unlink(missing_ok=True)
 
     def _sweep(self, folder: Path) -> None:
-        """Remove the drafts of writers that were killed."""
+        """Remove temporary files of killed writers."""
         for left in folder.iterdir():
             with suppress(FileNotFoundError):
                 if left.name != "lock" and time.time() - left.stat().st_mtime > _LEFT_OVER_S:
@@ -277,17 +277,13 @@ class DirectoryPlace:
 
 
 def read_file(path: Path, max_bytes: int) -> bytes:
-    """Return a regular file, taking no more memory than it has bytes.
-
-    Args:
-        path: file path, relative.
-        max_bytes: maximum size in bytes.
+    """Return a regular file, using no more memory than its size.
 
     Raises:
-        VerificationError: it is longer, or no regular file.
-        OSError: it is not there, or cannot be read.
+        VerificationError: too long, or not a regular file.
+        OSError: the file is missing or unreadable.
     """
-    # Not blocking: whoever put a pipe there must not make a reader wait for ever.
+    # Non-blocking: a pipe in this place must not block a reader for ever.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
@@ -305,7 +301,7 @@ def _tag(data: bytes) -> str:
 
 
 def _files_below(start: Path) -> list[Path]:
-    """Return what is no folder; others may remove files and folders meanwhile."""
+    """Return all files below a folder; others may remove files meanwhile."""
 
     def failed(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
@@ -317,7 +313,7 @@ def _files_below(start: Path) -> list[Path]:
 
 
 def _move(draft: Path, target: Path) -> None:
-    """Move a draft to its place, flushed; alone, as others remove the folders that are empty."""
+    """Rename a temporary file to its target, flushed, under the lock."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft.replace(target)
     flush_folder(target.parent)
@@ -329,11 +325,6 @@ def _failed(verb: str, target: Path, error: OSError) -> RegistryError:
 
 
 def too_long(path: str | Path, max_bytes: int) -> VerificationError:
-    """Return the error for a file that is longer than allowed.
-
-    Args:
-        path: file path, relative.
-        max_bytes: maximum size in bytes.
-    """
+    """Return the error for a file that is longer than ``max_bytes``."""
     message = f"{path} is longer than {max_bytes:,} bytes; the rest was not read; publish it again"
     return VerificationError(message)

@@ -1,4 +1,4 @@
-"""A reference log: the requests on which two snapshots are compared."""
+"""Reference log: the logged requests on which two snapshots are compared."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _COLUMNS = ("contexts", "propensities", "rewards", "other_contexts", "features",
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Logged decisions, in their order, n of them.
+    """Reference log of n decisions, in order.
 
     Args:
-        contexts: n contexts as the first snapshot's policy takes them: an (n, d) array or keys.
-        actions: n names of what was done.
-        propensities: (n,) probabilities with which it was drawn, in (0, 1].
-        rewards: (n,) rewards; NaN where none came, which counts for traffic and not for evidence.
-        other_contexts: n contexts as the second snapshot's policy takes them; None: the same.
-        eligible: n lists of names that could be chosen; None, also for one request: all.
+        contexts: n contexts for the first snapshot's policy: an (n, d) array or keys.
+        actions: n logged action names.
+        propensities: (n,) propensities of the logged actions, in (0, 1].
+        rewards: (n,) rewards; NaN if missing (used for traffic only).
+        other_contexts: n contexts for the second snapshot's policy; None: the same.
+        eligible: n lists of eligible actions; None, also for one request: all actions.
         features: n sets of per-action features for joint models: by name, or in the order of
-            ``eligible`` (of the policy's actions where that is None). Of selections: pairs of what
-            was offered and the steps as they are stored.
-        units: n labels of users, sessions or episodes whose rows may depend on each other.
+            ``eligible`` (or of the policy's actions). For selections: pairs of the offered
+            candidates and the stored steps.
+        units: n labels of units (users, sessions or episodes) whose rows may be dependent.
         adaptive: whether the logging policy learned from these rewards.
-        reward_range: smallest and largest reward that can occur.
+        reward_range: smallest and largest possible reward; default (0, 1).
 
     Raises:
-        InputError: lengths that differ, or no row.
+        InputError: the lengths differ, or there are no rows.
 
     >>> Reference(np.zeros((2, 3)), ["a"], [0.5], [1.0])
     Traceback (most recent call last):
@@ -65,7 +65,7 @@ class Reference:
     reward_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        """Check that every column has one entry a decision."""
+        """Check that all columns have the same length."""
         count = len(self.actions)
         if count == 0:
             raise InputError("the reference log is empty; choose decisions to compare on")
@@ -76,13 +76,13 @@ class Reference:
         return len(self.actions)
 
     def known_to(self, *policies: ChoicePolicy) -> Reference:
-        """Return the log without the rows of which a policy knows no eligible action.
+        """Return the log without rows in which a policy has no eligible action.
 
         Args:
-            policies: with named actions.
+            policies: policies with named actions.
 
         Raises:
-            InputError: no row is left.
+            InputError: no rows remain.
         """
         keep = [
             eligible is None
@@ -111,13 +111,13 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Decided:
-    """What one policy would do on a reference log.
+    """Decisions of one policy on a reference log.
 
     Args:
-        columns: names of the columns of ``target``; none where candidates change by request.
-        names: n lists of the names that each row's probabilities belong to.
+        columns: column names of ``target``; empty for open candidates.
+        names: n lists of action names, in the order of the row's probabilities.
         rows: n arrays of probabilities, in the order of ``names``.
-        missing: n masses that the log could not draw; None where it is of no selections.
+        missing: n probabilities that the log could not draw; None without selections.
     """
 
     columns: tuple[str, ...]
@@ -138,11 +138,8 @@ class Decided:
     def places(self, actions: Sequence[str]) -> NDArray[np.int64]:
         """Return the column of each logged action.
 
-        Args:
-            actions: n names.
-
         Raises:
-            InputError: an action that could not be chosen in its row.
+            InputError: an action was not eligible in its row.
         """
         fixed = {name: i for i, name in enumerate(self.columns)}
         found = []
@@ -158,7 +155,7 @@ class Decided:
         return np.array(found, dtype=np.int64)
 
     def traffic(self) -> dict[str, float]:
-        """Return the share of all requests that each action would get."""
+        """Return the share of all requests per action."""
         shares: dict[str, float] = {}
         for names, probabilities in zip(self.names, self.rows, strict=True):
             for name, probability in zip(names, probabilities.tolist(), strict=True):
@@ -169,13 +166,7 @@ class Decided:
 def decided(
     policy: ChoicePolicy, reference: Reference, columns: tuple[str, ...], *, other: bool = False
 ) -> Decided:
-    """Return what a policy would do on every row of a reference log.
-
-    Args:
-        policy: of a snapshot.
-        reference: the log.
-        columns: names of all actions of both policies; none for open candidates.
-        other: whether the policy takes ``other_contexts``.
+    """Return the decisions of a policy on every row of a reference log.
 
     Raises:
         InputError: a row that the policy cannot decide.
@@ -234,10 +225,7 @@ def _no_offer(row: int) -> NoReturn:
 def _known(
     policy: ChoicePolicy, eligible: Sequence[str] | None, features: Any
 ) -> tuple[Sequence[str] | None, Any]:
-    """Return the eligible names that the policy knows, and their features if it takes any.
-
-    What it lost it gives no probability.
-    """
+    """Return the eligible actions that the policy has, and their features if it uses any."""
     if not isinstance(policy, (JointLinTS, JointSquareCB)):
         features = None
     if eligible is None or not policy.actions or are_configurations(policy.actions):

@@ -1,9 +1,8 @@
-"""Publishing: signed versions appear for consumers all at once, or not at all.
+"""Publisher of a registry: new versions become visible atomically.
 
-Files are written first, then metadata under numbers of its own, then the one file that names
-them: the timestamp, by compare and swap. Whoever is killed before that has published nothing, and
-publishing again writes the same bytes to the same places. Of two who publish at the same time the
-later one reads again and adds its own.
+Order of writes: files, then numbered metadata, then the timestamp by compare and swap. A publisher
+killed before that has published nothing; publishing again writes the same bytes to the same places.
+Of two concurrent publishers, the later one reads again and adds its version.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ if TYPE_CHECKING:
 
 
 class Publisher:
-    """Publishes one tenant's snapshots.
+    """Publisher of one tenant's snapshots.
 
     Args:
-        place: the tenant's own part of the registry.
+        place: storage of the tenant's registry.
         keys: the tenant's keys.
         clock: returns seconds since 1970.
-        keep: how many versions of a decision point consumers find, >= 1; older ones go to
+        keep: number of published versions per decision point, >= 1; older ones move to
             ``archive/``.
 
     Raises:
@@ -94,22 +93,22 @@ class Publisher:
         self._writer = Writer(self._trusting, self._archive, clock)
 
     def create(self, tenant: str, passphrase: str, *, roots: int = 1, threshold: int = 1) -> bytes:
-        """Make keys and an empty repository; what is there already is kept.
+        """Create keys and an empty repository; existing ones are kept.
 
         Args:
-            tenant: name, as descriptions give it.
+            tenant: tenant name, as in descriptions.
             passphrase: of the root keys, at least 8 characters.
-            roots: how many root keys are made.
-            threshold: how many of them must sign a change of keys.
+            roots: number of root keys; default 1.
+            threshold: number of root keys that must sign a key rotation; default 1.
 
         Returns:
-            The root metadata that consumers have to be given, over a way that they trust.
+            The root metadata to give to consumers over a trusted channel.
 
         Raises:
             InputError: an argument is out of range.
-            SigningError: keys cannot be made or opened, or the repository has other ones, or is
-                gone or older than it was.
-            RegistryError: the place cannot be written, or is a bucket without conditional writes.
+            SigningError: keys cannot be created or opened, or the repository has other keys, is
+                missing, or was rolled back.
+            RegistryError: writing failed, or the bucket has no conditional writes.
         """
         if not isinstance(self.place, DirectoryPlace):
             check_conditions(self.place)
@@ -125,13 +124,13 @@ class Publisher:
         return roots_there[-1]
 
     def leads_from(self, root: bytes) -> bool:
-        """Return whether consumers who trust a root come to believe this registry.
+        """Return whether a root leads to the newest root of this registry.
 
         Args:
-            root: metadata, as `create` returned it once, of this registry or of another.
+            root: root metadata, as returned by `create`.
 
         Raises:
-            SigningError: this registry was not created yet.
+            SigningError: this registry does not exist yet.
             RegistryError: reading the registry failed.
         """
         return self._trusting.leads_from(root)
@@ -144,35 +143,35 @@ class Publisher:
         needed: Collection[str] = (),
         standing: Standing = "candidate",
     ) -> Description:
-        """Publish a version; publishing it again changes nothing.
+        """Publish a version; publishing it again has no effect.
 
         Args:
-            data: of ``pack_snapshot``.
-            description: of its state; what only the place knows is added.
-            needed: versions of the point that stay however old they are: what serves, and the
-                arms of a rollout. What consumers load without naming a version stays too.
-            standing: what it is: consumers load a candidate only where they name it or ask for
-                candidates. One that is published already keeps its mark; `mark` changes it.
+            data: result of ``pack_snapshot``.
+            description: description of the state; size, hash, URL and ETag are added.
+            needed: versions that stay published at any age: the live version, and the arms of a
+                rollout. The version that consumers load by default stays too.
+            standing: release status; consumers load a candidate only if they request it. An already
+                published version keeps its status; use `mark` to change it.
 
         Returns:
-            The description as it was signed: with size, hash, url and etag. Of a version that is in
-            the archive the one given, completed: nothing there is signed any more.
+            The signed description with size, hash, url and etag. For an archived version: the given
+            description, completed, because the archive is not signed.
 
         Raises:
-            InputError: no such standing.
-            VerificationError: this version was published with other bytes, or is of another
+            InputError: unknown release status.
+            VerificationError: the version is published with other bytes, belongs to another
                 tenant, or is too long.
-            MissingSnapshotError: this version was retracted; publish under a new one.
+            MissingSnapshotError: the version was retracted; use a new version.
             RaceError: other publishers kept committing first; retry.
-            SigningError: the online keys are not the ones that count, or the registry is older than
-                it was.
+            SigningError: the root does not name the online keys, or the registry was rolled
+                back.
             RegistryError: reading or writing failed; nothing was published.
         """
         _check_standing(standing)
         chain, _ = self._writer.read()
         self._check(chain, data, description)
         there = self._uploads.published(chain.targets, data, description)
-        if there is not None:  # whoever published it may have been killed right after
+        if there is not None:  # the publisher may have been killed right after
             self._archive.tidy(description.skill, description.point, chain.targets)
             return there
         described, targets = self._uploads.upload(data, description)
@@ -181,7 +180,7 @@ class Publisher:
         def add(found: Targets) -> bool:
             if path in found.targets:
                 return False
-            # Again on every try: it may have been retracted since somebody else published it.
+            # Repeated on every try: another process may have published and retracted it meanwhile.
             self._archive.refuse_retracted(description)
             mark_as_they_counted(found, *point)
             targets[0].unrecognized_fields["custom"] = {"number": found.version + 1}
@@ -201,10 +200,10 @@ class Publisher:
         return described
 
     def refresh_timestamp(self) -> Freshness:
-        """Sign a new timestamp, and what else expires soon; nothing else changes.
+        """Sign a new timestamp, and other metadata that expires soon.
 
         Returns:
-            Until when the registry is believed.
+            The new expiry times.
 
         Raises:
             RaceError: other publishers kept committing first; retry.
@@ -214,16 +213,16 @@ class Publisher:
         return self._writer.refresh()
 
     def accept_older(self) -> Freshness:
-        """Go on with a registry that was restored from a backup, though newer metadata was seen.
+        """Accept a registry restored from a backup, although newer metadata was seen.
 
-        What stands there is signed under numbers above all that this publisher has seen, so
-        consumers go on, too. Other publishers that have seen more have to do the same.
+        The restored metadata is signed again with versions above all that this publisher has seen,
+        so that consumers accept it. Other publishers that have seen more must do the same.
 
         Returns:
-            Until when the registry is believed.
+            The new expiry times.
 
         Raises:
-            VerificationError: what stands there is not signed by the tenant's keys.
+            VerificationError: the metadata is not signed by the tenant's keys.
             RaceError: other publishers kept committing first; retry.
             RegistryError: reading or writing the registry failed.
         """
@@ -231,20 +230,20 @@ class Publisher:
         return self._writer.refresh()
 
     def rotate(self, role: Role, passphrase: str, *, new_passphrase: str | None = None) -> bytes:
-        """Replace a role's key; the old one counts no more. This is also how a key is revoked.
+        """Rotate the key of a role; this also revokes the old key.
 
-        May be interrupted at any step: the next rotation or publication completes it.
+        It can be interrupted at any step: the next rotation or publication completes it.
 
         Args:
             role: root, targets, snapshot or timestamp.
             passphrase: passphrase of the root keys.
-            new_passphrase: for the new root keys; None: the same one.
+            new_passphrase: passphrase of the new root keys; None: the same.
 
         Returns:
-            The new root metadata. Consumers follow by themselves.
+            The new root metadata. Consumers update automatically.
 
         Raises:
-            InputError: no such role, or the new passphrase is too short.
+            InputError: unknown role, or the new passphrase is too short.
             SigningError: not enough root keys, or a wrong passphrase.
             RaceError: another rotation committed first; retry.
             RegistryError: reading or writing the registry failed.
@@ -259,13 +258,13 @@ class Publisher:
         return self._trusting.roots()[-1]
 
     def renew_root(self, passphrase: str) -> bytes:
-        """Sign the root anew for a year, with the same keys.
+        """Renew the root for a year, with the same keys.
 
         Args:
             passphrase: passphrase of the root keys.
 
         Returns:
-            The new root metadata. Consumers follow by themselves.
+            The new root metadata. Consumers update automatically.
 
         Raises:
             SigningError: not enough root keys, or a wrong passphrase.
@@ -276,16 +275,16 @@ class Publisher:
         return self._trusting.roots()[-1]
 
     def retract(self, skill: str, point: str, version: str, *, reason: str = "") -> None:
-        """Take a version out of what consumers find, for good; its files go to the archive.
+        """Retract a version permanently; its files move to the archive.
 
         Args:
             skill: skill name.
             point: decision point name.
-            version: must be published now.
-            reason: kept beside the files, at most 1000 characters.
+            version: published version.
+            reason: stored with the files, at most 1000 characters.
 
         Raises:
-            MissingSnapshotError: it is not published.
+            MissingSnapshotError: the version is not published.
             RaceError: other publishers kept committing first; retry.
             RegistryError: reading or writing the registry failed.
         """
@@ -305,14 +304,14 @@ class Publisher:
         self._archive.tidy(skill, point, chain.targets)
 
     def standings(self, skill: str, point: str) -> dict[str, Standing | None]:
-        """Return how the versions of a decision point that consumers find are marked.
+        """Return the release status of the published versions of a decision point.
 
         Args:
             skill: skill name.
             point: decision point name.
 
         Returns:
-            The mark of each version; None: it was signed without one.
+            The status of each version; None: signed without one.
 
         Raises:
             VerificationError: the metadata is not signed by the tenant's keys.
@@ -322,19 +321,19 @@ class Publisher:
         return {str(it.version): it.standing for it in releases_of(chain.targets, skill, point)}
 
     def mark(self, skill: str, point: str, standings: Mapping[str, Standing]) -> bool:
-        """Sign what versions are from now on; their files and hashes stay as they are.
+        """Set the release status of versions; their files and hashes stay unchanged.
 
         Args:
             skill: skill name.
             point: decision point name.
-            standings: of each version that is to be marked; others keep what they have.
+            standings: new status by version; other versions keep theirs.
 
         Returns:
             Whether anything changed.
 
         Raises:
-            InputError: no such standing.
-            MissingSnapshotError: a version is not published; nothing was changed.
+            InputError: unknown release status.
+            MissingSnapshotError: a version is not published; nothing changed.
             RaceError: other publishers kept committing first; retry.
             SigningError: the root does not name the online keys.
             RegistryError: reading or writing the registry failed.
@@ -360,7 +359,7 @@ class Publisher:
         return changed
 
     def listed(self) -> set[tuple[str, str, str]]:
-        """Return skill, point and version of everything that consumers find.
+        """Return skill, point and version of all published snapshots.
 
         Raises:
             VerificationError: the metadata is not signed by the tenant's keys.
@@ -370,7 +369,7 @@ class Publisher:
         return {(it.skill, it.point, str(it.version)) for it in releases(chain.targets)}
 
     def taken(self, skill: str, point: str) -> set[str]:
-        """Return the versions of a decision point that were ever published, also retracted ones.
+        """Return all versions ever published for a decision point, retracted ones included.
 
         Args:
             skill: skill name.
@@ -385,7 +384,7 @@ class Publisher:
         return found | self._archive.versions(skill, point)
 
     def anchored(self) -> tuple[int, bytes] | None:
-        """Return number and hash of the audit's entry that was signed; None if none was.
+        """Return sequence number and hash of the signed audit head; None if there is none.
 
         Raises:
             VerificationError: the metadata is not signed by the tenant's keys.
@@ -395,19 +394,19 @@ class Publisher:
         return signed_head(chain.targets)
 
     def anchor(self, seq: int, digest: bytes, *, restored: bool = False) -> None:
-        """Sign the head of the audit log, so that nobody can shorten or rewrite it unseen.
+        """Sign the head of the audit log, so that truncation and rewriting can be detected.
 
-        See to it before that what `anchored` returns is among its entries still.
+        Before, check that the entry returned by `anchored` is still in the log.
 
         Args:
-            seq: of the newest entry, >= 1.
+            seq: sequence number of the newest entry, >= 1.
             digest: its hash, 32 bytes.
-            restored: whether a person says that the log was restored from a backup, so that this
-                head takes the place of one that it does not follow.
+            restored: accept a head that does not follow the signed one, because a person confirms
+                that the log was restored from a backup.
 
         Raises:
-            InputError: a number or hash out of range.
-            VerificationError: a later entry was signed before, or another hash of this one.
+            InputError: a number or hash is out of range.
+            VerificationError: a later entry, or another hash of this entry, is already signed.
             RaceError: other publishers kept committing first; retry.
             RegistryError: reading or writing the registry failed.
         """

@@ -1,7 +1,7 @@
-"""Changing keys: a new root that names them, signed by enough keys of the one before.
+"""Key rotation: a new root, signed by enough keys of the previous one.
 
-Every step leaves something from which the next run goes on: the new key is on disk before a root
-names it, and a note of what was trusted until then stays until all is signed anew.
+Every step can be resumed: the new key is on disk before a root names it, and a record of the
+previous root stays until all metadata is signed again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Rotation:
-    """Makes new roots for a tenant's registry.
+    """Key rotation for a tenant's registry.
 
     Args:
-        trusting: reads it.
+        trusting: reader of the registry.
         clock: returns seconds since 1970.
     """
 
@@ -40,12 +40,7 @@ class Rotation:
         self._clock = clock
 
     def of_online(self, role: OnlineRole, passphrase: str) -> None:
-        """Name a new key for an online role; whoever reads next signs with it.
-
-        Args:
-            role: targets, snapshot or timestamp.
-            passphrase: passphrase of the root keys.
-        """
+        """Create a root with a new key for an online role; the next publisher signs with it."""
         if role not in get_args(OnlineRole):
             message = f"unknown role {role!r:.80}; allowed: root, targets, snapshot, timestamp"
             raise InputError(message)
@@ -59,12 +54,7 @@ class Rotation:
         self._publish(root, signers)
 
     def of_root(self, passphrase: str, new_passphrase: str) -> None:
-        """Replace all root keys by as many new ones.
-
-        Args:
-            passphrase: of those until now.
-            new_passphrase: of the new ones.
-        """
+        """Replace all root keys by the same number of new ones."""
         before, signers = self._begin(passphrase, new_passphrase)
         root = read_root(before)
         role = root.roles[Root.type]
@@ -79,16 +69,12 @@ class Rotation:
         self._promote(root, new_passphrase)
 
     def renewal(self, passphrase: str) -> None:
-        """Sign the same root for another year.
-
-        Args:
-            passphrase: passphrase of the root keys.
-        """
+        """Sign the same root for another year."""
         before, signers = self._begin(passphrase)
         self._publish(read_root(before), signers)
 
     def _begin(self, *passphrases: str) -> tuple[bytes, list[CryptoSigner]]:
-        """Return the newest root and its signers, after an interrupted rotation was completed."""
+        """Return the newest root and its signers, after completing an interrupted rotation."""
         before = self._trusting.roots()[-1]
         root = read_root(before)
         if any(self._waiting()):
@@ -96,10 +82,10 @@ class Rotation:
         return before, root_signers(self._keys, root, passphrases[0])
 
     def _settle(self, root: Root, passphrases: Sequence[str]) -> list[CryptoSigner]:
-        """Let the root keys that wait take their places, or go; return who signs then.
+        """Activate or delete pending root keys; return the signers.
 
-        All root keys are replaced at once. So where those in place open and are enough, whatever
-        waits was never named, though its passphrase may be another.
+        All root keys are replaced at once. So if enough current keys open, no root names the
+        pending ones, and their passphrase may differ.
         """
         self._promote(root, *passphrases)
         try:
@@ -117,7 +103,7 @@ class Rotation:
     def _signers(self, root: Root, passphrases: Sequence[str]) -> list[CryptoSigner]:
         *others, last = passphrases
         for passphrase in others:
-            with suppress(SigningError):  # the next one may open them
+            with suppress(SigningError):  # the next passphrase may open them
                 return root_signers(self._keys, root, passphrase)
         return root_signers(self._keys, root, last)
 
@@ -134,14 +120,14 @@ class Rotation:
         self._trusting.roots()
 
     def _check(self, data: bytes) -> None:
-        """See to it that consumers of the root before will follow this one."""
+        """Check that consumers of the previous root will accept this one."""
         found: Metadata[Root] = Metadata.from_bytes(data)
         before = self._trusting.root()
         before.verify_delegate(Root.type, found.signed_bytes, found.signatures)
         read_root(data)
 
     def _promote(self, root: Root, *passphrases: str) -> None:
-        """Let root keys that open, and that this root names, take their places."""
+        """Activate pending root keys that open and that this root names."""
         for path in self._waiting():
             if self._opened(path, passphrases) & set(root.roles[Root.type].keyids):
                 path.replace(path.with_name(path.name.replace(".next.pem", ".pem")))
@@ -149,7 +135,7 @@ class Rotation:
     def _opened(self, path: Path, passphrases: Sequence[str]) -> set[str]:
         """Return the id of a key, if one of the passphrases opens it."""
         for passphrase in passphrases:
-            with suppress(SigningError):  # the next one may open it
+            with suppress(SigningError):  # the next passphrase may open it
                 return {load_key(path, passphrase).public_key.keyid}
         return set()
 

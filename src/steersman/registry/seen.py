@@ -1,8 +1,8 @@
-"""How far a publisher has seen its registry, so that it signs nothing on top of older metadata.
+"""Rollback guard of a publisher: the newest metadata versions it has seen.
 
-Old metadata is signed as well as new: whoever can write to the place could bring back what was
-retracted, and the next publication would make it the newest for everybody. What was seen stays in
-the key folder, which they cannot write, and only ever moves up.
+Old metadata is validly signed too. A writer of the storage could restore a retracted version, and
+the next publication would make it current. So the newest versions are recorded in the key folder,
+which such a writer cannot change, and they only increase.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _log = logging.getLogger(__name__)
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The highest numbers of signed metadata that were seen; 0: none yet.
+    """Highest versions of signed metadata seen; 0: none yet.
 
     Attributes:
-        timestamp: of the timestamp.
-        snapshot: of the snapshot metadata.
-        targets: of the targets metadata.
-        targets_sha256: hash of that targets metadata; empty: not known.
+        timestamp: version of the timestamp.
+        snapshot: version of the snapshot metadata.
+        targets: version of the targets metadata.
+        targets_sha256: hash of that targets metadata; empty: unknown.
     """
 
     timestamp: int = 0
@@ -45,20 +45,12 @@ class Seen(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, chain: Chain) -> Seen:
-        """Return the numbers of metadata that verified.
-
-        Args:
-            chain: all of it.
-        """
+        """Return the versions of verified metadata."""
         numbers = chain.timestamp.version, chain.snapshot.version, chain.targets.version
         return cls(*numbers, sha256(chain.texts[2]).hexdigest())
 
     def with_others(self, other: Seen) -> Seen:
-        """Return the higher of both, number by number.
-
-        Args:
-            other: seen before, or by another process.
-        """
+        """Return the maximum of both, field by field."""
         above = self if self.targets >= other.targets else other
         return Seen(
             max(self.timestamp, other.timestamp),
@@ -69,10 +61,10 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Memory:
-    """What the publishers of one key folder have seen of their registry.
+    """Record of the newest metadata seen by the publishers of one key folder.
 
     Args:
-        folder: of the keys; one that an earlier release made holds no memory, and begins one.
+        folder: key folder; without a record, as from earlier releases, it starts a new one.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -89,7 +81,7 @@ class Memory:
         self.file = folder / "seen.json"
 
     def read(self) -> Seen:
-        """Return what was seen. Read it before the place: whoever publishes may go on meanwhile.
+        """Return the record. Read it before the storage: others may publish meanwhile.
 
         Raises:
             SigningError: the file is damaged, or cannot be read.
@@ -106,11 +98,7 @@ class Memory:
             raise SigningError(message) from error
 
     def note(self, seen: Seen) -> None:
-        """Remember what verified; what is lower than before changes nothing.
-
-        Args:
-            seen: the numbers.
-        """
+        """Record verified metadata; lower versions change nothing."""
         if self._next(seen) is None:
             return
         try:
@@ -118,18 +106,18 @@ class Memory:
                 higher = self._next(seen)
                 if higher is not None:
                     write_private(self.file, msgspec.json.encode(higher))
-        except (OSError, SigningError) as error:  # a key folder may be mounted for reading alone
+        except (OSError, SigningError) as error:  # a key folder may be mounted read-only
             _log.warning("a rollback of the registry cannot be detected here: %s", error)
 
     def refuse_older(self, known: Seen, found: Seen) -> None:
-        """Refuse metadata that is older than what was seen.
+        """Refuse metadata older than what was seen.
 
         Args:
-            known: what `read` returned before the place was read.
-            found: what the place has; numbers of 0 were not looked at.
+            known: result of `read`, from before the storage was read.
+            found: versions in the storage; 0: not checked.
 
         Raises:
-            SigningError: it is older, or another under the same number.
+            SigningError: it is older, or differs under the same version.
         """
         for name in ("timestamp", "snapshot", "targets"):
             number, before = getattr(found, name), getattr(known, name)
@@ -142,13 +130,10 @@ class Memory:
             raise self._refused(f"targets version {found.targets} differs from the one seen before")
 
     def refuse_empty(self, known: Seen) -> None:
-        """Refuse to begin a registry where one was seen.
-
-        Args:
-            known: what `read` returned before the place was read.
+        """Refuse to create a registry if one was seen before.
 
         Raises:
-            SigningError: there was a timestamp before.
+            SigningError: a timestamp was seen before.
         """
         if known.timestamp:
             raise self._refused(
@@ -164,14 +149,14 @@ class Memory:
         return SigningError(message)
 
     def _next(self, seen: Seen) -> Seen | None:
-        """Return what is to be remembered then; None if that is known."""
+        """Return the new record; None if nothing changes."""
         before = self.read()
         higher = seen.with_others(before)
         return higher if higher != before else None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Take turns with other processes, so that none puts a lower number back."""
+        """Hold the file lock, so that no process writes a lower version."""
         lock = self._folder / "seen.lock"
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

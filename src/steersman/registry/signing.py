@@ -1,4 +1,4 @@
-"""New metadata, numbered, dated and signed; and roots, which say whose signatures count."""
+"""Signing of metadata: versions, expiry dates, signatures and roots."""
 
 from __future__ import annotations
 
@@ -29,22 +29,12 @@ LIVES = {
 
 
 def at(seconds: float) -> datetime:
-    """Return the moment of a clock, as metadata writes it.
-
-    Args:
-        seconds: since 1970.
-    """
+    """Return a time in seconds since 1970 as a datetime for metadata."""
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
 
 
 def sign(signed: T, signers: Sequence[CryptoSigner], now: float) -> bytes:
-    """Return metadata with a new date of expiry, signed.
-
-    Args:
-        signed: what is signed; its date is changed.
-        signers: whose signatures it gets.
-        now: seconds since 1970.
-    """
+    """Return signed metadata with a new expiry date, which is set in ``signed``."""
     signed.expires = at(now) + LIVES[signed.type]
     metadata = Metadata(signed)
     for signer in signers:
@@ -53,27 +43,17 @@ def sign(signed: T, signers: Sequence[CryptoSigner], now: float) -> bytes:
 
 
 def meta_file(version: int, data: bytes) -> MetaFile:
-    """Return what names a metadata file: version, length and hash.
-
-    Args:
-        version: of the metadata.
-        data: the file.
-    """
+    """Return the reference to a metadata file: version, length and hash."""
     return MetaFile.from_data(version, data, ["sha256"])
 
 
 def signer_of(keys: Keys, root: Root, role: OnlineRole) -> CryptoSigner:
-    """Return what signs for a role, with the key that the root names.
+    """Return the signer of a role, with the key that the root names.
 
-    A key that waits because a rotation was interrupted takes its place now.
-
-    Args:
-        keys: of the tenant.
-        root: the newest.
-        role: targets, snapshot or timestamp.
+    A pending key of an interrupted rotation becomes active.
 
     Raises:
-        SigningError: there is no key that this root names.
+        SigningError: no key that this root names was found.
     """
     waiting = keys.next_path_of(role)
     if waiting.exists() and load_key(waiting).public_key.keyid in root.roles[role].keyids:
@@ -89,16 +69,10 @@ def signer_of(keys: Keys, root: Root, role: OnlineRole) -> CryptoSigner:
 
 
 def first_root(keys: Keys, signers: Sequence[CryptoSigner], tenant: str, threshold: int) -> Root:
-    """Return the first root, still to be signed.
-
-    Args:
-        keys: of the tenant.
-        signers: of root.
-        tenant: name, which the root states.
-        threshold: how many root keys must sign.
+    """Return the first root, not signed yet.
 
     Raises:
-        InputError: the threshold is not within 1 and the number of keys.
+        InputError: the threshold is not between 1 and the number of keys.
     """
     there = len({signer.public_key.keyid for signer in signers})
     if not 1 <= threshold <= there:
@@ -114,15 +88,10 @@ def first_root(keys: Keys, signers: Sequence[CryptoSigner], tenant: str, thresho
 
 
 def root_signers(keys: Keys, root: Root, passphrase: str) -> list[CryptoSigner]:
-    """Return what signs for a root: those of the keys at hand that it names, each once.
-
-    Args:
-        keys: of the tenant.
-        root: the newest.
-        passphrase: passphrase of the root keys.
+    """Return the signers of a root: the available keys that it names, each once.
 
     Raises:
-        SigningError: too few of them, or the passphrase is wrong.
+        SigningError: not enough keys, or a wrong passphrase.
     """
     role = root.roles[Root.type]
     at_hand = {it.public_key.keyid: it for it in keys.root_signers(passphrase)}
@@ -138,13 +107,7 @@ def root_signers(keys: Keys, root: Root, passphrase: str) -> list[CryptoSigner]:
 
 
 def replace_key(root: Root, role: OnlineRole, signer: CryptoSigner) -> None:
-    """Name a new key for an online role; those before it count no more.
-
-    Args:
-        root: is changed.
-        role: whose key.
-        signer: has the new key.
-    """
+    """Replace the keys of an online role in a root by a new one."""
     for keyid in list(root.roles[role].keyids):
         root.revoke_key(keyid, role)
     root.add_key(signer.public_key, role)

@@ -1,7 +1,7 @@
-"""Snapshots as bytes: a state in one zstd frame, the same bytes always, and bounded when read.
+"""Snapshot format: a policy state in one zstd frame, deterministic, with bounded reading.
 
-Triangles of symmetric matrices are packed by the policies already, so there is nothing left to
-gain but by light compression: level 1, one thread, no dictionary, the size declared.
+Policies already pack symmetric matrices, so light compression is enough: level 1, one thread, no
+dictionary, declared size.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     State = Mapping[str, NDArray[Any]]
 
 MAX_BYTES = 256 * 1024 * 1024
-MAX_NAMES = 64 * 1024  # bytes of names, types and shapes: a state has a handful of arrays
+MAX_NAMES = 64 * 1024  # bytes of names, types and shapes: a state has only a few arrays
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_HOLLOW = 1 << 20  # numbers that an array without any may promise by its other dimensions
+_HOLLOW = 1 << 20  # maximum size that the other dimensions of an empty array may promise
 _WRITE: dict[int, int] = {
     zstd.CompressionParameter.compression_level: 1,
     zstd.CompressionParameter.content_size_flag: 1,
@@ -40,24 +40,24 @@ _WRITE: dict[int, int] = {
     zstd.CompressionParameter.dict_id_flag: 0,
     zstd.CompressionParameter.nb_workers: 0,
 }
-# Level 1 looks back 512 KiB at most; a frame that wants 2 GiB of window is none of ours.
+# Level 1 uses a window of at most 512 KiB; our frames never need a window of 2 GiB.
 _READ: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 20}
 
 
 def pack_snapshot(state: State) -> bytes:
-    """Return a policy's state as the bytes that are published.
+    """Return a policy state as the bytes of a snapshot.
 
-    They depend on names, shapes and values alone: no time, no machine, one thread. Another version
-    of the zstd library may compress otherwise; ``Description.state_sha256`` hashes what is inside.
+    The bytes depend only on names, shapes and values. Another version of the zstd library may
+    compress differently; ``Description.state_sha256`` hashes the uncompressed state.
 
     Args:
-        state: as ``policy.state()`` returns it.
+        state: result of ``policy.state()``.
 
     Returns:
         One zstd frame around `pack_state`.
 
     Raises:
-        VerificationError: NaN, infinity, a wrong shape, or a header that no policy reads.
+        VerificationError: NaN, infinity, a wrong shape, or an unreadable header.
 
     >>> from steersman.policies import LinUCB
     >>> policy = LinUCB(["small", "large"], dim=2)
@@ -74,22 +74,21 @@ def pack_snapshot(state: State) -> bytes:
 
 
 def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
-    """Return the state that `pack_snapshot` made bytes of, and never take more memory than allowed.
+    """Return the state of an untrusted snapshot, with bounded memory.
 
-    A frame must declare its size, and no more is decompressed than it declares: the frame holds no
-    more memory than ``max_bytes`` for the bytes and as much again for the arrays made of them,
-    whatever it would grow to.
+    A frame must declare its size, and no more than that is decompressed. Memory is limited to
+    ``max_bytes`` for the bytes and the same again for the arrays.
 
     Args:
-        data: one zstd frame, from anywhere.
-        max_bytes: the longest state that is read.
+        data: one zstd frame, untrusted.
+        max_bytes: maximum size of the state in bytes.
 
     Returns:
-        Arrays of its own memory, by name; finite, with a readable header. Whether a policy fits
-        them is what `check_state` says.
+        New arrays by name; finite, with a readable header. `check_state` checks whether a policy
+        accepts them.
 
     Raises:
-        VerificationError: too long, cut, damaged, more than one frame, or NaN or infinity.
+        VerificationError: too long, truncated, damaged, several frames, or NaN or infinity.
 
     >>> unpack_snapshot(b"nonsense")
     Traceback (most recent call last):
@@ -108,10 +107,10 @@ def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDA
 
 
 def check_state(state: State) -> None:
-    """Return quietly if a policy of this version can be made of a state.
+    """Raise unless this version can create a policy from a state.
 
     Args:
-        state: arrays by name, from anywhere.
+        state: arrays by name, untrusted.
 
     Raises:
         VerificationError: NaN, infinity, a wrong shape or type, negative counts, an unknown
@@ -134,7 +133,7 @@ def check_state(state: State) -> None:
 
 
 def _decompressed(data: bytes, max_bytes: int) -> bytes:
-    """Return what one frame holds: exactly as much as it declares, at most ``max_bytes``."""
+    """Return the content of one frame: exactly its declared size, at most ``max_bytes``."""
     size = _declared(data, max_bytes)
     reader = zstd.ZstdDecompressor(options=_READ)
     try:
@@ -160,7 +159,7 @@ def _declared(data: bytes, max_bytes: int) -> int:
         )
         raise VerificationError(message)
     try:
-        # The library says None where a frame does not declare it; its types do not know.
+        # The library returns None for an undeclared size; its type hints are wrong.
         size: int | None = zstd.get_frame_info(data[:18]).decompressed_size
     except zstd.ZstdError as error:
         message = f"the snapshot header is incomplete: {error}; fetch it again"
@@ -193,7 +192,7 @@ def _refuse_not_finite(state: State) -> None:
 
 def _refuse_hollow(state: State) -> None:
     for name, array in state.items():
-        # A policy takes the memory that shapes promise: (0, 10**9) promises much and holds nothing.
+        # A policy allocates memory by shape: (0, 10**9) promises much and holds nothing.
         promised = np.prod([max(1, size) for size in np.shape(array)], dtype=np.float64)
         if np.size(array) == 0 and promised > _HOLLOW:
             message = (

@@ -1,4 +1,4 @@
-"""States as bytes: safetensors, the same bytes for the same arrays, and no surprise when read."""
+"""State format: deterministic safetensors, with checks on reading."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _KINDS = (np.dtype(np.float64), np.dtype(np.uint8))
 
 
 def pack_state(state: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return a policy's state as bytes that depend on names, shapes and values alone.
+    """Return a policy state as bytes that depend only on names, shapes and values.
 
     Args:
-        state: float64 sums and the uint8 ``meta``, as ``policy.state()`` returns them.
+        state: float64 sums and the uint8 ``meta``, from ``policy.state()``.
 
     Returns:
         A safetensors file.
 
     Raises:
-        StateError: an array of another type.
+        StateError: an array has another type.
 
     >>> state = {"meta": np.frombuffer(b"{}", dtype=np.uint8), "sums": np.arange(3.0)}
     >>> unpack_state(pack_state(state))["sums"]
     array([0., 1., 2.])
     """
-    # safetensors reads memory from its beginning, whatever the strides say: a view would be wrong.
+    # safetensors ignores strides: a view would be written wrongly.
     arrays = {name: np.asarray(state[name], order="C") for name in sorted(state)}
     _check_kinds(arrays)
     return save(arrays)
 
 
 def state_sha256(state: Mapping[str, NDArray[Any]]) -> str:
-    """Return the SHA-256 of a state's bytes: equal where two states are equal to the bit.
+    """Return the SHA-256 of a state's bytes: equal for bitwise equal states.
 
     Args:
         state: as for `pack_state`.
@@ -52,7 +52,7 @@ def state_sha256(state: Mapping[str, NDArray[Any]]) -> str:
         64 hexadecimal digits.
 
     Raises:
-        StateError: an array of another type.
+        StateError: an array has another type.
 
     >>> one = {"meta": np.frombuffer(b"{}", dtype=np.uint8), "sums": np.arange(3.0)}
     >>> state_sha256(one)[:8], state_sha256({**one, "sums": np.arange(3.0) + 1e-15})[:8]
@@ -62,20 +62,20 @@ def state_sha256(state: Mapping[str, NDArray[Any]]) -> str:
 
 
 def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
-    """Return the state that `pack_state` made bytes of.
+    """Return the state packed by `pack_state`.
 
-    Sizes are checked before memory is taken: nothing in the format is compressed, so the arrays
-    are no larger than the bytes.
+    Sizes are checked before memory is allocated. The format is not compressed, so the arrays are
+    not larger than the bytes.
 
     Args:
         data: a safetensors file.
         max_bytes: maximum size in bytes.
 
     Returns:
-        Arrays of its own memory, by name.
+        New arrays by name.
 
     Raises:
-        StateError: too long, damaged, or with an array that is neither float64 nor uint8.
+        StateError: too long, damaged, or an array is neither float64 nor uint8.
 
     >>> unpack_state(b"nonsense")
     Traceback (most recent call last):

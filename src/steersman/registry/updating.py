@@ -1,9 +1,8 @@
-"""Following a registry's metadata: what is believed, since when, and by which clock.
+"""Refresh of a registry's metadata: verification, grace period and clock rules.
 
-Online, the rules are TUF's own (``tuf.ngclient``). What verified there stays believed for some
-days while nothing newer can be had. Time never runs backwards: what was seen to expire stays
-expired when a clock is set back, unless metadata that nobody has seen before shows that the clock
-had been ahead.
+Online, TUF's own rules apply (``tuf.ngclient``). Verified metadata stays valid for some days while
+no newer metadata is available. Expired metadata stays expired when the clock is set back, unless
+new metadata shows that the clock had been ahead.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ _CONFIG = UpdaterConfig(
     targets_max_length=MAX_TARGETS,
 )
 _FAILURES = (RepositoryError, DownloadError, SteersmanError, OSError, ValueError)
-_MOST = 1 << 53  # a thief of the timestamp's key may count as high as they like
+_MOST = 1 << 53  # a stolen timestamp key allows any version number
 _NAMES = ("timestamp.json", "snapshot.json", "targets.json")
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What came of asking the registry.
+    """Result of a refresh.
 
     Attributes:
-        at: the time that counts, which never steps back.
-        online: whether everything verified; else what verified before stays believed for a while.
-        reasons: why not; empty if it did.
+        at: effective time, which never goes back.
+        online: whether everything verified; if not, earlier metadata stays valid for some days.
+        reasons: reasons for the failure; empty if it verified.
     """
 
     at: datetime
@@ -71,58 +70,54 @@ class Refreshed:
 
 @dataclass(frozen=True)
 class Known:
-    """Metadata that verified.
+    """Verified metadata.
 
     Attributes:
-        chain: all of it.
-        verified_at: when it did last, in seconds since 1970.
+        chain: the metadata.
+        verified_at: time of the last verification, in seconds since 1970.
     """
 
     chain: Chain
     verified_at: float
 
     def fresh(self, now: float) -> bool:
-        """Return whether nothing of it has expired.
-
-        Args:
-            now: seconds since 1970.
-        """
+        """Return whether no part has expired."""
         parts = (self.chain.root, self.chain.timestamp, self.chain.snapshot, self.chain.targets)
         return not any(part.is_expired(at(now)) for part in parts)
 
 
 class _Clocked(Updater):
-    """An updater whose clock is ours."""
+    """TUF updater with an injected clock."""
 
     def __init__(self, folder: str, fetcher: Fetcher, root: bytes, now: float) -> None:
         super().__init__(folder, "metadata/", fetcher=fetcher, config=_CONFIG, bootstrap=root)
-        # There is no public way; tests/registry/test_clocks.py notices if this one goes away.
+        # There is no public API; tests/registry/test_clocks.py fails if this one is removed.
         self._trusted_set.reference_time = at(now)
 
     @property
     def root(self) -> int:
-        """Return the number of the root that counts: a cache may hold later ones of others."""
+        """Return the version of the trusted root; a cache may hold later roots of others."""
         return self._trusted_set.root.version
 
     @property
     def seen(self) -> int:
-        """Return the number of the newest timestamp whose signature is good; 0: none."""
+        """Return the version of the newest correctly signed timestamp; 0: none."""
         found = self._trusted_set.get(Timestamp.type)
         return found.version if found is not None else 0
 
 
 class Following:
-    """Keeps metadata of one registry up to date, in a cache that other processes share.
+    """Refresh of one registry's metadata, in a cache shared with other processes.
 
     Args:
-        trusted_root: metadata of a root that is trusted.
-        fetcher: of the registry.
-        cache: remembers between processes.
+        trusted_root: trusted root metadata.
+        fetcher: fetcher of the registry.
+        cache: shared cache.
         clock: returns seconds since 1970.
-        timeout_s: the longest that a refresh may take.
+        timeout_s: timeout of a refresh in seconds.
 
     Raises:
-        VerificationError: the root is none.
+        VerificationError: the root is invalid.
     """
 
     def __init__(
@@ -147,12 +142,12 @@ class Following:
         self.last: Refreshed | None = None
 
     def now(self) -> float:
-        """Return the time that counts: that of the clock, or the latest there ever was."""
+        """Return the effective time: the clock, or the latest time ever seen."""
         self._high = max(self._clock(), self._high)
         return self._high
 
     def refresh(self) -> Refreshed:
-        """Ask the registry, and believe what verifies."""
+        """Fetch and verify the newest metadata."""
         begun = time.monotonic()
         try:
             with self._cache.alone("metadata", self._timeout_s) as ours:
@@ -162,7 +157,7 @@ class Following:
                 left = self._timeout_s - (time.monotonic() - begun)
                 with self._fetcher.within(max(left, 0.001)):
                     self.last = self._refresh()
-        except _FAILURES as error:  # the cache itself cannot be used
+        except _FAILURES as error:  # the cache is not usable
             self.last = Refreshed(at(self.now()), online=False, reasons=(_told(error),))
         if not self.last.online:
             _log.warning("registry verification failed: %s", "; ".join(self.last.reasons))
@@ -185,14 +180,14 @@ class Following:
         return Refreshed(at(now), online=not reasons, reasons=tuple(reasons))
 
     def _newest(self, now: float, seen: int, found: list[int]) -> tuple[Chain, float]:
-        """Return what the registry has now, and the time it is."""
+        """Return the current metadata of the registry, and the effective time."""
         try:
             return self._updated(now, found), now
         except ExpiredMetadataError:
             wall = self._clock()
             if wall >= now:
                 raise
-            # The clock was set back. What nobody has seen yet was not there when it was ahead.
+            # The clock was set back. Metadata not seen before is newer than the time it was ahead.
             chain = self._updated(wall, found)
             if chain.timestamp.version <= seen:
                 raise
@@ -208,7 +203,7 @@ class Following:
         return read_chain(read_root(newest), self._kept)
 
     def _kept(self, name: str, most: int) -> bytes | None:
-        """Return metadata that the updater has verified and kept."""
+        """Return metadata verified and stored by the updater."""
         plain = name.split(".", 1)[1] if name[0].isdigit() else name
         path = self._cache.trust / ("root_history/" + name if plain == "root.json" else plain)
         return read_file(path, most) if path.exists() else None
@@ -221,7 +216,7 @@ class Following:
         return Memory(healed=healed, verified_at=now, roots=roots, texts=texts)
 
     def _recall(self, memory: Memory, reasons: list[str]) -> None:
-        """Believe again what verified last, here or in another process, if it still verifies."""
+        """Verify and use again the metadata that verified last, in any process."""
         if memory.texts == self._texts and self.known is not None:
             self.known = Known(self.known.chain, memory.verified_at)
         elif memory.texts:
@@ -233,7 +228,7 @@ class Following:
 
 
 def _recalled(trusted: bytes, memory: Memory) -> Known:
-    """Return what verified last, verified again but for its dates."""
+    """Return the last verified metadata, verified again except for expiry."""
     roots = {f"{read_root(text.encode()).version}.root.json": text for text in memory.roots}
     kept = {**dict(zip(_NAMES, memory.texts, strict=False)), **roots}
 
@@ -246,6 +241,6 @@ def _recalled(trusted: bytes, memory: Memory) -> Known:
 
 
 def _told(error: BaseException) -> str:
-    # Of files without their names: tenants read this, and where they lie does not concern them.
+    # Without file names: tenants read this message, and it must not show local paths.
     said = getattr(error, "strerror", None) or str(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

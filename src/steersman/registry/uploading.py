@@ -1,7 +1,7 @@
-"""The files of a version: written before anything names them, and never changed after.
+"""Upload of version files: written before metadata names them, never changed later.
 
-Each lies under a name that holds its hash, so whoever was killed and publishes again writes the
-same bytes to the same places.
+File names contain their hash, so a publisher that was killed writes the same bytes to the same
+places when it publishes again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Uploads:
-    """Writes the files of versions, and finds those that were written.
+    """Writer of version files.
 
     Args:
-        place: the tenant's own part of the registry.
-        archive: of what consumers find no more.
+        place: storage of the tenant's registry.
+        archive: archive of the registry.
     """
 
     def __init__(self, place: Place, archive: Archive) -> None:
@@ -41,12 +41,7 @@ class Uploads:
     def published(
         self, targets: Targets, data: bytes, description: Description
     ) -> Description | None:
-        """Return what was signed for this version before, if it is whole or archived.
-
-        Args:
-            targets: as they are signed now.
-            data: of ``pack_snapshot``.
-            description: of its state.
+        """Return the description signed earlier for this version, if complete or archived.
 
         Raises:
             VerificationError: it was published with other bytes.
@@ -61,18 +56,11 @@ class Uploads:
         return self._archive.find(description, data)
 
     def upload(self, data: bytes, description: Description) -> tuple[Description, list[TargetFile]]:
-        """Write both files of a version; nothing names them yet.
-
-        Args:
-            data: of ``pack_snapshot``.
-            description: of its state.
-
-        Returns:
-            The description as it is to be signed, and both files as targets: the state first.
+        """Write both files of a version; return its final description and both targets.
 
         Raises:
             VerificationError: the description is too long.
-            RegistryError: writing to the registry failed.
+            RegistryError: writing failed.
         """
         folder = f"{description.skill}/{description.point}/{description.version}"
         state = TargetFile.from_data(f"{folder}/{STATE}", data, ["sha256"])
@@ -93,7 +81,7 @@ class Uploads:
         return described, [state, target]
 
     def _whole(self, release: Release) -> Description | None:
-        """Return the description of a version whose files are both as they were signed."""
+        """Return the description of a version if both files match their signatures."""
         state = self._place.read(file_of(release.state))
         text = self._place.read(file_of(release.description))
         for held, target in ((state, release.state), (text, release.description)):
@@ -102,7 +90,7 @@ class Uploads:
         return Description.from_json(text.data) if text else None
 
     def _put(self, path: str, data: bytes) -> str:
-        """Write a file whose name holds its hash; whatever else is under this name is damaged."""
+        """Write a file named by its hash; replace a damaged file."""
         tag = self._place.write_new(path, data)
         if tag is None:
             held = self._place.read(path)
@@ -113,11 +101,7 @@ class Uploads:
 
 
 def other_bytes(description: Description) -> VerificationError:
-    """Return the error that a version is there already, and is another.
-
-    Args:
-        description: of the one that was to be published.
-    """
+    """Return the error for a version that is already published with other bytes."""
     name = f"{description.skill}/{description.point} {description.version}"
     message = f"{name} is already published with other bytes; versions never change: use the next"
     return VerificationError(message)

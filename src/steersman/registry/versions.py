@@ -1,4 +1,4 @@
-"""Versions, decided by what changed: more data, other parameters, or another algorithm."""
+"""Version numbers: the kind of change decides the step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = "0.1.0"
 
 
 class Version(NamedTuple):
-    """A version in its order; ``str`` gives it back.
+    """Ordered version number; ``str`` returns the text.
 
     >>> str(max(Version.of("0.9.0"), Version.of("0.10.0")))
     '0.10.0'
@@ -32,13 +32,13 @@ class Version(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the version that a text names.
+        """Return the version of a text.
 
         Args:
             text: three whole numbers below 10^9 with dots, as in ``"0.12.3"``.
 
         Raises:
-            InputError: anything else.
+            InputError: the text is not a version.
         """
         found = _VERSION.fullmatch(text)
         if found is None:
@@ -65,13 +65,13 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class Ingredients:
-    """What a state depends on beside the data that it learned from.
+    """Algorithm and parameters of a state: all that it depends on besides data.
 
     Args:
-        algorithm: as the policy names it.
-        parameters: everything else, in any shape that can be compared: parameters of the policy,
-            context and its encoding, actions, floor.
-        version: of the snapshot that has them; None: the highest that is taken.
+        algorithm: algorithm name of the policy.
+        parameters: all other inputs, comparable: policy parameters, context and encoding,
+            actions, floor.
+        version: version of the snapshot; None: the highest existing version.
     """
 
     algorithm: str
@@ -80,14 +80,13 @@ class Ingredients:
 
     @classmethod
     def of(cls, spec: DecisionPoint, version: str | None = None) -> Self:
-        """Return the ingredients that a spec declares.
+        """Return the ingredients declared in a spec.
 
-        Rewards, gates and stages are none of them: they decide what is learned, not what a state
-        is.
+        Rewards, gates and stages are excluded: they affect learning, not the form of a state.
 
         Args:
-            spec: of one decision point.
-            version: of the snapshot that has them, if there is one.
+            spec: declaration of one decision point.
+            version: version of the snapshot; None: not published yet.
 
         >>> from steersman.spec import loads
         >>> spec = loads('''
@@ -110,11 +109,11 @@ class Ingredients:
 
 
 def change_between(before: Ingredients, after: Ingredients) -> Change:
-    """Return what kind of change lies between two snapshots.
+    """Return the kind of change between two snapshots.
 
     Args:
-        before: of the earlier one.
-        after: of the later one.
+        before: ingredients of the earlier snapshot.
+        after: ingredients of the later snapshot.
 
     Returns:
         ``"major"`` for another algorithm, ``"minor"`` for anything else that differs, ``"patch"``
@@ -135,20 +134,19 @@ def next_version(
     *,
     least: Change = "patch",
 ) -> str:
-    """Return the version that a new snapshot gets.
+    """Return the version of a new snapshot.
 
     Args:
-        before: of the snapshot that it comes from; None for the first of a decision point.
-        after: its own.
-        taken: every version that the decision point ever had, also retracted ones.
-        least: smallest step, ``"minor"`` for a state that was relearned from a changed log.
+        before: ingredients of the parent snapshot; None for the first snapshot.
+        after: ingredients of the new snapshot.
+        taken: all versions of the decision point so far, retracted ones included.
+        least: smallest step; ``"minor"`` for a state relearned from a changed log.
 
     Returns:
-        A version that is not taken: the next after ``before``'s, or, where that one is taken, the
-        next of its kind that is free.
+        The next free version of that kind of change after ``before``'s.
 
     Raises:
-        InputError: something taken is no version.
+        InputError: an entry of ``taken`` is not a version.
 
     >>> old = Ingredients("lin_ts", {"dim": 64}, "0.1.0")
     >>> next_version(old, old, ["0.1.0", "0.1.1"])

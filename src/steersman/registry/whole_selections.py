@@ -1,4 +1,4 @@
-"""A logged selection weighed as a whole: how likely a policy draws it, and what the log lacks."""
+"""Weight of a logged selection as a whole: its probability under another policy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Whole(NamedTuple):
-    """What a policy would have done where a selection was logged.
+    """Probability of a logged selection under a policy.
 
     Attributes:
-        mass: with which probability it draws the whole selection.
-        missing: an unbiased estimate, from this one, of the probability that it leaves what the
-            log could draw at some step: Σ_t ρ_{t-1} u_t, with the weights ρ of the steps before
-            and its mass u_t on what was not eligible at step t.
+        mass: probability of the whole selection.
+        missing: unbiased estimate of the probability that the policy takes an action the log could
+            not draw: Σ_t ρ_{t-1} u_t, with the weights ρ of the steps before, and u_t its probability
+            of actions that were not eligible at step t.
     """
 
     mass: float
@@ -32,15 +32,15 @@ class Whole(NamedTuple):
 def weigh_whole(
     policy: SequencePolicy, offered: Offered, steps: Sequence[Mapping[str, Any]]
 ) -> Whole:
-    """Return a logged selection as another policy would have drawn it.
+    """Return the probability of a logged selection under another policy.
 
     Args:
-        policy: in question.
-        offered: by the request.
-        steps: as they are stored: what was eligible, what was done, with which probability.
+        policy: target policy.
+        offered: candidates of the request.
+        steps: stored steps: eligible actions, chosen action, propensity.
 
     Returns:
-        No mass where it could not have done this, or would have gone on.
+        The probability; 0 if the policy cannot draw this selection or would continue.
 
     >>> import numpy as np
     >>> from steersman.policies import Offered, SequenceLinear
@@ -50,7 +50,7 @@ def weigh_whole(
     Whole(mass=0.25, missing=0.25)
     """
     progress, done = Progress(offered, policy.form), []
-    with suppress(ActionError):  # it goes with the log as far as it can
+    with suppress(ActionError):  # follow the log as far as possible
         for step in steps:
             progress.take(progress.place(step["action"]))
             done.append(step["action"])

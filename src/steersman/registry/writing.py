@@ -1,4 +1,4 @@
-"""Metadata written so that consumers see all of a change or nothing: the timestamp comes last."""
+"""Atomic writing of metadata: the timestamp is written last."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _KEEP_METADATA = 32
 
 @dataclass(frozen=True)
 class Freshness:
-    """Until when consumers will believe what is published.
+    """Expiry times of published metadata.
 
     Attributes:
-        version: of the timestamp.
-        expires: when it does; refresh it well before.
-        root_expires: when the root does; ``renew_root`` needs its passphrase.
+        version: version of the timestamp.
+        expires: expiry of the timestamp; refresh it well before.
+        root_expires: expiry of the root; ``renew_root`` needs its passphrase.
     """
 
     version: int
@@ -42,11 +42,11 @@ class Freshness:
 
 
 class Writer:
-    """Writes a tenant's metadata.
+    """Writer of a tenant's metadata.
 
     Args:
-        trusting: reads it.
-        archive: is told to prune.
+        trusting: reader of the registry.
+        archive: archive, pruned after writing.
         clock: returns seconds since 1970.
     """
 
@@ -58,10 +58,10 @@ class Writer:
         self._clock = clock
 
     def begin(self) -> None:
-        """Write the first metadata, which names no snapshots; others may have done it meanwhile.
+        """Write the first metadata, without snapshots, unless another process did.
 
         Raises:
-            SigningError: there was some before, and it is gone.
+            SigningError: earlier metadata is missing.
         """
         known = self._trusting.memory.read()
         if self._place.read(_TIMESTAMP) is None:
@@ -69,18 +69,18 @@ class Writer:
             self._write(None, Targets(version=1))
 
     def read(self) -> tuple[Chain, str]:
-        """Return what is published, and the tag of its timestamp."""
+        """Return the published metadata, and the tag of its timestamp."""
         return self._trusting.read(self._resign)
 
     def change(self, edit: Callable[[Targets], bool]) -> Chain:
-        """Publish changed targets; return what holds then.
+        """Publish changed targets; return the resulting metadata.
 
         Args:
-            edit: changes the targets it is given and says whether it did; called again with
-                others where somebody else published meanwhile.
+            edit: changes the given targets and returns whether it did; called again if another
+                process published meanwhile.
 
         Raises:
-            RaceError: others published all the time.
+            RaceError: other publishers kept committing first.
         """
         for attempt in range(_TRIES):
             chain, tag = self.read()
@@ -94,10 +94,10 @@ class Writer:
         raise _raced()
 
     def accept_older(self) -> Chain:
-        """Sign what stands there, though it is older than what was seen, under higher numbers.
+        """Sign older metadata again, under versions above all that were seen.
 
         Raises:
-            RaceError: others published all the time.
+            RaceError: other publishers kept committing first.
         """
         for attempt in range(_TRIES):
             if self._place.read(_TIMESTAMP) is None:
@@ -112,7 +112,7 @@ class Writer:
         raise _raced()
 
     def refresh(self) -> Freshness:
-        """Sign a new timestamp; snapshot and targets too if half of their time is over."""
+        """Sign a new timestamp; also snapshot and targets in the second half of their lifetime."""
         for attempt in range(_TRIES):
             root, stamp, tag = self._trusting.timestamp(self._resign)
             if self._ages(stamp):
@@ -128,15 +128,14 @@ class Writer:
         raise _raced()
 
     def _resign(self, chain: Chain, tag: str) -> bool:
-        """Complete an interrupted rotation: the same targets, signed with the new keys."""
+        """Complete an interrupted rotation: sign the same targets with the new keys."""
         chain.targets.version += 1
         return self._write((chain, tag), chain.targets) is not None
 
     def _write(self, before: tuple[Chain, str] | None, targets: Targets) -> Chain | None:
-        """Write metadata and swap the timestamp; None if somebody else swapped it before.
+        """Write metadata and swap the timestamp; None if another process swapped it first.
 
-        Its numbers are above all that were seen, so that consumers go on where a backup was put
-        back.
+        Versions are above all that were seen, so that consumers accept a restored backup.
         """
         root, now = self._trusting.root(), self._clock()
         known = self._trusting.memory.read()
@@ -165,7 +164,7 @@ class Writer:
         return written
 
     def _write_numbered(self, signed: Targets | Snapshot, make: Callable[[], bytes]) -> bytes:
-        """Write metadata under the first number that is free: whoever was killed left some."""
+        """Write metadata under the first free number; killed publishers may have used some."""
         while True:
             text = make()
             path = f"metadata/{signed.version}.{signed.type}.json"
