@@ -1,12 +1,13 @@
-"""Policies for all kinds of actions: pure, seeded, exact propensities, mergeable states.
+"""Bandit policies with exact propensities and mergeable states.
 
-One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB`, :class:`LinTS`,
-:class:`EpsilonGreedy`, and :class:`BetaThompson` per key. One model over per-action features, for
-candidates that change:
-:class:`JointSquareCB`, :class:`JointLinTS`. One model of the parts of mixed actions:
-:class:`FactoredTS`. Selections from what a request offers: :class:`SequenceLinear` and
-:class:`SequenceTrees`, by a :class:`StepRule`; scorers of steps: :class:`TreeScorer`,
-:class:`NetworkScorer`. Nothing learned: :class:`Fixed`, :class:`Rules`.
+- One model per action: :class:`LinUCB`, :class:`BoundedLinUCB`, :class:`KernelUCB`,
+  :class:`LinTS`, :class:`EpsilonGreedy`, :class:`BetaThompson` (per key).
+- One model over action features, for changing candidates: :class:`JointSquareCB`,
+  :class:`JointLinTS`.
+- One model over the parts of mixed actions: :class:`FactoredTS`.
+- Sequences: :class:`SequenceLinear`, :class:`SequenceTrees`, with a :class:`StepRule`. Scorers of
+  steps: :class:`TreeScorer`, :class:`NetworkScorer`.
+- No learning: :class:`Fixed`, :class:`Rules`.
 """
 
 from steersman.policies.base import ChoicePolicy

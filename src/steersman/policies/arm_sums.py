@@ -1,22 +1,21 @@
-"""Sums of a Gaussian linear model for each of K arms, and the working copies that decide.
+"""Sufficient statistics of Gaussian linear models, one model per arm.
 
-What is kept are float64 sums per arm: the Gram matrix Σ w x xᵀ (packed upper triangle), the moment
-Σ w r x and the count Σ w. Sums add, so deltas and merges are exact; inverses do not, so they are
+Each arm has float64 sums: the Gram matrix Σ w x xᵀ (packed upper triangle), the moment Σ w r x and
+the count Σ w. Sums can be added, so deltas and merges are exact. Inverses cannot, so they are only
 caches. With prior precision λ and noise variance v the posterior of arm a is
 
     L_a = λI + Gram_a / v,    θ_a = L_a⁻¹ Moment_a / v,    score mean θ_aᵀx, variance xᵀL_a⁻¹x.
 
-All K variances are read from working copies (`working_copies`). Where memory matters they are
-float32, and arms that have seen few rows are these rows, from which all else about them follows.
-Where an arm is well known, a sum of float32 cancels to far below its terms, and its variance is
-taken in float64.
+Decisions read the K variances from working copies (`working_copies`). Large copies are float32, and
+an arm with few rows stores only these rows. For a well-known arm, float32 loses too many digits by
+cancellation, so its variance is computed in float64.
 
-The Gram matrix itself decides nothing until the next exact factorisation, and fetching it from
-memory is a third of an update. Where the matrices are too many for a cache, rows therefore wait, a
-few per arm, and are added when the matrix is read.
+An update needs the Gram matrix only at the next exact factorisation, and loading it from memory
+takes a third of the time. If the matrices do not fit into the cache, a few rows per arm wait and
+are added when the matrix is read.
 
-Forgetting scales an update of age t by forget^t. The decayed sum and its clock are kept, not one
-sum per time bucket: g^(T-t) factorises, so sums of different clocks add exactly, in any order.
+Forgetting multiplies an update of age t by forget^t. Only the decayed sum and its clock are stored:
+forget^(T-t) factorises, so sums with different clocks add exactly, in any order.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _REFRESH_EVERY = 256  # rank-one updates of one arm between exact factorisations
 
 
 class ArmSums:
-    """K arms of float64 sums, with float64 inverses where arms are dense, and working copies.
+    """Sums of K arms, with cached inverses and working copies.
 
     Args:
         arms: number of arms K >= 0.
@@ -97,13 +96,13 @@ class ArmSums:
         return np.dot(self._theta, x), variances
 
     def means_and_variances_of_rows(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Return means and variances (n, K) at ``rows`` (n, d): `means_and_variances` of each."""
+        """Return means and variances (n, K) at ``rows`` (n, d)."""
         means, variances = np.empty((2, len(rows), len(self._theta)))
         self.fill(rows, means, variances)
         return means, variances
 
     def fill(self, rows: Floats, means: Floats, variances: Floats) -> None:
-        """Write what `means_and_variances_of_rows` returns into arrays (n, K) of the caller."""
+        """Write the means and variances of rows into the caller's arrays (n, K)."""
         if self._any_stale:
             self._refresh_stale()
         if self._changed:
@@ -118,7 +117,7 @@ class ArmSums:
         np.abs(variances, out=variances)  # below 0 by rounding alone
 
     def _correct_small(self, variances: Floats, x: Floats) -> None:
-        """Recompute in float64 the variances far below the prior's, where float32 has cancelled."""
+        """Recompute small variances in float64, where float32 lost digits by cancellation."""
         dense = self._copies.dense_arms
         small = dense[variances[dense] < _FLOAT32_TRUST * (blas.ddot(x, x) / self.prior_precision)]
         if len(small) == 0:
@@ -175,7 +174,7 @@ class ArmSums:
             )
 
     def ensure_size(self, arms: int) -> None:
-        """Raise InputError if so many arms take more memory than any state may."""
+        """Raise InputError if the arms need more memory than a state may have."""
         if arms * self.packed > _LARGEST_SIZE:
             raise InputError(
                 f"{arms} models of {self.dim} features need {arms * self.packed:,} numbers, more "
@@ -185,9 +184,8 @@ class ArmSums:
     def ensure_learned(self, arm: int, x: Floats, weight: float) -> None:
         """Raise InputError if arm ``arm`` cannot have learned the row ``x`` with that weight.
 
-        Nothing changes, decay included. Rounding of what was learned passes, and so does what is
-        left of rows of a far larger norm that were taken back before. A row without weight taught
-        nothing.
+        Does not change anything. Tolerates rounding errors, also of withdrawn rows with a far
+        larger norm.
         """
         if weight == 0.0:
             return
@@ -241,7 +239,7 @@ class ArmSums:
         self._mark_stale(arm)
 
     def remove(self, arm: int, x: Floats, reward: float, weight: float) -> None:
-        """Take a row back that was added with the same values, up to rounding."""
+        """Withdraw a row that was added with the same values, up to rounding."""
         self._decay_arm(arm)
         self._add_waiting(arm)
         blas.dspr(self.dim, -weight, x, self._gram[arm], overwrite_ap=1)
@@ -251,7 +249,7 @@ class ArmSums:
         self._mark_stale(arm)
 
     def _add_to_gram(self, arm: int, x: Floats, weight: float) -> None:
-        """Add a row to an arm's Gram matrix: at once where that lies in a cache, else soon."""
+        """Add a row to an arm's Gram matrix, at once or later."""
         if self._gram.size <= _CACHED:
             blas.dspr(self.dim, weight, x, self._gram[arm], overwrite_ap=1)
             return
@@ -277,23 +275,23 @@ class ArmSums:
             self._any_stale = True
 
     def settle(self) -> None:
-        """Decay every arm to the clock now.
+        """Decay every arm to the current clock.
 
-        Where ticks are rare (a bucket a day), this makes the sums in memory those of `sums`, so
-        that a state that was stored and loaded goes on with the same bits as the one that was not.
+        With rare ticks (one bucket per day), sums in memory then equal those of `sums`, so a loaded
+        state continues with the same bits.
         """
         for arm in np.flatnonzero(self._learned):
             self._decay_arm(int(arm))
         self._stamp[:] = self.clock  # who learned nothing has nothing to decay
 
     def age_weight(self, at: int) -> float:
-        """Return forget^(clock - at), the weight of an update of time ``at`` seen from now."""
+        """Return forget^(clock - at), the current weight of an update at time ``at``."""
         return float(self.forget ** max(0, self.clock - at))
 
     # -- state -----------------------------------------------------------------------------------
 
     def sums(self) -> dict[str, Floats]:
-        """Return copies of the sums, all decayed to the clock; the sums themselves stay."""
+        """Return copies of the sums, decayed to the clock."""
         for arm in list(self._waiting):
             self._add_waiting(arm)
         factors = self._factors()
@@ -369,7 +367,7 @@ class ArmSums:
             self._mark_stale(arm)
 
     def _copy_changed(self) -> None:
-        """Renew the working copies of arms whose inverse changed; means alone never need them."""
+        """Update the working copies of arms whose inverse changed."""
         for arm in self._changed:
             self._copies.renew(arm, self._inverse[arm])
         self._changed.clear()
@@ -380,10 +378,10 @@ class ArmSums:
         return factors
 
     def _decay_arm(self, arm: int) -> None:
-        """Bring an arm's sums to the clock, before something is added to them.
+        """Decay an arm's sums to the clock before an update.
 
-        Only learning does this: were decisions to decay too, their number would change the
-        rounding, and the same log would not give the same bytes.
+        Decisions must not do this: their number would change the rounding, and the same log would
+        not give the same bytes.
         """
         age = int(self.clock - self._stamp[arm])
         if age == 0:
@@ -408,7 +406,7 @@ class ArmSums:
         self._any_stale = False
 
     def _refresh(self, arm: int) -> None:
-        """Derive the caches of one arm from its sums by an exact factorisation."""
+        """Recompute the caches of one arm by an exact factorisation."""
         self._add_waiting(arm)
         precision = np.zeros((self.dim, self.dim))
         scale = self.forget ** float(self.clock - self._stamp[arm]) / self.noise_var
@@ -451,6 +449,5 @@ class ArmSums:
 
 
 def _packed_indices(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return (i, j), i <= j, in BLAS upper-packed order: column by column."""
     columns, rows = np.tril_indices(dim)
     return rows, columns

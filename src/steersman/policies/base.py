@@ -1,7 +1,6 @@
-"""What every policy for choice actions shares: from scores to a drawn choice, and learning.
+"""Base class of all policies: validation, floor, drawing and learning.
 
-A subclass says how it scores and what it sums; this class validates, mixes floors and draws. What
-becomes of the sums (states, deltas, merges) is the business of `mergeable`.
+A subclass computes scores and sums. `mergeable` handles states, deltas and merges.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ _MODULE: type = ModuleType  # `random` and `numpy.random` are no generators
 
 
 class ChoicePolicy(Mergeable):
-    """A policy over named actions; subclasses are listed in ``steersman.policies``.
+    """Base class of policies over named actions.
 
-    A policy is for one thread at a time: even deciding fills tables that are kept. Give another
-    thread a copy (`copy.deepcopy`, or `load_policy` of its state).
+    A policy is not thread-safe: even decisions fill caches. Give each thread a copy
+    (`copy.deepcopy`, or `load_policy` of its state).
 
     Args:
-        actions: different names, K of them; their order is the order of every (K,) array.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        actions: K different names. Every (K,) array follows their order.
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
 
     Raises:
-        InputError: names that repeat or are empty, a floor out of range.
+        InputError: duplicate or empty names, or a floor out of range.
 
     >>> from steersman.policies import LinUCB
     >>> isinstance(LinUCB(["a", "b"], dim=2), ChoicePolicy)
@@ -70,15 +69,15 @@ class ChoicePolicy(Mergeable):
         """Return one action, drawn from :meth:`distribution` with one uniform of ``rng``.
 
         Args:
-            x: the context, as the policy's class documents it.
-            rng: the only source of randomness; exactly one ``random()`` is taken from it.
-            eligible: names allowed for this request; ``None``: all. Where actions are
-                configurations, the JSON of some parts allows all that have these values.
-            features: per-action features, for joint models only.
+            x: context; see the policy's class.
+            rng: random generator. One ``random()`` is drawn from it.
+            eligible: eligible actions of this request. ``None``: all. For configurations, the JSON
+                of some parts selects all configurations with these values.
+            features: features of the actions, for joint models only.
 
         Raises:
-            InputError: the context is malformed, or ``rng`` is no generator (a seed, say).
-            ActionError: an unknown name, or nothing eligible (serve the fallback then).
+            InputError: malformed context, or ``rng`` is not a generator (for example a seed).
+            ActionError: unknown name, or no eligible action (use the fallback then).
         """
         names, mask, scores, distribution = self._decide(x, eligible, features)
         try:
@@ -97,26 +96,25 @@ class ChoicePolicy(Mergeable):
     def decide_many(
         self, contexts: Sequence[Any] | Floats, *, rng: np.random.Generator
     ) -> list[Choice]:
-        """Return a choice for each context: those of :meth:`decide` in turn, to the bit.
+        """Return a choice per context, bit-identical to :meth:`decide` for each in turn.
 
-        A policy may do together what does not depend on the other contexts; every action is
-        eligible, and there are no per-action features.
+        All actions are eligible. Features of actions are not supported.
 
         Args:
-            contexts: any number; an array (n, d) where the policy reads vectors.
-            rng: the only source of randomness; one ``random()`` is taken for each context.
+            contexts: any number of contexts; an array (n, d) for policies over vectors.
+            rng: random generator. One ``random()`` is drawn per context.
 
         Raises:
-            InputError: a context is malformed; uniforms may have been taken for those before it.
+            InputError: malformed context. Uniforms for earlier contexts may already be drawn.
         """
         inputs.count("contexts", contexts)
         return [self.decide(x, rng=rng) for x in contexts]
 
     @property
     def likeness(self) -> Hashable:
-        """What policies have in common whose choices `decide_alike` makes together; None: nothing.
+        """Key of policies that `decide_alike` can batch together. None: not supported.
 
-        Policies of one likeness make the same choices of the same scores.
+        Policies with an equal key make equal choices from equal scores.
         """
         return None
 
@@ -127,8 +125,8 @@ class ChoicePolicy(Mergeable):
 
         Args:
             x: as in :meth:`decide`.
-            eligible: likewise.
-            features: likewise.
+            eligible: as in :meth:`decide`.
+            features: as in :meth:`decide`.
         """
         return self._decide(x, eligible, features)[3]
 
@@ -175,19 +173,19 @@ class ChoicePolicy(Mergeable):
         return are_configurations(self.actions)
 
     def _with_values(self, name: str) -> Mask:
-        """Return which configurations have the values that a name gives."""
+        """Return the mask of configurations with the given values."""
         if self._by_parts is None:
             self._by_parts = Configurations(self.actions)
         return self._by_parts.with_values(name)
 
     def index(self, action: str) -> int:
-        """Return the place of ``action`` in ``actions``.
+        """Return the index of ``action`` in ``actions``.
 
         Args:
-            action: a name.
+            action: name of the action.
 
         Raises:
-            ActionError: the policy does not know it.
+            ActionError: unknown action.
         """
         try:
             return self._index[action]
@@ -195,7 +193,7 @@ class ChoicePolicy(Mergeable):
             raise inputs.unknown_action(action, self.actions) from None
 
     def _reserved_shares(self, mask: Mask | None) -> Floats:
-        """Return (K,) what new actions get before the floor, so that both make their shares."""
+        """Return (K,) the reserved probability of new actions before the floor."""
         shares: Floats = np.zeros(len(self.actions))
         eligible = len(self.actions) if mask is None else np.count_nonzero(mask)
         even = self.floor / eligible
@@ -208,24 +206,23 @@ class ChoicePolicy(Mergeable):
 
     @abstractmethod
     def _score(self, x: Any, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
-        """Return scores (K,) and the distribution (K,) before the floor, nil where masked."""
+        """Return scores (K,) and the distribution (K,) before the floor, 0 where masked."""
 
     # -- learning --------------------------------------------------------------------------------
 
     def learn(
         self, x: Any, action: str, reward: float, *, weight: float = 1.0, bucket: int | None = None
     ) -> None:
-        """Learn one reward; on any error nothing was changed.
+        """Learn one reward. After an error nothing is changed.
 
         Args:
-            x: the context of the decision (a joint model: the chosen action's features).
-            action: what was done.
-            reward: in [0, 1] for Beta posteriors; any finite number for linear models, while sums
-                of rewards times features stay below 1e250.
-            weight: how many such observations it counts for, >= 0.
-            bucket: time bucket of the decision, for policies that forget; without one, every
-                update is a bucket of its own. After the first one every later update needs one.
-                Policies that do not forget ignore it.
+            x: context of the decision. For a joint model: the features of the chosen action.
+            action: action that was taken.
+            reward: in [0, 1] for Beta posteriors; any finite number for linear models, if sums of
+                rewards times features stay below 1e250.
+            weight: number of observations that the reward counts for, >= 0.
+            bucket: time bucket of the decision, for policies that forget. None: every update is a
+                separate bucket. All updates or none must have a bucket. Other policies ignore it.
         """
         index = self.index(action)
         if bucket is not None:
@@ -244,20 +241,19 @@ class ChoicePolicy(Mergeable):
         weights: Any = None,
         buckets: Sequence[int] | None = None,
     ) -> None:
-        """Learn n rewards at once, all or none; the result equals learning them one by one.
+        """Learn n rewards, all or none. The result equals learning them one by one.
 
         Args:
-            X: n contexts: (n, d) for linear models, a sequence otherwise.
-            actions: n names.
+            X: n contexts: (n, d) for linear models, a sequence for others.
+            actions: n action names.
             rewards: n rewards.
-            weights: n weights; ``None``: all 1.
-            buckets: n time buckets; see :meth:`learn`. A policy that forgets and learned a batch
-                without them takes no buckets afterwards.
+            weights: n weights. ``None``: all 1.
+            buckets: n time buckets; see :meth:`learn`.
 
         Raises:
-            InputError: lengths that differ, sets, which have no order, or a row that :meth:`learn`
-                would refuse.
-            ActionError: an unknown name.
+            InputError: different lengths, sets (they have no order), or a row that :meth:`learn`
+                refuses.
+            ActionError: unknown action.
         """
         if isinstance(actions, str):
             got = brief(actions)
@@ -282,20 +278,20 @@ class ChoicePolicy(Mergeable):
     def revise(
         self, x: Any, action: str, change: float, *, weight: float = 1.0, bucket: int | None = None
     ) -> None:
-        """Correct the reward of an update already learned by ``change``, exactly.
+        """Correct the reward of a learned update by ``change``, exactly.
 
-        Afterwards the sums are those of having learned the corrected reward in the first place.
+        The sums are then the same as if the policy had learned the corrected reward.
 
         Args:
-            x: the context, as the update was learned.
-            action: likewise.
+            x: context of the update.
+            action: action of the update.
             change: new reward minus old reward.
-            weight: as the update was learned.
-            bucket: likewise; a policy that forgets needs it.
+            weight: weight of the update.
+            bucket: time bucket of the update; required for a policy that forgets.
 
         Raises:
-            InputError: a malformed context, or no bucket for a policy that forgets.
-            ActionError: an unknown name.
+            InputError: malformed context, or no bucket for a policy that forgets.
+            ActionError: unknown action.
         """
         index = self.index(action)
         if bucket is not None:
@@ -322,7 +318,7 @@ class ChoicePolicy(Mergeable):
         """Validate ``x``, then add ``change`` to the rewards alone."""
 
     def _withdraw(self, x: Any, index: int, reward: Any, weight: float, bucket: int | None) -> None:
-        """Validate, then take back what `_learn` added; a policy of one's own may leave it out."""
+        """Validate, then subtract the sums of `_learn`. Optional for subclasses."""
         raise InputError(
             f"{type(self).__name__} cannot withdraw updates; relearn it from the log without the "
             "update"
@@ -331,17 +327,16 @@ class ChoicePolicy(Mergeable):
     # -- actions that come and go ----------------------------------------------------------------
 
     def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
-        """Add an action with its prior and, if wanted, a budget of forced exploration.
+        """Add an action with its prior and an optional budget of forced exploration.
 
-        Until it was learned from ``explore`` times it gets at least ``share`` of the mass wherever
-        it is eligible; that share is part of the distribution, so propensities stay exact, and its
-        even share of the floor is part of it. All reserved shares together take at most half of
-        what the floor leaves.
+        Until the action has ``explore`` updates, it gets at least ``share`` of the probability when
+        it is eligible, including its share of the floor. Propensities stay exact. All reserved
+        shares together take at most half of the probability above the floor.
 
         Args:
-            name: a new name.
-            explore: number of updates >= 0 that end the budget.
-            share: in [0, 0.5].
+            name: new name.
+            explore: number of updates >= 0 after which the budget ends.
+            share: minimum probability, in [0, 0.5].
         """
         added = inputs.names((*self.actions, name))
         inputs.parameter("share", share, 0.0, 0.5)
@@ -351,15 +346,15 @@ class ChoicePolicy(Mergeable):
             self._reserved[name] = (float(explore), float(share))
 
     def remove_action(self, name: str) -> None:
-        """Remove an action and what was learned of it (a replay of the log brings it back).
+        """Remove an action and its learned sums. Only a replay of the log can restore them.
 
-        Deltas are from here on since the removal: merge before removing.
+        Later deltas start at the removal, so merge before you remove.
 
         Args:
-            name: an action of this policy.
+            name: action of this policy.
 
         Raises:
-            InputError: it is the last one.
+            InputError: it is the last action.
         """
         gone = self.index(name)
         if len(self.actions) == 1:

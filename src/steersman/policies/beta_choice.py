@@ -1,4 +1,4 @@
-"""The exact probability that each of K independent Beta success rates is the largest.
+"""Exact choice probabilities of Beta Thompson sampling.
 
     P_a = ∫ f_a(t) ∏_{j≠a} F_j(t) dt,   t in (0, 1)
 
@@ -50,8 +50,7 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
         1e10, and to 1e-4 up to 1e13, where SciPy's incomplete beta function is no better.
 
     Raises:
-        InputError: none, counts that are not above 0 or beyond 1e17, or more of the one than of the
-            other.
+        InputError: no counts, counts outside (0, 1e17], or different lengths.
 
     >>> beta_choice_probabilities(np.array([1.0, 2.0]), np.array([1.0, 1.0])).round(6)
     array([0.333333, 0.666667])
@@ -77,7 +76,6 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
 
 
 def _integrate(a: Floats, b: Floats, copies: NDArray[np.int_]) -> Floats:
-    """Return the probability of being the best for one copy of each of the different arms."""
     borders = _borders(a, b)
     half = 0.5 * (borders[1:] - borders[:-1])
     nodes = ((borders[:-1] + half)[:, None] + half[:, None] * _NODES).ravel()[:, None]

@@ -29,20 +29,20 @@ _ROUNDING = 1e-6  # revisions may leave that much below zero
 
 
 class BetaThompson(ChoicePolicy):
-    """Chooses each action with the posterior probability that its success rate is the largest.
+    """Beta Thompson sampling per key: an action's probability is that of the largest success rate.
 
-    The context is a key, such as an intent; every (key, action) pair has a Beta posterior that
-    starts at the prior and learns a += r, b += 1 - r. Keys are learned when first seen. It is the
-    simple rival of the linear models: nothing is shared between keys.
+    The context is a key, such as an intent. Every (key, action) pair has a Beta posterior that
+    starts at the prior and learns a += r, b += 1 - r. Keys are added when first seen. Keys share
+    nothing, unlike in linear models.
 
     Args:
         actions: K different names.
-        prior: (a, b), both in [1e-3, 1e9]; (1, 1) is uniform. Trap: a prior mean far above the
-            truth makes every new pair look best.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        prior: (a, b), both in [1e-3, 1e9]; (1, 1) is uniform. Trap: with a prior mean far
+            above the truth, every new pair looks best.
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = BetaThompson(["search", "ask"])
     >>> policy.learn("refund", "search", 1.0)
@@ -83,11 +83,11 @@ class BetaThompson(ChoicePolicy):
         """Return (a, b) of the Beta posterior of ``action`` under ``key``.
 
         Args:
-            key: as given to ``decide``.
-            action: a name.
+            key: context key, as in ``decide``.
+            action: action name.
 
         Raises:
-            ActionError: the policy does not know it.
+            ActionError: unknown action.
         """
         counts, index = self._counts.get(self._key(key)), self.index(action)
         successes, failures = (0.0, 0.0) if counts is None else counts[index]

@@ -1,4 +1,4 @@
-"""From a declared policy to a policy object, and its start from what is known already."""
+"""Factory of policies from declarations and states, and warm start."""
 
 from __future__ import annotations
 
@@ -63,19 +63,19 @@ def build(
     """Return the policy that a decision point declares.
 
     Args:
-        policy: ``point.policy`` of a loaded spec.
-        actions: names, or () for a joint model with open candidates.
-        dim: number of context features, or of per-action features for a joint model.
-        floor: ``point.floor``; a point that says ``explore: none`` has 0.
-        mixed: ``point.actions`` where they are mixed; ``actions`` are its names then.
-        sequence: ``point.actions`` where they are a sequence; ``actions`` are () then.
+        policy: ``point.policy`` of a loaded declaration.
+        actions: action names, or () for a joint model with open candidates.
+        dim: number of context features; for a joint model, of action features.
+        floor: ``point.floor``; 0 with ``explore: none``.
+        mixed: ``point.actions`` for mixed actions; ``actions`` are then its names.
+        sequence: ``point.actions`` for a sequence; ``actions`` are then ().
 
     Returns:
-        A policy that has learned nothing.
+        A new policy without updates.
 
     Raises:
-        InputError: a parameter out of range, or a policy for actions of another kind.
-        ActionError: the policy names an unknown action.
+        InputError: parameter out of range, or wrong kind of actions.
+        ActionError: unknown action in the declaration.
 
     >>> from steersman.spec import LinUCBPolicy
     >>> declared = LinUCBPolicy(algorithm="lin_ucb", alpha=0.5)
@@ -107,7 +107,7 @@ def build(
 
 
 def _of_configurations(declared: dict[str, Any], mixed: Mixed) -> dict[str, Any]:
-    """Return parameters that name configurations as actions are named."""
+    """Return parameters with configurations replaced by their action names."""
     named: dict[str, Any] = {
         name: mixed.name_of(declared[name]) for name in ("action", "otherwise") if name in declared
     }
@@ -118,16 +118,16 @@ def _of_configurations(declared: dict[str, Any], mixed: Mixed) -> dict[str, Any]
 
 
 def load_policy(state: Mapping[str, Any]) -> ChoicePolicy:
-    """Return the policy of any algorithm that a state describes.
+    """Return the policy of a state, for any algorithm.
 
     Args:
-        state: what ``state()`` of a policy returned.
+        state: result of ``state()`` of a policy.
 
     Returns:
         A policy of the class that wrote the state.
 
     Raises:
-        StateError: the state is damaged, or of an algorithm that this version does not know.
+        StateError: damaged state, or unknown algorithm.
 
     >>> load_policy(LinUCB(["a", "b"], dim=2).state()).algorithm
     'lin_ucb'
@@ -145,24 +145,24 @@ def warm_start(
     limit: float | None = None,
     buckets: Sequence[int] | None = None,
 ) -> None:
-    """Start a policy from logs or expert opinions, at less than their face value.
+    """Warm-start a policy from logs or expert opinions with a reduced weight.
 
-    Rows logged under other conditions (another prompt, another month, an expert's guess) inform
-    the first decisions without drowning what is learned from live traffic.
+    Rows from other conditions (another prompt, another month, an expert's guess) guide the first
+    decisions but do not outweigh live traffic.
 
     Args:
-        policy: learns the rows, all or none.
+        policy: policy that learns the rows, all or none.
         X: n contexts, as in ``learn_batch``.
-        actions: n names.
+        actions: n action names.
         rewards: n rewards; for a prior, the expected reward of each (context, action).
-        trust: in (0, 1], observations that one row counts for.
-        limit: most observations that all rows of one action may count for together.
-        buckets: n time buckets, for a policy that forgets and will learn with buckets: as in its
-            ``learn``, so today's where the rows are to weigh in full today. Without them all rows
-            are of one time, and all later updates must come without buckets too.
+        trust: weight of one row in observations, in (0, 1].
+        limit: maximum total weight of the rows of one action, in observations.
+        buckets: n time buckets, for a policy that forgets and learns with buckets. Use today's
+            bucket for full weight today. None: all rows have the same time, and later updates must
+            have no buckets either.
 
     Raises:
-        InputError: no rows, a trust or limit out of range, or rows that the policy refuses.
+        InputError: no rows, trust or limit out of range, or rows that the policy refuses.
 
     >>> policy = BetaThompson(["small", "large"])
     >>> warm_start(policy, ["faq"] * 10, ["small"] * 10, [1.0] * 10, trust=0.1)

@@ -1,7 +1,7 @@
-"""A choice, and the three steps every policy takes to it: share ties, mix the floor, draw.
+"""Choice of an action: share ties, mix in the floor, draw.
 
-The distribution is formed first and the action is drawn from that very vector with one uniform,
-so the logged propensity is the exact probability of the draw, whatever the policy approximates.
+The policy first computes the distribution, then draws the action from this vector with one uniform.
+So the logged propensity is the exact probability of the draw.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _FEW = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """One action with the exact probability of its draw.
+    """Drawn action with its exact propensity.
 
     Args:
-        action: the name of the action drawn.
+        action: name of the drawn action.
         propensity: its probability, ``distribution[action]``, in (0, 1].
-        distribution: (K,) float64, sums to 1, zero where not eligible, in ``policy.actions`` order.
-        scores: (K,) float64, what the policy ranked by (larger is better), NaN where not eligible.
-        eligible: (K,) bool; read-only where it is all of them.
-        u: the uniform in [0, 1) that drew the action, so that any draw can be replayed.
+        distribution: (K,) float64, sums to 1, 0 where not eligible, in ``policy.actions`` order.
+        scores: (K,) float64 scores of the policy (larger is better), NaN where not eligible.
+        eligible: (K,) bool; read-only if all are eligible.
+        u: uniform in [0, 1) that drew the action; it allows an exact replay.
     """
 
     action: str
@@ -46,7 +46,7 @@ class Choice:
 
 @lru_cache(maxsize=256)
 def all_of(count: int) -> Mask:
-    """Return the mask (count,) that leaves nothing out; shared, so nobody may write to it.
+    """Return a shared read-only mask (count,) of True.
 
     Args:
         count: K >= 0.
@@ -60,7 +60,7 @@ def all_of(count: int) -> Mask:
 
 
 def share_ties(scores: Floats, eligible: Mask | None, *, tolerance: float = 1e-12) -> Floats:
-    """Return the greedy distribution: all mass on the best eligible score, ties sharing equally.
+    """Return the greedy distribution: all probability on the best eligible score, shared by ties.
 
     Args:
         scores: (K,) float64, finite where eligible.
@@ -101,7 +101,7 @@ def mix_floor(distribution: Floats, eligible: Mask | None, floor: float) -> Floa
 
 
 def mix_reserved(distribution: Floats, reserved: Floats) -> Floats:
-    """Return the distribution after each action's ``reserved`` share was set aside for it.
+    """Return the distribution with the ``reserved`` share of each action mixed in.
 
     Args:
         distribution: (K,) float64 that sums to 1.

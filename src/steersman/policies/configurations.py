@@ -1,4 +1,4 @@
-"""Actions that are configurations: named by the JSON of their parts, and by some of these parts."""
+"""Look-up of configurations by the JSON of some of their parts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MOST_KEPT = 256
 
 
 def are_configurations(names: Sequence[str]) -> bool:
-    """Return whether actions are named as configurations are.
+    """Return whether all action names are configurations.
 
     Args:
-        names: of all actions.
+        names: names of all actions.
 
     Returns:
-        Whether all are JSON objects of the same parts: other names may begin with a brace, too.
+        True if all names are JSON objects with the same parts.
 
     Raises:
-        InputError: nothing with a first name to look at. Whether all are names is not looked at.
+        InputError: not a sequence of names.
 
     >>> are_configurations(['{"k":3}', '{"k":4}']), are_configurations(["{template}", "large"])
     (True, False)
@@ -54,13 +54,13 @@ def _have_the_same_parts(names: tuple[str, ...]) -> bool:
 
 
 class Configurations:
-    """Finds the configurations that have some values.
+    """Index that finds the configurations with given values.
 
     Args:
-        names: of all, each the JSON of the same parts.
+        names: names of all configurations, JSON of the same parts.
 
     Raises:
-        InputError: names that are not that.
+        InputError: invalid names.
 
     >>> every = Configurations(['{"k":3,"on":false}', '{"k":3,"on":true}', '{"k":4,"on":true}'])
     >>> every.with_values('{"on":true}').tolist()
@@ -83,17 +83,17 @@ class Configurations:
         self._kept: dict[str, Mask] = {}
 
     def with_values(self, name: str) -> Mask:
-        """Return which configurations have the values that a name gives.
+        """Return the mask of configurations with the given values.
 
         Args:
-            name: JSON of some parts, such as ``{"rerank":false}``.
+            name: JSON of some parts, for example ``{"rerank":false}``.
 
         Returns:
-            (K,) bool, not to be written to.
+            (K,) bool, read-only.
 
         Raises:
-            ActionError: no such name, part or value, or no configuration that has all of them.
-            InputError: the name is no text.
+            ActionError: unknown name, part or value, or no configuration with all values.
+            InputError: the name is not a text.
         """
         if not isinstance(name, str):
             raise InputError(
@@ -139,7 +139,6 @@ class Configurations:
 
 
 def _text(value: Any) -> str:
-    """Return a value so that 1 and 1.0 are the same and true is not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return json.dumps(value)
     try:

@@ -1,4 +1,4 @@
-"""What a delta says of itself, so that nothing is ever merged twice."""
+"""Delta headers and ids, which prevent a double merge."""
 
 from __future__ import annotations
 
@@ -30,20 +30,19 @@ def delta_header(
     base: Mapping[str, Any] | None,
     at: str | None,
 ) -> dict[str, Any]:
-    """Return the header entries that make a state a delta.
+    """Return the header entries of a delta.
 
-    ``includes`` lists what the delta brings along: the deltas that its maker merged since the base,
-    and its maker's own earlier ones that reach beyond it. A state names the deltas that were made
-    before it, and so holds them. Of the others it holds one only if nothing changed in between.
-    Numbers of updates cannot tell: a revision leaves them, and a withdrawal takes them back.
+    ``includes`` lists the deltas that this delta contains: those merged since the base, and the
+    policy's own earlier deltas that are not in the base. A fingerprint shows whether something
+    changed since; the number of updates does not, because revisions keep it and withdrawals lower
+    it.
 
     Args:
-        name: a name that no other delta has; None: a random one.
-        merged: ids that the maker has merged.
-        emitted: the maker's own earlier deltas, each with the fingerprint of what it had learned
-            then; no text: the delta holds nothing.
-        base: header of the state that the delta is since; None: since nothing was learned.
-        at: fingerprint of that state; None: of nothing learned.
+        name: unique name of the delta. None: a random one.
+        merged: ids of merged deltas.
+        emitted: own earlier deltas, each with the fingerprint of the state at that time; "": empty.
+        base: header of the base state. None: no updates.
+        at: fingerprint of the base state. None: no updates.
     """
     known: set[str] = set()
     if base is not None:
@@ -59,13 +58,7 @@ def delta_header(
 def refuse_other_copy(
     base: Mapping[str, Any], *, merged: set[str], emitted: Mapping[str, str]
 ) -> None:
-    """Raise StateError if a state holds deltas that a policy lacks, so is not what it came from.
-
-    Args:
-        base: header of the state.
-        merged: ids that the policy has merged.
-        emitted: its own deltas; once it has forgotten some of them, nothing can be told.
-    """
+    """Raise StateError if a state holds deltas that the policy does not have."""
     if len(emitted) >= _MOST_KEPT:
         return
     made = {id_ for id_, learned in states.emitted(base).items() if learned}
@@ -78,12 +71,9 @@ def refuse_other_copy(
 
 
 def fingerprint(meta: Mapping[str, Any], sums: Sums, counters: Iterable[str]) -> str:
-    """Return 16 hexadecimal digits that tell what was learned from all else.
+    """Return 16 hexadecimal digits that identify the learned state.
 
-    Args:
-        meta: header of a state.
-        sums: its arrays.
-        counters: header entries that belong to what was learned, such as a clock.
+    `counters` names the header entries that belong to it, such as a clock.
     """
     own = {name: meta.get(name) for name in counters}
     found = hashlib.blake2b(json.dumps(own, sort_keys=True).encode(), digest_size=8)
@@ -94,13 +84,7 @@ def fingerprint(meta: Mapping[str, Any], sums: Sums, counters: Iterable[str]) ->
 
 
 def remember(emitted: dict[str, str], name: str, learned: str) -> None:
-    """Add a delta to a policy's own ones; beyond 1,024 the oldest are forgotten.
-
-    Args:
-        emitted: changed in place.
-        name: id of the delta.
-        learned: fingerprint of its maker's state; no text: the delta holds nothing.
-    """
+    """Add a delta to ``emitted`` in place and keep the last 1,024."""
     emitted.pop(name, None)
     emitted[name] = learned
     while len(emitted) > _MOST_KEPT:
@@ -108,10 +92,10 @@ def remember(emitted: dict[str, str], name: str, learned: str) -> None:
 
 
 def delta_ids(meta: Mapping[str, Any]) -> set[str]:
-    """Return the id of a delta and of all that it brings along.
+    """Return the id of a delta and the ids of the deltas that it contains.
 
     Raises:
-        MergeError: it is a state and no delta, or has an id that no state could name.
+        MergeError: not a delta, or an invalid id.
     """
     name = meta.get("delta")
     if not isinstance(name, str):
@@ -136,10 +120,10 @@ def refuse_known(names: set[str], known: set[str]) -> None:
 
 
 def checked_id(name: str | None) -> str | None:
-    """Return the id for a delta; None: it gets a random one.
+    """Return the id for a delta; a random one for None.
 
     Raises:
-        InputError: no text of 1 to 200 characters that UTF-8 can write.
+        InputError: not a text of 1 to 200 Unicode characters.
 
     >>> checked_id("worker-3")
     'worker-3'
@@ -153,9 +137,9 @@ def checked_id(name: str | None) -> str | None:
 
 
 def refuse_delta(meta: Mapping[str, Any]) -> None:
-    """Raise StateError if a header is a delta's, where a state is wanted.
+    """Raise StateError if the header belongs to a delta.
 
-    A policy made of a delta would not know that it holds it, and merge it once more.
+    A policy created from a delta would not know the delta's id, and could merge it again.
     """
     if "delta" in meta:
         raise StateError(

@@ -23,23 +23,23 @@ _ONE: Floats = np.ones(1)
 
 
 class EpsilonGreedy(LinearPolicy):
-    """Chooses the best estimate, and with probability epsilon any eligible action.
+    """Epsilon-greedy: the best estimate, and with probability epsilon any eligible action.
 
-    With ``dim`` the estimate is a ridge regression per action; without it, the ridge regression on
-    a constant, which is the mean reward shrunk by one observation of zero. Epsilon decays with
-    every reward learned, never with a decision: epsilon * decay**updates, or min_epsilon if that is
-    more, but never above what it was at the start.
+    With ``dim``, the estimate is a ridge regression per action. Without it, the estimate is the
+    mean reward, shrunk by one observation of zero. Epsilon decays with every learned reward, not
+    with decisions: epsilon * decay**updates, at least min_epsilon, but never above its initial
+    value.
 
     Args:
         actions: K different names.
-        dim: number of features; ``None``: no context (``x`` is then ignored).
-        epsilon: in [0, 1], total mass spread evenly over the eligible actions.
+        dim: number of features. ``None``: no context (``x`` is ignored).
+        epsilon: total probability in [0, 1] that is spread evenly over the eligible actions.
         decay: in (0, 1], per update. Trap: .99 leaves 1 % of epsilon after 459 updates.
-        min_epsilon: in [0, 1], what ``decay`` never takes epsilon below; an epsilon below it stays.
-        floor: further total mass in [0, 1), for evidence; it never decays.
+        min_epsilon: lower limit of epsilon under ``decay``, in [0, 1]. A smaller epsilon stays.
+        floor: additional total probability in [0, 1) for off-policy evaluation; it never decays.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = EpsilonGreedy(["hit", "miss"], epsilon=0.2)
     >>> policy.learn(None, "hit", 1.0)

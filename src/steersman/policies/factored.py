@@ -1,4 +1,4 @@
-"""Thompson sampling over mixed actions: one linear model of the parts and their pairs."""
+"""Thompson sampling for mixed actions with a linear model of parts and pairs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROUNDING = 1e-9  # of a norm: what can be decided in must be short enough to le
 
 
 class _Drawn(NamedTuple):
-    """Posterior draws of a state, and what pairs of parts do in them."""
+    """Posterior draws of a state."""
 
     version: int
     weights: Floats
@@ -43,34 +43,33 @@ class _Drawn(NamedTuple):
 
 
 class FactoredTS(LinearPolicy):
-    """Thompson sampling on one linear model of what parts and pairs of parts do.
+    """Thompson sampling with a linear model of part effects and pair effects.
 
-    What a value does is learned wherever it stands, so configurations that were never tried are
-    judged by their parts. Weight vectors are drawn from the posterior with a seed that depends on
-    the updates learned; how often a configuration is the best of a draw, mixed with the floor, *is*
-    the distribution: a mass for every combination, so the propensity is that of the joint action.
+    Configurations share the effects of their values, so the policy can score a configuration that
+    was never tried. Weight vectors are drawn from the posterior with a seed that depends on the
+    number of updates. The share of draws in which a configuration is best, mixed with the floor, is
+    its probability. So the propensity belongs to the whole configuration.
 
     Args:
         actions: () or the names of all configurations.
-        parts: two values or more by name of the part; every combination is a configuration.
-        scales: ``linear`` or ``log`` of those parts whose values are numbers on a scale: values
-            that are near are alike. The others are names, all as unlike.
-        barred: values of some parts; configurations that have all of one entry may not be chosen.
-        dim: number of context features that what a part does may depend on; None: it does not.
-        prior_var: variance of what one part does beforehand, in [1e-9, 1e9], and at most 1e12
-            noise_var.
-        pairs: whether what a part does may depend on every other part.
-        noise_var: variance of a reward around its mean, in [1e-9, 1e9].
+        parts: two or more values by part name; every combination is a configuration.
+        scales: ``linear`` or ``log`` for numeric parts; near values have similar effects. Other
+            parts are categorical.
+        barred: values of some parts; configurations with all values of one entry are not allowed.
+        dim: number of context features on which part effects depend. None: no context.
+        prior_var: prior variance of a part effect, in [1e-9, 1e9], and at most 1e12 noise_var.
+        pairs: whether to include pairwise interactions of parts.
+        noise_var: noise variance of the reward, in [1e-9, 1e9].
         draws: M in [1, 1000]; the distribution has steps of 1/M.
-        floor: total mass in [0, 1) spread evenly over the eligible configurations.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
-            buckets, per update).
-        seed: of the draws.
+        floor: total probability in [0, 1) that is spread evenly over the eligible configurations.
+        forget: decay factor in (0, 1] of older updates, per time bucket (without buckets, per
+            update).
+        seed: seed of the posterior draws.
 
     Raises:
-        InputError: an argument out of range, actions that are not the configurations, more than
-            10,000 of these or 1,024 weights, or more than a quarter of a billion multiplications
-            after an update: draws × (weights² + what `Halves.work` says).
+        InputError: argument out of range, actions that do not match the configurations, more than
+            10,000 configurations, 1,024 weights, or 250 million multiplications per update: draws ×
+            (weights² + `Halves.work`).
 
     >>> parts = {"k": [1, 2, 3, 4], "rerank": [False, True]}
     >>> policy = FactoredTS(parts=parts, scales={"k": "linear"}, noise_var=0.01)
@@ -145,7 +144,7 @@ class FactoredTS(LinearPolicy):
         return found
 
     def _longest_contexts(self) -> Floats:
-        """Return (K,) norms of the longest contexts in which a row is short enough to learn."""
+        """Return (K,) the largest context norms within the limits of learning."""
         alone = self._rows[:, 1 : 1 + self._alone]
         room = inputs.LARGEST_NORM**2 - np.einsum("ij,ij->i", self._rows, self._rows)
         found: Floats = np.sqrt(np.maximum(room, 0.0) / np.einsum("ij,ij->i", alone, alone))
@@ -165,7 +164,7 @@ class FactoredTS(LinearPolicy):
         )
 
     def _check_work(self) -> None:
-        """Refuse what would keep others waiting while weights are drawn, once for each update."""
+        """Refuse models whose posterior draws take too long."""
         work = (self.dim**2 + self._halves.work) * self.draws
         if work > _MOST_WORK:
             raise InputError(
@@ -203,7 +202,7 @@ class FactoredTS(LinearPolicy):
         return found
 
     def _draws_now(self) -> _Drawn:
-        """Return the posterior draws, and what no context changes; the same for the same state."""
+        """Return the posterior draws of the current state, with their context-free part."""
         version, theta = self._arms.version, self._arms.theta[0]
         if self._drawn is None or self._drawn.version != version:
             rng = np.random.default_rng([self.seed, self.updates])
@@ -250,12 +249,12 @@ class FactoredTS(LinearPolicy):
         super()._withdraw(self._row(x, index), index, reward, weight, bucket)
 
     def add_action(self, name: str, *, explore: int = 0, share: float = 0.05) -> None:
-        """Refuse: the configurations are those of the parts.
+        """Refuse: parts define the configurations.
 
         Args:
-            name: whatever it is.
-            explore: likewise.
-            share: likewise.
+            name: unused.
+            explore: unused.
+            share: unused.
 
         Raises:
             InputError: always.
@@ -263,10 +262,10 @@ class FactoredTS(LinearPolicy):
         raise InputError(f"cannot add {name!r:.200}: declare other parts or values instead")
 
     def remove_action(self, name: str) -> None:
-        """Refuse: the configurations are those of the parts.
+        """Refuse: parts define the configurations.
 
         Args:
-            name: whatever it is.
+            name: unused.
 
         Raises:
             InputError: always.

@@ -1,9 +1,8 @@
-"""What every configuration is worth to every draw, without multiplying all of them out.
+"""Fast scores of all configurations for all posterior draws.
 
-The parts of a mixed action fall into two groups, and a configuration into two halves. What it is
-worth is what its left half does by itself, what its right half does, and what pairs across the two
-do. A context changes halves alone, of which there are a few dozen; what pairs across do is computed
-once for a state. So a decision adds and compares, and multiplies hardly anything.
+The parts form two groups, so each configuration has two halves. Its score is the sum of the left
+half, the right half, and the pairs across the halves. A context changes only the few dozen halves.
+The pairs are computed once per state, so a decision needs few multiplications.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class _Half(NamedTuple):
     """A group of parts.
 
     Attributes:
-        rows: (N, P) what its combinations are known by, apart from the other group.
-        at: (P,) places of the weights of these columns.
-        across: (N, C) what they are known by in pairs with the other group.
+        rows: (N, P) features of its combinations within the group.
+        at: (P,) indices of the weights of these columns.
+        across: (N, C) features for pairs with the other group.
     """
 
     rows: Floats
@@ -50,7 +49,7 @@ class _Half(NamedTuple):
 
 
 class Halves:
-    """The configurations of a space by their halves.
+    """Configurations of a space, split into halves.
 
     Args:
         key: of the space; see `space.key_of`.
@@ -186,7 +185,6 @@ def halves_of(key: str, pairs: bool, prior_var: float) -> Halves:  # noqa: FBT00
 def _best(
     across: Floats, left: Floats, right: Floats, away: Floats | None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return draws, and the places of their best; what the left half does is added to maxima."""
     total = across + right[:, None, :]
     if away is not None:
         total += away

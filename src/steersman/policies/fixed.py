@@ -1,4 +1,4 @@
-"""Policies that do not learn: one fixed action, and rules over the context."""
+"""Policies without learning: a fixed action, and rules."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 class UnlearningPolicy(ChoicePolicy):
-    """A policy that always does the same with the same context; it counts updates, no more.
-
-    What it learns from is not looked at: a learner gives every policy of a point the same context.
-    """
+    """Base class of policies without learning. It only counts updates."""
 
     def _one(self, index: int, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         if features is not None:
@@ -72,7 +69,7 @@ class UnlearningPolicy(ChoicePolicy):
         return {}
 
     def remove_action(self, name: str) -> None:
-        """Remove an action that this policy does not name itself."""
+        """Remove an action that this policy does not use."""
         if name in self._named():
             raise InputError(
                 f"cannot remove {name!r}: this policy uses it; create a new policy without it"
@@ -81,18 +78,18 @@ class UnlearningPolicy(ChoicePolicy):
 
     @abstractmethod
     def _named(self) -> set[str]:
-        """Return the actions that this policy names itself."""
+        """Return the actions that this policy uses."""
 
 
 class Fixed(UnlearningPolicy):
-    """Chooses one action always; where it is not eligible, the first eligible one.
+    """Fixed policy: always one action, or the first eligible action if that one is not eligible.
 
-    The baseline every learned policy has to beat, and the control of a rollout.
+    It is the baseline for learned policies, and the control of a rollout.
 
     Args:
         actions: K different names.
-        action: the one to choose.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        action: action to choose.
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
 
     Raises:
         ActionError: ``action`` is not among ``actions``.
@@ -119,22 +116,22 @@ class Fixed(UnlearningPolicy):
 
 
 class Rules(UnlearningPolicy):
-    """Chooses the action of the first rule whose condition holds.
+    """Rules policy: the action of the first rule whose condition holds.
 
-    A rule whose action is not eligible is passed over; where none is left, the first eligible
-    action is chosen. Conditions are expressions over the context's names (comparisons, and, or,
-    not, in, arithmetic, literals), compiled once and never handed to ``eval``.
+    The policy skips rules whose action is not eligible. If no rule is left, it chooses the first
+    eligible action. Conditions are expressions over context fields (comparisons, and, or, not, in,
+    arithmetic, literals). They are compiled once, without ``eval``.
 
     Args:
         actions: K different names.
-        rules: pairs (condition, action), or mappings with ``when`` and ``action``; the last may be
-            the condition ``"True"``, or a mapping with ``otherwise`` alone. Without a match the
-            last rule's action is chosen.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
+        rules: pairs (condition, action), or mappings with ``when`` and ``action``. The last may
+            have the condition ``"True"``, or be a mapping with only ``otherwise``. If no rule
+            holds, the last rule's action is chosen.
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
 
     Raises:
-        SpecError: a condition that is not in the language.
-        ActionError: a rule names an unknown action.
+        SpecError: invalid condition.
+        ActionError: a rule has an unknown action.
 
     >>> route = Rules(["micro", "deep"], [("confidence < 0.2", "deep"), ("True", "micro")])
     >>> route.distribution({"confidence": 0.1})

@@ -1,4 +1,4 @@
-"""The exact probability that each of K independent Gaussian scores is the largest.
+"""Exact choice probabilities of Gaussian Thompson sampling.
 
 Thompson sampling draws one score per arm and takes the best, so arm a is chosen with probability
 
@@ -54,12 +54,10 @@ _SMALLEST_SD = 1e-9  # of the scale of the problem; narrower arms are treated as
 def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
     """Return the probability of each independent N(mean, sd²) score to be the largest.
 
-    Exact to 1e-13 for up to three arms; to 1e-10 where the spreads are up to four times each other
-    (1e-8 for a thousand arms and more), and to 1e-7 for spreads up to nine orders of magnitude
-    apart.
-    Arms with the same mean and spread get the same probability. Of up to three arms, those with a
-    spread of zero are compared as numbers; among more, what is narrower than 1e-9 of the largest
-    mean and spread counts as that wide (6e-6 off beside spreads of 1 and of 100,000).
+    The error is at most 1e-13 for up to three arms. For more it is 1e-10 if the largest sd is at
+    most four times the smallest (1e-8 from a thousand arms), and 1e-7 for sds up to nine orders of
+    magnitude apart. Arms with equal mean and sd get equal probabilities. For more than three arms,
+    an sd below 1e-9 of the largest mean and sd is raised to that value.
 
     Args:
         means: (K,) float64, finite.
@@ -69,8 +67,7 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
         (K,) float64 that sums to 1.
 
     Raises:
-        InputError: none, numbers that are not finite, a spread below 0, or more of the one than of
-            the other.
+        InputError: no numbers, non-finite numbers, a negative sd, or different lengths.
 
     >>> gaussian_choice_probabilities(np.array([0.0, 0.0]), np.array([1.0, 3.0])).round(6)
     array([0.5, 0.5])
@@ -93,7 +90,7 @@ def gaussian_choice_probabilities(means: Floats, sds: Floats) -> Floats:
 
 
 def choose_normal(means: Floats, sds: Floats) -> Floats:
-    """Return `gaussian_choice_probabilities` of what has been looked at already."""
+    """Return `gaussian_choice_probabilities` of validated arrays."""
     count = len(means)
     if count <= 3:
         return np.array(_few(means.tolist(), sds.tolist()))
@@ -107,7 +104,6 @@ def choose_normal(means: Floats, sds: Floats) -> Floats:
 
 
 def _choose_with_numpy(means: Floats, sds: Floats) -> Floats:
-    """Return the probabilities of four arms and more."""
     count = len(means)
     reach = _TAIL_SDS * sds
     surely = float((means - reach).max())
@@ -133,7 +129,6 @@ def _choose_with_numpy(means: Floats, sds: Floats) -> Floats:
 
 
 def _few(means: list[float], sds: list[float]) -> list[float]:
-    """Return the probabilities of one to three arms."""
     count = len(means)
     low, high, spreads = min(means), max(means), sorted(sds)
     if high - low > _TAIL_SDS * sum(spreads[:2]):  # else no arm lies wholly below another
@@ -266,7 +261,6 @@ def _borders(means: Floats, sds: Floats, lowest: float, highest: float) -> Float
 
 
 def _nodes(borders: Floats, nodes: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the Gauss-Legendre nodes and weights of all panels, flat."""
     half = 0.5 * (borders[1:] - borders[:-1])
     centres = borders[:-1] + half
     return (centres[:, None] + half[:, None] * nodes).ravel(), np.outer(half, weights).ravel()

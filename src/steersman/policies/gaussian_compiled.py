@@ -1,8 +1,7 @@
-"""The integrals of ``gaussian_choice`` in C, where they were compiled when the package was built.
+"""Binding to the compiled integrals of ``gaussian_choice.c``, if the package has them.
 
-numpy knows no normal distribution function, and SciPy's takes one number after the other; the
-compiler makes eight at once of ``gaussian_choice.c``, four to seven times as fast. Without a
-compiler numpy does the same integrals.
+The C code is four to seven times as fast, because it computes eight normal distribution functions
+at once. Without it, numpy computes the same integrals.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ _KEPT = 1 << 15  # numbers, at most, of memory that is kept: enough for 3,000 ar
 
 
 def _load() -> Callable[..., int] | None:
-    """Return the compiled function, or None where it was not built."""
     try:
         library = ctypes.PyDLL(LIBRARY)  # keeps the interpreter's lock: it takes microseconds
         function = library.steersman_gaussian_choice
@@ -43,7 +41,7 @@ _spare: list[tuple[Floats, int]] = []  # memory and its address, while no thread
 
 
 def is_compiled() -> bool:
-    """Return whether the integrals are those in C."""
+    """Return whether the compiled integrals are available."""
     return _choose is not None
 
 

@@ -1,4 +1,4 @@
-"""What a policy accepts: contexts, rewards, weights, actions. Everything else is a clear error."""
+"""Validation of policy inputs: contexts, rewards, weights, actions and parameters."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def numbers(name: str, values: Any, *, axes: int = 1) -> Floats:
 
 
 def texts(name: str, values: Any) -> list[str]:
-    """Return texts in their order; a text alone would be taken for its letters.
+    """Return a tuple of texts.
 
     Raises:
-        InputError: another thing, or one of them is no text, or an empty one.
+        InputError: a single text, not a sequence, or an empty entry.
     """
     unordered = (str, bytes, set, frozenset, Mapping)
     try:
@@ -114,13 +114,13 @@ def texts(name: str, values: Any) -> list[str]:
 
 
 def kind(name: str, value: object, wanted: type | tuple[type, ...], what: str) -> None:
-    """Refuse a value that is not of a kind; ``what`` says which values are."""
+    """Refuse a value of another type; ``what`` describes allowed values."""
     if not isinstance(value, wanted):
         raise InputError(f"{name} must be {what}; got {brief(value)}")
 
 
 def _refuse_odd_rows(rows: Sequence[Any]) -> None:
-    """Refuse booleans and masked arrays, which numpy takes for numbers where others stand by."""
+    """Refuse booleans and masked arrays, which numpy would convert to numbers."""
     for place, row in enumerate(rows):
         kind = type(row)
         if kind is np.ndarray:
@@ -133,7 +133,7 @@ def _refuse_odd_rows(rows: Sequence[Any]) -> None:
 
 
 def _floats(values: object) -> Floats | None:
-    """Return real numbers as float64, row by row in memory; None for anything else."""
+    """Return real numbers as C-contiguous float64; None for other values."""
     if type(values) is np.ndarray and values.dtype == np.float64:
         return np.ascontiguousarray(values)
     if isinstance(values, (list, tuple)) and _holds_booleans(values):
@@ -167,11 +167,7 @@ def _vector_problem(values: Floats) -> str:
 
 
 def reward(value: object) -> float:
-    """Return a finite reward.
-
-    Raises:
-        InputError: not a number, NaN or infinite.
-    """
+    """Return a finite reward."""
     number = _number(value, "reward")
     if math.isfinite(number):
         return number
@@ -211,7 +207,7 @@ def parameter(
 def variances(prior_var: object, noise_var: object) -> tuple[float, float]:
     """Return both within [1e-9, 1e9], the prior's at most 1e12 times the noise's.
 
-    Beyond that one reward makes a direction so sure that float64 cannot hold it beside the others.
+    With a larger ratio, float64 cannot represent the posterior after one reward.
     """
     prior = parameter("prior_var", prior_var, 1e-9, 1e9)
     noise = parameter("noise_var", noise_var, 1e-9, 1e9)
@@ -233,7 +229,7 @@ def whole(name: str, value: object, low: int, high: int) -> int:
 
 
 def truth(name: str, value: object) -> bool:
-    """Return a truth value; of texts, any but the empty one would be true."""
+    """Return a bool; refuse other types, because any non-empty text would be true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise InputError(f"{name} must be True or False; got {brief(value)}")
@@ -248,7 +244,7 @@ def floor(value: object) -> float:
 
 
 def names(actions: Sequence[str], what: str = "actions") -> tuple[str, ...]:
-    """Return the actions as a tuple of different, non-empty strings; ``what`` they are called."""
+    """Return the actions as a tuple of different, non-empty strings."""
     if isinstance(actions, str):
         raise InputError(f"{what} must be a sequence of names, not the one string {brief(actions)}")
     if isinstance(actions, (set, frozenset)):
@@ -270,7 +266,7 @@ def names(actions: Sequence[str], what: str = "actions") -> tuple[str, ...]:
 
 
 def count(what: str, rows: object) -> int:
-    """Return how many rows there are in a list or array, whose order tells which is which."""
+    """Return the number of rows of a list or array; refuse unordered collections."""
     try:
         if not isinstance(rows, (str, bytes, set, frozenset, Mapping)):
             return len(rows)  # type: ignore[arg-type]  # what has none is refused below
@@ -280,7 +276,7 @@ def count(what: str, rows: object) -> int:
 
 
 def each(check: Callable[[Any], _T], values: Iterable[Any]) -> list[_T]:
-    """Return what a check returns of each value; its error names the row."""
+    """Return the checked values; an error names the row."""
     try:
         return [check(value) for value in values]
     except InputError:
@@ -293,18 +289,17 @@ def each(check: Callable[[Any], _T], values: Iterable[Any]) -> list[_T]:
 
 
 def no_generator(rng: object) -> InputError:
-    """Return the error for what draws no uniforms."""
+    """Return the error for an invalid ``rng``."""
     return InputError(
         f"rng must be a numpy Generator, such as np.random.default_rng(0); got {brief(rng)}"
     )
 
 
 def uniforms(rng: np.random.Generator) -> Callable[[], float]:
-    """Return what gives one uniform of a generator after the other.
+    """Return the function that draws one uniform from a generator.
 
     Raises:
-        InputError: ``rng`` is no generator: a seed, a class, or a module, whose numbers nobody can
-            draw again.
+        InputError: ``rng`` is not a generator, for example a seed, a class or a module.
     """
     found = getattr(rng, "random", None)
     if found is None or isinstance(rng, (type, ModuleType)):
@@ -314,7 +309,7 @@ def uniforms(rng: np.random.Generator) -> Callable[[], float]:
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is a non-empty string that UTF-8 can write (no lone surrogate)."""
+    """Return whether a value is a non-empty string without lone surrogates."""
     if not isinstance(value, str) or not value:
         return False
     try:
@@ -325,7 +320,7 @@ def is_text(value: object) -> bool:
 
 
 def unknown_action(name: object, known: Sequence[str]) -> ActionError:
-    """Return the error for a name that the policy does not know, with the nearest that it does."""
+    """Return the error for an unknown action, with the most similar known name."""
     comparable = isinstance(name, str) and len(known) <= _MOST_COMPARED
     near = difflib.get_close_matches(str(name), known, n=1) if comparable else []
     if near:

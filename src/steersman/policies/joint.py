@@ -1,8 +1,8 @@
-"""Joint linear models: one weight vector over per-action features, for candidates that change.
+"""Joint linear policies: one weight vector over action features, for changing candidates.
 
 Scores of a shared model are not independent across actions, so Thompson probabilities have no
-one-dimensional integral. Two distributions are exact by construction: SquareCB's closed form, and
-the frequencies of M seeded posterior draws.
+one-dimensional integral. Two distributions have exact propensities: SquareCB's closed form, and the
+frequencies of M seeded posterior draws.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
 
 class JointPolicy(LinearPolicy):
-    """A shared linear model of the reward over the features of (request, action).
+    """Base class of policies with one linear model over the features of (request, action).
 
-    ``features`` of a request are either a mapping name -> (d,) or an (n, d) array whose rows are in
-    the order of ``eligible`` (of ``actions`` where ``eligible`` is None). With ``actions=()`` the
-    set is open: ``eligible`` names the candidates of each request and is the order of its arrays.
-    The context ``x`` of a decision is not used (it may be None); ``learn`` takes the row of the
-    action that was chosen as its ``x``. Every row belongs to one name, so ``eligible`` gives names
-    in full, also where they are those of configurations.
+    ``features`` of a request are a mapping name -> (d,), or an (n, d) array in the order of
+    ``eligible`` (or of ``actions`` if ``eligible`` is None). With ``actions=()`` the set is open:
+    ``eligible`` names the candidates of each request and sets the order of its arrays. Decisions
+    ignore the context ``x``; ``learn`` takes the features of the chosen action as ``x``.
+    ``eligible`` needs full names, also for configurations.
     """
 
     _shared = True
@@ -71,7 +70,7 @@ class JointPolicy(LinearPolicy):
         return weights
 
     def index(self, action: str) -> int:
-        """Return the place of ``action``; an open set knows every name, at place 0."""
+        """Return the index of ``action``; 0 for any name of an open set."""
         if self.open and inputs.is_text(action):
             return 0
         return super().index(action)
@@ -114,7 +113,6 @@ class JointPolicy(LinearPolicy):
         return placed
 
     def _rows(self, names: Sequence[str], features: Any) -> Floats:
-        """Return the (n, d) feature rows of the named actions."""
         if features is None:
             raise InputError(f"{type(self).__name__} needs features: one row per eligible action")
         if isinstance(features, Mapping):
@@ -134,23 +132,23 @@ class JointPolicy(LinearPolicy):
 
 
 class JointSquareCB(JointPolicy):
-    """Inverse gap weighting on a shared linear model: p_a = 1 / (n + gamma·(best − score_a)).
+    """SquareCB: inverse gap weighting, p_a = 1 / (n + gamma·(best − score_a)).
 
-    The best action gets what is left. The gap in predicted reward decides how often a worse-looking
-    action is tried, in closed form, so the propensity is exact and cheap.
+    The best action gets the remaining probability. An action with a larger gap in predicted reward
+    is chosen less often. The closed form makes propensities exact and cheap.
 
     Args:
-        actions: K different names, or () where every request brings its own candidates.
-        dim: number of per-action features d, in [1, 16384].
-        gamma: > 0; larger explores less. Trap: it is in units of 1 / reward, so with rewards in
+        actions: K different names, or () if every request sends its candidates.
+        dim: number of action features d, in [1, 16384].
+        gamma: > 0; a larger value explores less. Trap: its unit is 1 / reward; with rewards in
             [0, 1] and n candidates, gamma below n is close to uniform.
         ridge: prior precision of the weights, in [1e-9, 1e9].
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
-            buckets, per update).
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
+        forget: decay factor in (0, 1] of older updates, per time bucket (without buckets, per
+            update).
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = JointSquareCB((), dim=2, gamma=20.0)
     >>> rows = np.array([[1.0, 0.0], [0.0, 1.0]])
@@ -202,26 +200,26 @@ class JointSquareCB(JointPolicy):
 
 
 class JointLinTS(JointPolicy):
-    """Thompson sampling on a shared linear model, over M seeded posterior draws.
+    """Linear Thompson sampling with a shared model and M seeded posterior draws.
 
-    M weight vectors are drawn from the posterior with a seed that depends on the updates learned,
-    so that a state has one distribution: the share of draws that rank an action first. That share
-    is approximate as a Thompson probability and exact as a propensity. Actions that no draw ranks
-    first have none, so evidence needs a ``floor``.
+    The seed of the M weight vectors depends on the number of updates, so a state has one
+    distribution: the share of draws that rank an action first. This share approximates the Thompson
+    probability, but is exact as a propensity. Actions that no draw ranks first have probability 0,
+    so off-policy evaluation needs a ``floor``.
 
     Args:
-        actions: K different names, or () where every request brings its own candidates.
-        dim: number of per-action features d, in [1, 16384].
-        prior_var: variance of each weight beforehand, in [1e-9, 1e9], and at most 1e12 noise_var.
-        noise_var: variance of a reward around its mean, in [1e-9, 1e9].
+        actions: K different names, or () if every request sends its candidates.
+        dim: number of action features d, in [1, 16384].
+        prior_var: prior variance of each weight, in [1e-9, 1e9], and at most 1e12 noise_var.
+        noise_var: noise variance of the reward, in [1e-9, 1e9].
         draws: M in [1, 10000]; the distribution has steps of 1/M.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
-            buckets, per update).
-        seed: of the draws.
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
+        forget: decay factor in (0, 1] of older updates, per time bucket (without buckets, per
+            update).
+        seed: seed of the posterior draws.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = JointLinTS((), dim=2, draws=100)
     >>> rows = {"a": [1.0, 0.0], "b": [0.0, 1.0]}

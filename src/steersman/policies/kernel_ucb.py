@@ -1,4 +1,4 @@
-"""Upper confidence bounds on a kernel: linear plus Gaussian, by random Fourier features."""
+"""Kernel UCB with random Fourier features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KernelUCB(LinearPolicy):
-    """Bounded LinUCB on x and on random Fourier features of x, so that it also learns curves.
+    """Bounded LinUCB on x and on random Fourier features of x, for nonlinear rewards.
 
     The features √(2/D)·cos(Wx + b), W ~ N(0, 1/lengthscale²), b ~ U(0, 2π), have inner products
     that approximate the Gaussian kernel exp(-|x - x'|²/2·lengthscale²). They follow x itself, so
@@ -32,16 +32,16 @@ class KernelUCB(LinearPolicy):
         dim: number of context features d >= 1.
         alpha: width of the bonus, >= 0.
         ridge: prior precision, in [1e-9, 1e9].
-        ceiling: the largest reward that can occur.
+        ceiling: largest possible reward.
         random_features: D in [1, 4096]; a decision costs (d + D)² per action.
         lengthscale: distance in x over which rewards change, > 0. Trap: it is in the units of x,
             so scale features to a norm of about 1 (``FeatureMap`` does).
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket.
-        seed: of the random features.
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
+        forget: decay factor in (0, 1] of older updates, per time bucket.
+        seed: seed of the random features.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = KernelUCB(["inside", "outside"], dim=1, lengthscale=0.3)
     >>> rng = np.random.default_rng(0)

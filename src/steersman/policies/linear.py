@@ -1,4 +1,4 @@
-"""What LinUCB, LinTS and the contextual epsilon-greedy share: one Gaussian linear model per arm."""
+"""Base class of linear policies with one Gaussian model per arm."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _FEW = 4  # fewer decisions are made faster one by one
 
 
 class LinearPolicy(ChoicePolicy):
-    """A policy whose arms are independent linear models with a Gaussian prior N(0, I/λ).
+    """Policy with independent linear models per arm and a Gaussian prior N(0, I/λ).
 
     Args:
         actions: K names.
         dim: number of features d >= 1.
         prior_precision: λ > 0.
-        noise_var: variance of a reward around its mean, > 0.
+        noise_var: noise variance of the reward, > 0.
         floor: total mass in [0, 1) spread evenly.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket.
+        forget: decay factor in (0, 1] of older updates, per time bucket.
     """
 
     _scores_rows: ClassVar[bool] = False  # whether `_score_moments` is there
@@ -70,14 +70,12 @@ class LinearPolicy(ChoicePolicy):
         )
 
     def _arm(self, index: int) -> int:
-        """Return the model that learns from action ``index``."""
         return 0 if self._shared else index
 
     def _vector(self, x: Any) -> Floats:
         return inputs.vector(x, self.dim)
 
     def _vectors(self, contexts: Sequence[Any] | Floats) -> Floats:
-        """Return `_vector` of each context, as rows."""
         if isinstance(contexts, np.ndarray):
             return inputs.matrix(contexts, self.dim)
         return np.array([self._vector(x) for x in contexts])
@@ -361,21 +359,20 @@ class LinearPolicy(ChoicePolicy):
 def decide_alike(
     parts: Sequence[tuple[ChoicePolicy, Floats]], *, rng: np.random.Generator
 ) -> list[Choice]:
-    """Return the choices of several policies, each for contexts of its own, made together.
+    """Return the choices of several similar policies in one batch.
 
-    Many tenants of one declaration have a policy each and few requests at a time: what calls cost
-    is shared by all of them.
+    Useful for many tenants with one declaration and few requests each: the cost of calls is shared.
 
     Args:
-        parts: policies of one `likeness`, with the vectors (n, d) that each decides from.
-        rng: the only source of randomness; one ``random()`` is taken for each context.
+        parts: policies with equal `likeness`, each with its contexts (n, d).
+        rng: random generator. One ``random()`` is drawn per context.
 
     Returns:
-        The choices of :meth:`ChoicePolicy.decide_many` of one policy after the other, to the bit.
+        The choices of :meth:`ChoicePolicy.decide_many` for each policy in turn, bit-identical.
 
     Raises:
-        InputError: these are no such pairs, or a context is malformed; uniforms may have been taken
-            for those before it.
+        InputError: invalid pairs, or a malformed context. Uniforms for earlier contexts may already
+            be drawn.
 
     >>> from steersman.policies import LinUCB
     >>> parts = [(LinUCB(["a", "b"], dim=1), np.ones((count, 1))) for count in (3, 2)]

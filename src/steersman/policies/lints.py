@@ -1,4 +1,4 @@
-"""Linear Thompson sampling with disjoint models and exact choice probabilities."""
+"""Linear Thompson sampling with one model per arm and exact choice probabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LinTS(LinearPolicy):
-    """Chooses each arm with the posterior probability that its score θ_aᵀx is the largest.
+    """Linear Thompson sampling: an arm's probability is that of the largest score θ_aᵀx.
 
     Per arm the precision is L_a = I/prior_var + Σ xxᵀ/noise_var and m_a = L_a⁻¹ Σ r x/noise_var, so
     the score is N(m_aᵀx, xᵀL_a⁻¹x), independent across arms. The probabilities are computed, in
@@ -30,16 +30,16 @@ class LinTS(LinearPolicy):
     Args:
         actions: K different names.
         dim: number of features d, in [1, 16384].
-        prior_var: variance of each weight beforehand, in [1e-9, 1e9], and at most 1e12 noise_var.
-            Trap: too small and new arms are never tried; it is the counterpart of 1/ridge.
-        noise_var: variance of a reward around its mean, in [1e-9, 1e9]. Rewards in [0, 1] have at
+        prior_var: prior variance of each weight, in [1e-9, 1e9], and at most 1e12 noise_var.
+            Trap: with a small value new arms are never tried. It corresponds to 1/ridge.
+        noise_var: noise variance of the reward, in [1e-9, 1e9]. Rewards in [0, 1] have at
             most 0.25; larger values explore longer.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
-            buckets, per update).
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
+        forget: decay factor in (0, 1] of older updates, per time bucket (without buckets, per
+            update).
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = LinTS(["short", "long"], dim=2)
     >>> for _ in range(20):

@@ -1,4 +1,4 @@
-"""LinUCB with disjoint models: the arm with the largest upper confidence bound."""
+"""LinUCB and bounded LinUCB with one model per arm."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class LinUCB(LinearPolicy):
-    """Chooses the largest of θ_aᵀx + alpha·√(xᵀA_a⁻¹x), A_a = ridge·I + Σ xxᵀ, θ_a = A_a⁻¹ Σ r x.
+    """LinUCB: the arm with the largest upper confidence bound θ_aᵀx + alpha·√(xᵀA_a⁻¹x).
 
-    The bonus is the width of a confidence ellipsoid at x: an arm is tried where it might still be
-    the best. Given a state the choice is deterministic, so without a ``floor`` its propensities are
-    0 and 1 (shared among ties) and off-policy evaluation of other policies is refused.
+    A_a = ridge·I + Σ xxᵀ, θ_a = A_a⁻¹ Σ r x. The bonus is the width of a confidence ellipsoid at x.
+    The choice is deterministic, so without a ``floor`` all propensities are 0 or 1 (or shared by
+    ties), and off-policy evaluation refuses the log.
 
     Args:
         actions: K different names.
@@ -35,12 +35,12 @@ class LinUCB(LinearPolicy):
         alpha: width of the bonus, >= 0; 0 is greedy. Trap: it multiplies a standard deviation in
             units of the features' scale, so features should have a norm of about 1.
         ridge: prior precision, in [1e-9, 1e9]. Trap: large values shrink the bonus of new arms too.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket (without
-            buckets, per update).
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
+        forget: decay factor in (0, 1] of older updates, per time bucket (without buckets, per
+            update).
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = LinUCB(["micro", "planner"], dim=2)
     >>> policy.learn([1.0, 0.5], "micro", 0.0)
@@ -92,25 +92,24 @@ class LinUCB(LinearPolicy):
 
 
 class BoundedLinUCB(LinearPolicy):
-    """LinUCB that knows the largest possible reward: no bound may promise more than ``ceiling``.
+    """LinUCB with upper bounds clipped at ``ceiling``, the largest possible reward.
 
-    Early on almost every bound exceeds what any reward can be, and plain LinUCB then follows the
-    widest bound, however bad the arm looks. Here all arms whose bound reaches the ceiling are
-    equally promising, and the one with the best mean is chosen among them; only when none reaches
-    it do the bounds decide. With rewards scaled to [0, 1], as every declared reward is, it explores
-    less and learns faster: see ``benchmarks.learning``.
+    At first almost every bound exceeds the largest reward, and plain LinUCB follows the widest
+    bound. Here all arms whose bound reaches the ceiling tie, and the best mean among them wins. If
+    none reaches it, the largest bound wins. With rewards in [0, 1], as declared, it explores less
+    and learns faster: see ``benchmarks.learning``.
 
     Args:
         actions: K different names.
         dim: number of features d, in [1, 16384].
         alpha: width of the bonus, >= 0.
         ridge: prior precision, in [1e-9, 1e9].
-        ceiling: the largest reward that can occur. Trap: below the true maximum it stops exploring.
-        floor: total mass in [0, 1) spread evenly over the eligible actions.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket.
+        ceiling: largest possible reward. Trap: below the true maximum it stops exploring.
+        floor: total probability in [0, 1) that is spread evenly over the eligible actions.
+        forget: decay factor in (0, 1] of older updates, per time bucket.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: argument out of range.
 
     >>> policy = BoundedLinUCB(["a", "b"], dim=1)
     >>> policy.learn([1.0], "a", 1.0)

@@ -1,4 +1,4 @@
-"""The life of what was learned: states, deltas and merges of additive sums."""
+"""States, deltas and merges of policies with additive sums."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _MOST_PLAYS = 2.0**53  # counting by ones goes no further
 
 
 class Mergeable(ABC):
-    """Sums over named actions that can be stored, sent as deltas and added up.
+    """Base class of policies whose sums can be stored, sent as deltas and merged.
 
     Args:
-        actions: different names, K of them, checked by whoever makes it.
-        floor: total mass in [0, 1), likewise.
+        actions: K different names, already validated.
+        floor: total probability in [0, 1), already validated.
     """
 
     algorithm: ClassVar[str]
@@ -61,23 +61,23 @@ class Mergeable(ABC):
         return f"{type(self).__name__}({', '.join(f'{k}={brief(v)}' for k, v in config.items())})"
 
     def __copy__(self) -> Self:
-        """Return a copy that shares nothing: what `copy.deepcopy` returns."""
+        """Return a deep copy."""
         return deepcopy(self)
 
     def state(self) -> State:
-        """Return all that was learned: float64 sums and ``"meta"``, a uint8 array of JSON."""
+        """Return the learned state: float64 sums and ``"meta"``, a uint8 array of JSON."""
         return states.pack(self._meta(), self._all_sums())
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the policy that a state describes.
+        """Return the policy of a state.
 
         Args:
-            state: what :meth:`state` returned, of any copy.
+            state: result of :meth:`state` of any copy.
 
         Raises:
             StateError: another algorithm, version or shape, damaged JSON, non-finite sums, or a
-                delta, which is to be merged.
+                delta (merge it instead).
         """
         meta, sums = states.unpack(state, algorithm=cls.algorithm, version=cls.version)
         refuse_delta(meta)
@@ -92,29 +92,27 @@ class Mergeable(ABC):
 
     @classmethod
     def _check_size(cls, config: dict[str, Any], sums: Sums) -> None:
-        """Refuse a header that asks for more memory than the state's arrays take."""
+        """Refuse a header whose sizes do not match the arrays, before allocating memory."""
         if sums.get("plays", np.zeros(0)).shape != (len(config["actions"]),):
             raise StateError("the state has no 'plays' with one number per action")
 
     def delta(self, since: Mapping[str, Any] | None = None, *, id: str | None = None) -> State:  # noqa: A002
-        """Return what was learned since a state, to be merged into another copy of it.
+        """Return the updates since a state as a delta, to merge into another copy.
 
-        States name the last 1,024 deltas that were made before them, so that no reload forgets
-        what must not be merged twice. A policy that made none has a state without that entry.
+        States list their last 1,024 deltas, so that a reload cannot cause a double merge.
 
-        Trap: another copy's state is refused only if it names deltas that this policy lacks, or
-        a later time. Updates that the other copy learned itself cannot be told from those that
-        this one has taken back since, and the delta takes them back.
+        Trap: a state of another copy is refused only if it has deltas that this policy lacks, or a
+        later time. Its own updates look like withdrawn updates, and the delta then subtracts them.
 
         Args:
-            since: a state that this policy has gone on from, or that it has merged all of;
-                default: the one it was made from, or nothing learned.
-            id: a name that no other delta has, 1 to 200 characters; default: a random one.
+            since: an earlier state of this policy. Default: the state that it was loaded from, or
+                no updates.
+            id: unique name of the delta, 1 to 200 characters. Default: a random name.
 
         Raises:
-            InputError: an id that is no such text.
-            StateError: ``since`` is a delta, or names deltas that this policy lacks, or the header
-                would take more than 64 MiB.
+            InputError: invalid id.
+            StateError: ``since`` is a delta, has deltas that this policy lacks, or the header would
+                exceed 64 MiB.
         """
         id = checked_id(id)  # noqa: A001 (the argument's name)
         meta, sums = self._meta(), self._all_sums()
@@ -139,17 +137,17 @@ class Mergeable(ABC):
         return fingerprint(meta, sums, {"updates", *self._counters()})
 
     def merge(self, deltas: Sequence[Mapping[str, Any]]) -> None:
-        """Add deltas of other copies, in any order and grouping; all or none.
+        """Merge deltas of other copies, in any order and grouping; all or none.
 
-        A delta that was merged before is refused, also where it comes inside another one: a delta
-        lists the deltas that its maker had merged since its own base.
+        A delta that was already merged is refused, also as part of another delta: a delta lists the
+        deltas that it contains.
 
         Args:
-            deltas: what :meth:`delta` returned, each to be merged once and never again.
+            deltas: results of :meth:`delta`.
 
         Raises:
-            MergeError: a delta was merged before, stands twice in the list, is this policy's own,
-                or does not fit.
+            MergeError: a delta was already merged, is a duplicate, was made by this policy, or does
+                not fit.
         """
         if isinstance(deltas, Mapping):
             raise MergeError("merge takes a list of deltas; got one delta; pass [delta]")

@@ -1,4 +1,4 @@
-"""A small network as arrays; needs numpy alone to score."""
+"""Neural network scorer that needs only numpy."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ALGORITHM, _VERSION = "NetworkScorer", 1
 
 
 class NetworkScorer:
-    """Layers of tanh and a last one that is linear, over rows brought to one scale.
+    """Neural network with tanh layers and a linear output, over standardised rows.
 
     Args:
-        mean: (columns,) taken from each row.
-        scale: (columns,) that it is then divided by, > 0.
-        layers: (weights (out, in), biases (out,)) of each; the last has one output.
+        mean: (columns,) subtracted from each row.
+        scale: (columns,) divisor of each row, > 0.
+        layers: (weights (out, in), biases (out,)) per layer; the last layer has one output.
 
     Raises:
-        InputError: layers that do not fit, a scale that is not above 0, a number not finite.
+        InputError: layers that do not fit, a scale that is not above 0, or non-finite numbers.
 
     >>> line = NetworkScorer.linear(np.array([2.0, 0.0]))
     >>> line.scores(np.array([[1.0, 5.0]])).tolist()
@@ -66,10 +66,10 @@ class NetworkScorer:
 
         Args:
             weights: (columns,).
-            bias: of the sum.
+            bias: constant term.
 
         Raises:
-            InputError: these are no numbers.
+            InputError: not numbers.
         """
         weights = inputs.numbers("weights", weights)
         columns, bias = len(weights), inputs.parameter("bias", bias, -1e300, 1e300)
@@ -83,7 +83,7 @@ class NetworkScorer:
             rows: (n, columns) float64 finite.
 
         Raises:
-            InputError: another number of columns, or no rows of numbers.
+            InputError: wrong number of columns, or not numbers.
         """
         rows = inputs.numbers("rows", rows, axes=2)
         if rows.shape[1] != self.columns:
@@ -111,10 +111,10 @@ class NetworkScorer:
         """Return the scorer of a state.
 
         Args:
-            state: what `state` returned.
+            state: result of `state`.
 
         Raises:
-            StateError: it is of something else, or damaged.
+            StateError: not a state of this class, or damaged.
         """
         meta, sums = states.unpack(state, algorithm=_ALGORITHM, version=_VERSION)
         count = meta["config"].get("layers")

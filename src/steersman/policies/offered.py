@@ -1,9 +1,8 @@
-"""What a request offers to select from, and a selection in the making.
+"""Candidates of a request, and the progress of a selection.
 
-A request names the candidates that are there from the start and says what picking one of them
-leads to; so the set grows within one decision, and every step is a function of the request and of
-what was picked. What a scorer sees of a candidate is what the request says of it, and where the
-selection stands.
+A request names its initial candidates and the candidates that each pick adds. So the set grows
+during one decision, and every step depends only on the request and the earlier picks. A scorer sees
+the features of a candidate, and columns that describe the state of the selection.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ same names, and says what each is."""
 
 
 class SequenceForm(NamedTuple):
-    """The rules of a point of kind sequence, as its declaration has them.
+    """Declared form of a sequence decision point.
 
     Attributes:
-        features: names of what the request says of each candidate, in order.
-        vector: so many numbers follow them, which are a vector of the candidate.
-        max_steps: most picks, ≥ 1.
-        stop: whether a selection may stop before.
+        features: names of the candidate features, in order.
+        vector: length of the candidate vector after the features.
+        max_steps: largest number of picks, ≥ 1.
+        stop: whether a selection may stop before ``max_steps``.
 
     >>> SequenceForm(("score",), 0, 3, True).columns[:2]
     ('score', 'hop')
@@ -54,24 +53,24 @@ class SequenceForm(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of what a scorer sees of an action."""
+        """Names of the columns that a scorer reads."""
         return (*self.features, *STANDING)
 
 
 def offered_names(start: Sequence[str], links: Mapping[str, Sequence[str]] | None) -> list[str]:
-    """Return every candidate of a request in the order of its rows.
+    """Return all candidates of a request in the order of its rows.
 
     Args:
-        start: those that are there from the start.
-        links: what picking a candidate brings in, by its name.
+        start: initial candidates.
+        links: for a candidate, the candidates that picking it adds.
 
     Returns:
-        `start`, then what these lead to, then what that leads to: the order does not depend on
-        that of the mapping.
+        `start`, then the candidates linked from it, and so on. The order does not depend on the
+        order of the mapping.
 
     Raises:
-        InputError: a name stands twice, is no text or that of stop, links are no mapping, or links
-            of what nothing leads to.
+        InputError: duplicate or invalid name, the name of stop, links that are not a mapping, or
+            links of an unknown candidate.
 
     >>> offered_names(["a", "b"], {"c": ["d"], "b": ["c", "a"]})
     ['a', 'b', 'c', 'd']
@@ -109,13 +108,13 @@ def _names(start: list[str], links: dict[str, list[str]]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Offered:
-    """What one request offers.
+    """Candidates of one request.
 
     Args:
-        names: of all n candidates, as `offered_names` returns them.
+        names: names of all n candidates, in the order of `offered_names`.
         rows: (n, features + vector) float64, finite.
-        start: so many of them are there from the start, ≥ 1.
-        leads: n tuples of places: what picking each one brings in.
+        start: number of initial candidates, ≥ 1.
+        leads: n tuples of indices: the candidates that each pick adds.
     """
 
     names: tuple[str, ...]
@@ -127,15 +126,15 @@ class Offered:
     def of(
         cls, start: Sequence[str], links: Mapping[str, Sequence[str]] | None, rows: Floats
     ) -> Offered:
-        """Return what a request offers.
+        """Return the candidates of a request.
 
         Args:
-            start: names of the candidates that are there from the start.
-            links: what picking a candidate brings in, by its name; None: nothing ever.
-            rows: (n, d) what is said of each, in the order of `offered_names`; copied.
+            start: names of the initial candidates.
+            links: for a candidate, the candidates that picking it adds. None: no links.
+            rows: (n, d) features of each candidate, in the order of `offered_names`; copied.
 
         Raises:
-            InputError: no candidate, names or rows that do not fit, or rows that are no numbers.
+            InputError: no candidate, names or rows that do not fit, or rows that are not numbers.
 
         >>> Offered.of(["a"], {"a": ["b"]}, np.zeros((2, 1))).leads
         ((1,), ())
@@ -155,14 +154,14 @@ class Offered:
 
 
 class Progress:
-    """A selection in the making; it changes as candidates are picked.
+    """Mutable state of a selection while candidates are picked.
 
     Args:
-        offered: by the request.
-        form: the rules.
+        offered: candidates of the request.
+        form: declared form of the sequence.
 
     Raises:
-        InputError: rows of another width than declared, or nothing that was offered.
+        InputError: wrong number of columns, or not an `Offered`.
 
     >>> offered = Offered.of(["a", "b"], {"b": ["c"]}, np.array([[0.1], [0.9], [0.5]]))
     >>> begun = Progress(offered, SequenceForm(("score",), 0, 2, True))
@@ -196,34 +195,34 @@ class Progress:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be done any more."""
+        """Whether the selection has ended."""
         return self.stopped or len(self.picked) >= self.form.max_steps or not self._open.any()
 
     @property
     def places(self) -> NDArray[np.intp]:
-        """Places of the candidates that can be picked now."""
+        """Indices of the candidates that can be picked now."""
         return np.flatnonzero(self._open)
 
     @property
     def names(self) -> list[str]:
-        """Names of all that can be done now: candidates, then stop if it may."""
+        """Names of all possible actions now: candidates, then stop if allowed."""
         own = [self.offered.names[place] for place in self.places.tolist()]
         return [*own, STOP] if self.form.stop else own
 
     @property
     def rows(self) -> Floats:
-        """(k, columns) what a scorer sees of each of `names`."""
+        """(k, columns) columns of each of `names`."""
         places = self.places
         return self._matrix[np.append(places, len(self._open)) if self.form.stop else places]
 
     def place(self, action: str) -> int:
-        """Return the place of what can be done now, in `names`.
+        """Return the index of an action in `names`.
 
         Args:
-            action: a candidate's name, or stop.
+            action: name of a candidate, or stop.
 
         Raises:
-            ActionError: it cannot be done now.
+            ActionError: the action is not possible now.
         """
         names = [] if self.ended else self.names
         if action not in names:
@@ -236,7 +235,7 @@ class Progress:
         """Pick a candidate or stop.
 
         Args:
-            place: of it, in `names`.
+            place: index in `names`.
         """
         places = self.places
         if place >= len(places):

@@ -1,4 +1,4 @@
-"""What a model knows the configurations of a mixed action by: their parts, and pairs of parts.
+"""Features of configurations: parts and pairs of parts.
 
 Every column has a closed form, so that the sums of a state mean the same on every machine: a basis
 that a factorisation finds would be another one wherever two pivots tie.

@@ -1,4 +1,4 @@
-"""Scorers of steps of any kind: what they have in common, sums of them, and keeping them."""
+"""Scorer protocol, sums of scorers, and their states."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Scorer(Protocol):
-    """Anything that scores the actions of one step, each by its own row."""
+    """Protocol of scorers of the actions of one step."""
 
     def scores(self, rows: Floats) -> Floats:
         """Return a score for each row; larger is better.
@@ -35,10 +35,10 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SummedScorer:
-    """The sum of several scorers: a clone, and what was learned on top of it.
+    """Sum of several scorers, for example a cloned scorer plus a learned correction.
 
     Args:
-        parts: one or more, of rows of one width; of a sum among them its parts are taken.
+        parts: one or more scorers with equal numbers of columns. Nested sums are flattened.
 
     >>> line = NetworkScorer.linear(np.array([2.0]))
     >>> SummedScorer((line, line)).scores(np.array([[1.0]])).tolist()
@@ -67,16 +67,16 @@ class SummedScorer:
 
 
 def scorer_state(scorer: Scorer) -> State:
-    """Return any scorer of this package as arrays: no pickles.
+    """Return the state of a scorer as arrays, without pickle.
 
     Args:
         scorer: trees, a network, or a sum of these.
 
     Returns:
-        The parts' arrays, by the number of the part and their names.
+        Arrays by part number and name.
 
     Raises:
-        InputError: a scorer of another kind.
+        InputError: another kind of scorer.
 
     >>> line = NetworkScorer.linear(np.array([2.0]))
     >>> sorted(scorer_state(line))
@@ -95,13 +95,13 @@ def scorer_from_state(state: Mapping[str, Any]) -> Scorer:
     """Return the scorer of a state.
 
     Args:
-        state: what `scorer_state` returned.
+        state: result of `scorer_state`.
 
     Returns:
-        The scorer; a sum where there were several parts.
+        The scorer; a sum for several parts.
 
     Raises:
-        StateError: it is of something else, or damaged.
+        StateError: not a state of a scorer, or damaged.
 
     >>> line = NetworkScorer.linear(np.array([2.0]))
     >>> scorer_from_state(scorer_state(line)).scores(np.array([[1.0]])).tolist()

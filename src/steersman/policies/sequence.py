@@ -1,10 +1,9 @@
-"""One decision that is a sequence: a step's distribution, its draw, and the exact product.
+"""Step distribution, draw and propensity of sequence decisions.
 
-A sequence policy picks from a growing set of candidates until it stops. Its propensity is exact
-because each step first forms the distribution over a few named actions (the leading candidates,
-and stop or expand where they are allowed), mixes the floor in, and draws from that very vector with
-one uniform. Given the state, which candidates lead is no chance: it follows from the scores. So
-the chain rule holds term by term,
+A sequence policy picks from a growing set of candidates until it stops. Each step computes the
+distribution over a few actions (the leading candidates, and stop or expand if allowed), mixes in
+the floor, and draws from this vector with one uniform. The scores determine the leading candidates.
+So the chain rule holds,
 
     p(a_1 … a_T) = Π_t p(a_t | s_t),    s_{t+1} a function of s_t and a_t,
 
@@ -39,15 +38,15 @@ EXPAND = "expand"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a sequence, as it is logged.
+    """Logged step of a sequence.
 
     Args:
-        eligible: the actions that could be drawn: leading candidates, then expand and stop.
-        action: the one drawn.
-        p: with which probability, in (0, 1].
+        eligible: possible actions: leading candidates, then expand and stop.
+        action: drawn action.
+        p: its probability, in (0, 1].
 
     Raises:
-        InputError: the action was not eligible, or the probability is out of its range.
+        InputError: ineligible action, or probability out of range.
 
     >>> Step(("a", "b", STOP), "a", 0.5).p
     0.5
@@ -66,17 +65,16 @@ class Step:
 
 
 def sequence_propensity(steps: Sequence[Step]) -> float:
-    """Return the probability of a whole sequence: the product over its steps; 1 without any.
+    """Return the propensity of a sequence: the product over its steps; 1 without steps.
 
     Args:
-        steps: in their order.
+        steps: steps in order.
 
     Returns:
         Π p_t, in (0, 1].
 
     Raises:
-        InputError: these are no steps, or the product is too small for a number; sequences this
-            unlikely carry nothing.
+        InputError: not a list of steps, or a product that underflows float64.
 
     >>> sequence_propensity([Step(("a", STOP), "a", 0.5), Step((STOP,), STOP, 1.0)])
     0.5
@@ -104,16 +102,17 @@ def _steps(steps: Any) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StepRule:
-    """How scores become the distribution of one step.
+    """Parameters of the distribution of a step.
 
     Args:
-        leading: how many candidates may be drawn at each step: the best by score; 1 to 1,000.
-        temperature: the softmax is of scores over this, in [1e-6, 100]; or 0: greedy, ties
-            sharing equally.
-        floor: total mass of each step in [0, 1) spread evenly over what is eligible there.
+        leading: number of best-scored candidates from which each step draws, 1 to 1,000.
+        temperature: temperature of the softmax over scores, in [1e-6, 100]; or 0: greedy, shared by
+            ties.
+        floor: total probability of each step in [0, 1) that is spread evenly over its eligible
+            actions.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: value out of range.
 
     >>> StepRule(floor=0.1).leading
     10
@@ -181,15 +180,15 @@ def step_distribution(scores: Floats, rule: StepRule) -> Floats:
     With z = scores / temperature: p = (1 − ε) softmax(z) + ε / K.
 
     Args:
-        scores: (K,) float64 finite, K ≥ 1, of the eligible actions.
-        rule: temperature and floor ε; `leading` was applied before.
+        scores: (K,) float64 finite scores of the eligible actions, K ≥ 1.
+        rule: temperature and floor ε; `leading` is already applied.
 
     Returns:
         (K,) float64 that sums to 1.
 
     Raises:
-        ActionError: nothing is eligible.
-        InputError: a score is not finite, or no number, or the rule is none.
+        ActionError: no eligible action.
+        InputError: a score that is not finite or not a number, or an invalid rule.
 
     >>> step_distribution(np.array([1.0, 1.0]), StepRule(temperature=0)).tolist()
     [0.5, 0.5]
@@ -214,18 +213,18 @@ def draw_step(
     """Return one action drawn with one uniform, and the step to log.
 
     Args:
-        names: of the eligible actions, all different.
-        scores: (K,) of theirs.
-        rule: how scores become probabilities.
-        rng: gives one ``random()``.
+        names: names of the eligible actions, all different.
+        scores: (K,) their scores.
+        rule: parameters of the distribution.
+        rng: random generator. One ``random()`` is drawn from it.
 
     Returns:
-        The place of the action among `names`, and the step.
+        The index of the action in `names`, and the step.
 
     Raises:
-        ActionError: nothing is eligible.
-        InputError: a score is not finite, names are not one for each, or ``rng`` is no generator (a
-            seed, say).
+        ActionError: no eligible action.
+        InputError: non-finite score, different lengths, or ``rng`` is not a generator (for example
+            a seed).
 
     >>> place, step = draw_step(
     ...     ["a", STOP], np.array([5.0, 0.0]), StepRule(temperature=0), rng=np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""A policy of kind sequence that learns online: a linear model of the whole selection's reward."""
+"""Linear sequence policy with online learning."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ if TYPE_CHECKING:
 
 
 class SequenceLinear(SequencePolicy, LinearPolicy):
-    """Scores an action by what it is worth in a linear model of the whole selection's reward.
+    """Sequence policy with a linear model of the reward of a whole selection.
 
-    A selection earns r ≈ w₀ + Σ_t wᵀφ(a_t | s_t): every step adds its share. So x = (Σ_t φ_t, 1) is
-    all that is learned of a selection, by exact sums as in every linear policy, and wᵀφ is the
-    score of a step. Trap: a candidate that earns nothing itself and only leads to one that does is
-    given no credit for it, since the latter explains the reward alone.
+    The model is r ≈ w₀ + Σ_t wᵀφ(a_t | s_t). So the policy learns from x = (Σ_t φ_t, 1) with the
+    exact sums of every linear policy, and wᵀφ is the score of a step. Trap: a candidate without
+    reward of its own that links to a rewarded candidate gets no credit.
 
     Args:
-        actions: none: candidates come with each request.
-        features: names of what the request says of each candidate.
-        max_steps: most picks, 1 to 100.
-        vector: so many numbers follow the features, 0 to 1,024.
-        stop: whether a selection may stop before.
-        leading: how many candidates may be drawn at each step, 1 to 1,000.
+        actions: must be empty: candidates come with each request.
+        features: names of the candidate features.
+        max_steps: largest number of picks, 1 to 100.
+        vector: length of the candidate vector after the features, 0 to 1,024.
+        stop: whether a selection may stop before ``max_steps``.
+        leading: number of best-scored candidates from which each step draws, 1 to 1,000.
         temperature: of the softmax, in units of the reward; or 0: greedy.
-        start: weights by column, in units of the reward: the mean of w beforehand.
-        prior_var: variance of each weight beforehand, in [1e-9, 1e9], and at most 1e12 noise_var.
-        noise_var: variance of a reward around its mean, in [1e-9, 1e9].
-        floor: mass of each step in [0, 1) spread evenly over its eligible actions.
-        forget: factor in (0, 1] by which older updates weigh less, per time bucket.
+        start: prior mean of w by column, in units of the reward.
+        prior_var: prior variance of each weight, in [1e-9, 1e9], and at most 1e12 noise_var.
+        noise_var: noise variance of the reward, in [1e-9, 1e9].
+        floor: probability of each step in [0, 1) that is spread evenly over its eligible actions.
+        forget: decay factor in (0, 1] of older updates, per time bucket.
 
     Raises:
-        InputError: an argument out of its range.
+        InputError: argument out of range.
 
     >>> import numpy as np
     >>> policy = SequenceLinear(features=["score"], max_steps=1, stop=False, temperature=0.1)
@@ -97,7 +96,7 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
         """Return what each action is worth: wᵀφ.
 
         Args:
-            rows: (k, columns) what is seen of each.
+            rows: (k, columns) columns of each action.
         """
         found: Floats = rows @ (self._arms.theta[0][:-1] + self._start)
         return found

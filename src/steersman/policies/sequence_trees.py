@@ -1,4 +1,4 @@
-"""A policy of kind sequence whose trees were grown elsewhere; it serves, and learns nothing."""
+"""Tree-based sequence policy without online learning."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 class SequenceTrees(SequencePolicy, UnlearningPolicy):
-    """Scores actions with boosted trees on top of its start weights.
+    """Sequence policy that scores actions with boosted trees plus start weights.
 
     Args:
-        actions: none: candidates come with each request.
-        features: names of what the request says of each candidate.
-        max_steps: most picks, 1 to 100.
-        vector: so many numbers follow the features, 0 to 1,024.
-        stop: whether a selection may stop before.
-        leading: how many candidates may be drawn at each step, 1 to 1,000.
+        actions: must be empty: candidates come with each request.
+        features: names of the candidate features.
+        max_steps: largest number of picks, 1 to 100.
+        vector: length of the candidate vector after the features, 0 to 1,024.
+        stop: whether a selection may stop before ``max_steps``.
+        leading: number of best-scored candidates from which each step draws, 1 to 1,000.
         temperature: of the softmax, in units of the trees' scores; or 0: greedy.
-        start: weights by column, to which the trees add; none for trees that know all.
-        floor: mass of each step in [0, 1) spread evenly over its eligible actions.
+        start: weights by column; the trees add to this base score. None: trees only.
+        floor: probability of each step in [0, 1) that is spread evenly over its eligible actions.
 
     Raises:
-        InputError: an argument out of its range.
+        InputError: argument out of range.
 
     >>> import numpy as np
     >>> policy = SequenceTrees(features=["score"], max_steps=2, start={"score": 2.0})
@@ -75,13 +75,13 @@ class SequenceTrees(SequencePolicy, UnlearningPolicy):
         self.trees: TreeScorer | None = None
 
     def holding(self, trees: TreeScorer) -> Self:
-        """Return a policy declared as this one, with trees.
+        """Return a copy of this policy with trees.
 
         Args:
-            trees: that look at this policy's columns.
+            trees: trees over this policy's columns.
 
         Raises:
-            StateError: they look at another number of columns.
+            StateError: wrong number of columns.
         """
         state = self.state()
         meta, sums = states.unpack(state, algorithm=self.algorithm, version=self.version)
@@ -94,7 +94,7 @@ class SequenceTrees(SequencePolicy, UnlearningPolicy):
         """Return the score of each action.
 
         Args:
-            rows: (k, columns) what is seen of each.
+            rows: (k, columns) columns of each action.
         """
         start = self.starting(rows)
         return start if self.trees is None else start + self.trees.scores(rows)

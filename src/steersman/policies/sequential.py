@@ -1,7 +1,7 @@
-"""What policies of kind sequence share: a selection drawn one step after the other.
+"""Base class of sequence policies: selection step by step.
 
-Each step's distribution is over the leading candidates and stop (`steersman.policies.sequence`), so
-the propensity of a selection is exact. A subclass says how it scores and what it learns.
+Each step draws from the leading candidates and stop (`steersman.policies.sequence`), so the
+propensity of a selection is exact. A subclass computes scores and learns.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _MOST_STANDING = 1e4  # norm of what 100 steps add of the columns that the servi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selected:
-    """A selection that was drawn.
+    """Drawn selection.
 
     Args:
-        picked: names of candidates, in the order of picking.
-        steps: as they are logged.
-        propensity: of all of them together, Π p_t.
+        picked: names of the picked candidates, in order.
+        steps: logged steps.
+        propensity: probability of the selection, Π p_t.
         distributions: for each step, float64 over its eligible actions.
-        x: (columns + 1,) the sum of the rows of what was done, and 1: what is learned from.
+        x: (columns + 1,) the sum of the rows of all actions, and 1; input of `learn`.
     """
 
     picked: tuple[str, ...]
@@ -62,12 +62,12 @@ class Selected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Foreseen:
-    """What a policy would have drawn one step of a logged selection from.
+    """Distribution of a policy for one step of a logged selection.
 
     Args:
-        eligible: what it might have done.
-        distribution: float64 over these.
-        chance: of what was done; 0 where it would not have let it lead.
+        eligible: possible actions of the policy.
+        distribution: float64 over these actions.
+        chance: probability of the logged action; 0 if it does not lead.
     """
 
     eligible: tuple[str, ...]
@@ -76,12 +76,12 @@ class Foreseen:
 
 
 class SequencePolicy(ChoicePolicy):
-    """Selects from what a request offers; a subclass scores actions, and calls `_declare`.
+    """Base class of policies that select from the candidates of a request.
 
     Attributes:
-        form: the rules.
-        rule: how scores become the distribution of a step.
-        start: weights of columns by name: how actions are scored before anything is learned.
+        form: declared form of the sequence.
+        rule: parameters of the step distribution.
+        start: initial weights by column name.
     """
 
     form: SequenceForm
@@ -106,7 +106,7 @@ class SequencePolicy(ChoicePolicy):
         """Return the score of each action by the start weights alone.
 
         Args:
-            rows: (k, columns) what is seen of each.
+            rows: (k, columns) columns of each action.
         """
         found: Floats = rows @ self._start
         return found
@@ -116,20 +116,19 @@ class SequencePolicy(ChoicePolicy):
         """Return the score of each action.
 
         Args:
-            rows: (k, columns) what is seen of each.
+            rows: (k, columns) columns of each action.
         """
 
     def select(self, offered: Offered, *, rng: np.random.Generator) -> Selected:
-        """Return a selection, drawn with one uniform for each step.
+        """Return a selection, drawn with one uniform per step.
 
         Args:
-            offered: by the request.
-            rng: the only source of randomness.
+            offered: candidates of the request.
+            rng: random generator.
 
         Raises:
-            InputError: rows of another width than declared, or of numbers so large that their sum
-                over all steps could not be learned from: about 1e6 / max_steps; or ``rng`` is no
-                generator (a seed, say).
+            InputError: wrong number of columns, numbers above about 1e6 / max_steps, or ``rng`` is
+                not a generator (for example a seed).
 
         >>> from steersman.policies import Offered, SequenceLinear
         >>> policy = SequenceLinear(features=["score"], max_steps=2, start={"score": 1.0})
@@ -178,15 +177,15 @@ class SequencePolicy(ChoicePolicy):
         )
 
     def along(self, offered: Offered, actions: Sequence[str]) -> list[Foreseen]:
-        """Return what this policy would have drawn each step of a logged selection from.
+        """Return this policy's distribution at each step of a logged selection.
 
         Args:
-            offered: by the request of that selection.
-            actions: what was done at each step: names of candidates, and stop at the end.
+            offered: candidates of the request.
+            actions: logged actions: names of candidates, and stop at the end.
 
         Raises:
-            ActionError: something that cannot be done under these rules.
-            InputError: no such request, or no list of what was done.
+            ActionError: an action that is not possible under the declared form.
+            InputError: not an `Offered`, or not a list of actions.
 
         >>> from steersman.policies import Offered, SequenceLinear
         >>> policy = SequenceLinear(features=["score"], max_steps=1, leading=1, stop=False)
@@ -206,17 +205,17 @@ class SequencePolicy(ChoicePolicy):
         return found
 
     def chance(self, offered: Offered, actions: Sequence[str]) -> float:
-        """Return the probability of a whole logged selection.
+        """Return this policy's probability of a logged selection.
 
         Args:
-            offered: by the request of that selection.
-            actions: what was done at each step.
+            offered: candidates of the request.
+            actions: logged action of each step.
 
         Returns:
-            In [0, 1]; 0 for what cannot be done under these rules.
+            In [0, 1]; 0 for a selection that is not possible under the declared form.
 
         Raises:
-            InputError: no such request, or no list of what was done.
+            InputError: not an `Offered`, or not a list of actions.
         """
         progress, done = Progress(offered, self.form), inputs.texts("actions", actions)
         try:
@@ -258,7 +257,7 @@ class SequencePolicy(ChoicePolicy):
         """Return 0 for the name of any selection: there is one model for all.
 
         Args:
-            action: the JSON list of what was picked, or any other text.
+            action: JSON list of the picks, or any other text.
         """
         return 0 if inputs.is_text(action) else super().index(action)
 
@@ -266,9 +265,9 @@ class SequencePolicy(ChoicePolicy):
         """Refuse: candidates come with each request.
 
         Args:
-            name: of anything.
-            explore: likewise.
-            share: likewise.
+            name: unused.
+            explore: unused.
+            share: unused.
 
         Raises:
             InputError: always.
@@ -279,7 +278,7 @@ class SequencePolicy(ChoicePolicy):
         """Refuse: candidates come with each request.
 
         Args:
-            name: of anything.
+            name: unused.
 
         Raises:
             InputError: always.
@@ -335,7 +334,7 @@ def form_of(
         stop: whether a selection may stop before.
 
     Raises:
-        InputError: an argument out of its range.
+        InputError: argument out of range.
 
     >>> form_of((), ["score"], 3, 0, stop=True).max_steps
     3

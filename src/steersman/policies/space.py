@@ -1,4 +1,4 @@
-"""The configurations of a mixed action, from plain values: what may be chosen, and its names."""
+"""Space of the configurations of mixed actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCALES = ("linear", "log")
 
 
 class Space(NamedTuple):
-    """Everything that may be chosen.
+    """All allowed configurations.
 
     Attributes:
         order: names of the parts, in the order of the alphabet.

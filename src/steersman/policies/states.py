@@ -1,4 +1,4 @@
-"""The portable form of what a policy learned: arrays and one JSON header, no pickles.
+"""Portable policy states: arrays and one JSON header, without pickle.
 
 A state is ``{"meta": uint8 JSON, name: float64 array, ...}``. The header names the algorithm, its
 format version, the constructor's arguments and the counters; the arrays are sums. A delta has the

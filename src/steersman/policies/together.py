@@ -1,9 +1,8 @@
-"""Many decisions at once, the same to the bit as one after the other.
+"""Batch decisions, bit-identical to single decisions.
 
-What is done here for all rows together is done element by element, or summed in the same order, so
-no rounding differs; whatever BLAS sums stays one call for each row (`ArmSums`), since a matrix
-product adds up in another order than a product with a vector. What is saved is the cost of calls:
-at d = 64 and K = 4 they are four fifths of a decision.
+Batch operations work element by element, or sum in the same order, so rounding is equal. BLAS
+products stay one call per row (`ArmSums`), because a matrix product sums in another order. The
+batch saves call overhead: four fifths of a decision at d = 64 and K = 4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Boosted trees as arrays: scores many rows in a few numpy calls, kept without pickles."""
+"""Boosted-tree scorer on numpy arrays, without pickle."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ _FIRST[:-1] = np.log2(_LEFT & -_LEFT).astype(np.uint8)
 
 
 class TreeScorer:
-    """A sum of regression trees.
+    """Sum of regression trees.
 
-    Every node is looked at for every row at once. A node whose condition ``x ≤ threshold`` fails
-    rules out the leaves under its left child; the first leaf that no node rules out is where the
-    row falls. That takes no branch and no loop over rows or trees. Conditions that several nodes
-    share, two of three in trees of a histogram, are looked at once.
+    All nodes are evaluated for all rows at once. A node whose condition ``x ≤ threshold`` fails
+    excludes the leaves under its left child. The row belongs to the first leaf that no node
+    excludes. This needs no branch and no loop over rows or trees. Conditions that several nodes
+    share are evaluated once.
 
     Args:
-        columns: that a row has, ≥ 1.
-        places: (trees, 15) int: the column that each node looks at.
-        thresholds: (trees, 15) float64; 1e300 in nodes that a tree does not need.
-        kept: (trees, 15) uint16: the leaves that are left where the node's condition fails, a bit
-            each; all of them in nodes that a tree does not need.
-        values: (trees, 16) float64 of the leaves, left to right.
+        columns: number of columns of a row, ≥ 1.
+        places: (trees, 15) int: column of each node.
+        thresholds: (trees, 15) float64; 1e300 in unused nodes.
+        kept: (trees, 15) uint16: bit mask of the leaves that remain if the node's condition fails;
+            all leaves in unused nodes.
+        values: (trees, 16) float64 values of the leaves, left to right.
 
     Raises:
-        InputError: shapes that do not fit, a column that is not there, a value that is not finite.
+        InputError: shapes that do not fit, an unknown column, or a non-finite value.
 
     >>> stump = TreeScorer.of_stumps(2, [(1, 0.5, -1.0, 2.0)])
     >>> stump.scores(np.array([[9.0, 0.5], [9.0, 0.6]])).tolist()
@@ -100,11 +100,11 @@ class TreeScorer:
         """Return a sum of trees with one node each.
 
         Args:
-            columns: that a row has.
-            stumps: column, threshold, value where ``x ≤ threshold``, value elsewhere.
+            columns: number of columns of a row.
+            stumps: column, threshold, value for ``x ≤ threshold``, value otherwise.
 
         Raises:
-            InputError: no stump, or what is not these four numbers, and as the class.
+            InputError: no stump, or not four valid numbers.
         """
         table = inputs.numbers("stumps", stumps, axes=2)
         if table.shape[1] != 4:
@@ -129,7 +129,7 @@ class TreeScorer:
             rows: (n, columns) float64 finite.
 
         Raises:
-            InputError: another number of columns, or no rows of numbers.
+            InputError: wrong number of columns, or not numbers.
         """
         rows = inputs.numbers("rows", rows, axes=2)
         if rows.shape[1] != self.columns:
@@ -163,10 +163,10 @@ class TreeScorer:
         """Return the scorer of a state.
 
         Args:
-            state: what `state` returned.
+            state: result of `state`.
 
         Raises:
-            StateError: it is of something else, or damaged.
+            StateError: not a state of this class, or damaged.
         """
         meta, sums = states.unpack(state, algorithm=_ALGORITHM, version=_VERSION)
         missing = {"places", "thresholds", "kept", "values"} - set(sums)
@@ -190,10 +190,10 @@ class TreeScorer:
 def blank(
     trees: int,
 ) -> tuple[NDArray[np.intp], Floats, NDArray[np.uint16], Floats]:
-    """Return the four arrays of trees that say nothing: every row falls into leaf 0, worth 0.
+    """Return the four arrays of neutral trees: every row falls into leaf 0 with value 0.
 
     Args:
-        trees: how many, ≥ 1.
+        trees: number of trees, ≥ 1.
     """
     nodes = (trees, LEAVES - 1)
     return (

@@ -1,4 +1,4 @@
-"""Taking an update back: the application did something else, so its reward says nothing here."""
+"""Withdrawal of learned updates."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def withdraw(
     weight: float = 1.0,
     bucket: int | None = None,
 ) -> None:
-    """Take back an update that a policy learned; on any error nothing was changed.
+    """Withdraw a learned update, for example because the application took another action.
 
-    The sums are then those of never having learned it, up to rounding: to the last bit only a
-    replay without the update gives them.
+    The sums are then the same as without the update, up to rounding. Only a replay of the log
+    without the update is bit-identical. After an error nothing is changed.
 
     Args:
-        policy: has learned the update.
-        x: the context, as it was learned.
-        action: likewise.
-        reward: likewise, with all its revisions.
-        weight: likewise.
-        bucket: likewise; a policy that forgets needs it.
+        policy: policy that learned the update.
+        x: context of the update.
+        action: action of the update.
+        reward: reward of the update, with all its revisions.
+        weight: weight of the update.
+        bucket: time bucket of the update; required for a policy that forgets.
 
     Raises:
-        InputError: malformed values, more than was learned, or a policy that takes nothing back.
-        ActionError: an unknown name.
+        InputError: malformed values, more than was learned, or a policy that cannot withdraw.
+        ActionError: unknown action.
 
     >>> from steersman.policies import BetaThompson
     >>> policy = BetaThompson(["search", "ask"])

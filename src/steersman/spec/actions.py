@@ -134,11 +134,19 @@ class Mixed(Declared):
         )
 
     def name_of(self, values: Mapping[str, object]) -> str:
-        """Return the name of the configuration with one value for every part."""
+        """Return the action name of a configuration.
+
+        Args:
+            values: one allowed value for every part.
+        """
         return configuration_name(self._exact(values))
 
     def wrong_values(self, values: Mapping[str, object]) -> Iterator[Problem]:
-        """Yield a problem for every unknown part and every value that its part does not allow."""
+        """Yield a problem for every unknown part and every value that its part does not allow.
+
+        Args:
+            values: values by part name; parts may be missing.
+        """
         known = list(self.parts)
         for name in sorted(values):
             got = values[name]

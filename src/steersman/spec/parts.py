@@ -46,11 +46,19 @@ class CategoricalPart(Declared):
         return some_of(self.values)
 
     def holds(self, value: object) -> bool:
-        """Return whether ``value`` is allowed."""
+        """Return whether a value is allowed.
+
+        Args:
+            value: any value.
+        """
         return isinstance(value, str) and value in self.values
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value."""
+        """Return the grid value of an allowed value.
+
+        Args:
+            value: an allowed value.
+        """
         return cast("str", value)
 
     def _problems(self) -> Iterator[Problem]:
@@ -86,12 +94,20 @@ class IntegerPart(Declared):
         return f"{self.low!r} to {self.high!r}"
 
     def holds(self, value: object) -> bool:
-        """Return whether ``value`` is allowed."""
+        """Return whether a value is allowed.
+
+        Args:
+            value: any value.
+        """
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole and self.low <= cast("int", value) <= self.high
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value."""
+        """Return the grid value of an allowed value.
+
+        Args:
+            value: an allowed value.
+        """
         return cast("int", value)
 
     def _problems(self) -> Iterator[Problem]:
@@ -121,11 +137,19 @@ class BooleanPart(Declared):
         return "true or false"
 
     def holds(self, value: object) -> bool:
-        """Return whether ``value`` is allowed."""
+        """Return whether a value is allowed.
+
+        Args:
+            value: any value.
+        """
         return isinstance(value, bool)
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value."""
+        """Return the grid value of an allowed value.
+
+        Args:
+            value: an allowed value.
+        """
         return cast("bool", value)
 
 
@@ -171,7 +195,11 @@ class RealPart(Declared):
         return f"{self.low!r} to {self.high!r} in {self.points - 1} even steps{steps}"
 
     def holds(self, value: object) -> bool:
-        """Return whether ``value`` is allowed."""
+        """Return whether a value is allowed.
+
+        Args:
+            value: any value.
+        """
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not self.low <= cast("float", value) <= self.high:
             return False
@@ -180,7 +208,11 @@ class RealPart(Declared):
         return abs(nearest - cast("float", value)) <= _ON_GRID * most
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value."""
+        """Return the grid value of an allowed value.
+
+        Args:
+            value: an allowed value.
+        """
         wanted = cast("float", value)
         return min(self.grid, key=lambda one: abs(cast("float", one) - wanted))
 
