@@ -1,4 +1,4 @@
-"""Tests that learn publish what was learned."""
+"""Fixtures of the learner tests."""
 
 import pytest
 

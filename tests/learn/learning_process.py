@@ -1,7 +1,7 @@
-"""A learner to be killed and paused: ``python -m tests.learn.learning_process URL HOLDER WHAT AT``.
+"""Learner process for kill and pause tests: ``learning_process URL HOLDER WHAT AT``.
 
-``WHAT`` is a signal that it sends itself after its query number ``AT``, counted from the first
-batch on: `SIGKILL`, `SIGSTOP`; or `none`.
+``WHAT`` is the signal that the process sends itself after query number ``AT``, counted from the
+first batch: `SIGKILL`, `SIGSTOP` or `none`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ LEASE_S = 1.0
 
 
 class Watched(Database):
-    """A database whose connections count their queries, and signal this process after one."""
+    """Database whose connections count queries and signal this process after one."""
 
     async def connect(self, role: Any = "app", **options: Any) -> Any:
-        """Return a connection that counts."""
         connection = await super().connect(role, **options)
         connection.add_query_logger(count)
         return connection
@@ -41,7 +40,6 @@ def count(record: Any) -> None:
 
 
 async def main() -> None:
-    """Learn until told to stop."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     settings = LearnerSettings(

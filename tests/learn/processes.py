@@ -1,4 +1,4 @@
-"""Processes of tests that are killed and paused, and waiting for what they do."""
+"""Test processes that are killed or paused, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running(module: str, *arguments: Any) -> Iterator[Process]:
-    """Run a module as a process of its own, and kill it in the end with all that it started."""
+    """Run a module as a process; kill its process group in the end."""
     process = run_module(module, *arguments)
     try:
         yield process
@@ -29,14 +29,14 @@ def running(module: str, *arguments: Any) -> Iterator[Process]:
 def learner(
     database: Database, holder: str, signal_name: str = "none", at: int = 0
 ) -> AbstractContextManager[Process]:
-    """Run a learner as a process of its own."""
+    """Run a learner process."""
     return running("tests.learn.learning_process", database.url, holder, signal_name, at)
 
 
 async def until(
     condition: Callable[[], Awaitable[bool]], within_s: float = 60.0, *, every_s: float = 0.05
 ) -> None:
-    """Wait until an async condition holds, looking so often; a look may be a new connection."""
+    """Poll an async condition until it holds."""
     deadline = time.monotonic() + within_s
     while not await condition():
         assert time.monotonic() < deadline
@@ -44,10 +44,8 @@ async def until(
 
 
 async def stopped(process: Process) -> bool:
-    """Return whether a process is stopped by a signal."""
     return process.is_stopped
 
 
 async def ended(process: Process) -> bool:
-    """Return whether a process has ended."""
     return process.poll() is not None

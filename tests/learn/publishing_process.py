@@ -1,4 +1,4 @@
-"""A publisher to be killed: counts what it writes, to the database and the registry, and dies."""
+"""Publisher process that kills itself after a number of database and registry writes."""
 
 from __future__ import annotations
 
@@ -22,29 +22,27 @@ _WRITES = ("INSERT", "UPDATE", "COMMIT")
 
 
 class Countdown:
-    """Kills this process when it has counted down.
+    """Kills this process at zero.
 
     Args:
-        steps: after how many.
+        steps: number of steps until then.
     """
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
     def __call__(self) -> None:
-        """Count one."""
         self.left -= 1
         if self.left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Watched(Database):
-    """A database whose connections count what they have written."""
+    """Database whose connections count writes."""
 
     count: Callable[[], None]
 
     async def connect(self, role: Any = "app", **options: Any) -> Any:
-        """Return a connection that counts."""
         connection = await super().connect(role, **options)
 
         def note(record: Any) -> None:
@@ -61,14 +59,12 @@ class WatchedPlace(DirectoryPlace):
     count: Callable[[], None]
 
     def write_new(self, path: str, data: bytes) -> str | None:
-        """Write a file."""
         self.count()
         done = super().write_new(path, data)
         self.count()
         return done
 
     def replace(self, path: str, data: bytes, *, expected_tag: str | None) -> str | None:
-        """Replace a file."""
         self.count()
         done = super().replace(path, data, expected_tag=expected_tag)
         self.count()
@@ -78,7 +74,7 @@ class WatchedPlace(DirectoryPlace):
 def publish_until_killed(
     url: str, tenant: UUID, root: Path, name: str, spec: str | None, steps: int
 ) -> None:
-    """Publish the one point of a tenant, and be killed after some steps, if it has so many."""
+    """Publish the tenant's point and die after some steps, if there are so many."""
     count = Countdown(steps)
     database = Watched(url)
     object.__setattr__(database, "count", count)

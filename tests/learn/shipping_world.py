@@ -1,4 +1,4 @@
-"""What tests of publishing share: signers, states, and the log that they come from."""
+"""Helpers of the publishing tests: signers, states and logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PASSPHRASE = "correct horse battery staple"  # noqa: S105 (of keys that live as 
 
 
 def registry_of(root: Path, tenant: Tenant) -> Publisher:
-    """Return a tenant's repository below a folder, made if it is not there."""
+    """Return a tenant's repository below a folder; create it if missing."""
     place, keys = DirectoryPlace(root / "registry" / tenant.name), Keys(root / "keys" / tenant.name)
     publisher = Publisher(place, keys)
     if not keys.trusted_root.exists():
@@ -37,14 +37,13 @@ def registry_of(root: Path, tenant: Tenant) -> Publisher:
 async def publish_point(
     database: Database, tenant: UUID, signer: Any, *, why: Reason = WHY, **candidate: Any
 ) -> Description:
-    """Publish the one point of a tenant, under another declaration if one is named."""
+    """Publish the tenant's point, optionally under another declaration."""
     row = await point_of(database, tenant)
     spec = document(**candidate) if candidate else None
     return await publish(database, row, signer, why, spec=spec)
 
 
 async def promote_point(database: Database, tenant: UUID, version: str) -> Any:
-    """Promote a version of the one point of a tenant."""
     row = await point_of(database, tenant)
     connection = await database.connect("worker")
     try:
@@ -58,7 +57,6 @@ async def promote_point(database: Database, tenant: UUID, version: str) -> Any:
 
 
 async def snapshot_of(database: Database, tenant: UUID, version: str) -> tuple[SnapshotRow, bytes]:
-    """Return a snapshot's row and its state."""
     row = await point_of(database, tenant)
     connection = await database.connect("worker")
     try:
@@ -79,7 +77,7 @@ async def lessons(
     best: str = "deep",
     units: int | None = None,
 ) -> list[DecisionRow]:
-    """Write decisions drawn evenly, of which one action earns most, all in two transactions."""
+    """Write uniformly drawn decisions with one best action, in two transactions."""
     rng = np.random.default_rng(seed)
     start = time.time() - 5 * 86_400
     made = [decided(row, rng, at=start + i, p=1 / 3) for i in range(n)]

@@ -1,4 +1,4 @@
-"""Claims while two go on at once: the work that takes and gives up, and the sign of life."""
+"""Concurrent use of claims: take, release and heartbeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From rows of events to a credit: pure, and on nobody's clock."""
+"""Credit assignment from event rows, independent of the clock."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -118,7 +118,7 @@ def test_what_a_policy_may_learn_from(changes, learnable):
 
 
 def test_of_a_long_episode_only_what_counts_is_looked_at():
-    """A walk through all of it for each of its decisions would hold up everybody's learning."""
+    """A scan of all events for each decision would block other learning."""
     names = {f"outcome {place}": 0.0 for place in range(64)}
     course = Course(event(place % 500, names | {"success": place / 1000}) for place in range(1000))
     looked_at = []

@@ -1,4 +1,4 @@
-"""A line that leaves the bounds of its signed base goes back to it, and somebody is told."""
+"""Drift guard: a lineage outside the bounds of its base is pinned, with an incident."""
 
 import time
 
@@ -64,7 +64,7 @@ async def test_another_scale_sends_it_back_once(database, tenant, signer):
 
 
 async def test_a_line_that_learned_what_is_wrong_goes_back(database, tenant, signer):
-    """Rewards that a broken reporter turned round are learned; when it is mended, they show."""
+    """Inverted rewards of a broken reporter are learned; correct ones show the loss."""
     row = await declared(database, tenant.id, policy="lin_ts")
     await lessons(database, row, 1500)
     await learn_all(database)

@@ -1,4 +1,4 @@
-"""A log holds actions that a newer declaration lacks: it draws them never, and can be judged."""
+"""Held-out comparison with removed actions: probability 0, no error."""
 
 from __future__ import annotations
 

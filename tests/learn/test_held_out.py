@@ -1,4 +1,4 @@
-"""Held-out decisions tell a state that decides worse, and judge no state by what it has learned."""
+"""Held-out comparison detects a worse state and excludes learned decisions."""
 
 import time
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A publisher that is killed anywhere leaves one version, which the next one publishes as it is."""
+"""A publisher killed at any step leaves one version, which the next call publishes."""
 
 import asyncio
 import signal
@@ -13,7 +13,7 @@ from tests.learn.world import declared, document, learn_all, rows, traffic
 
 
 def killed(database, tenant, root, spec, steps):
-    """Return whether a publisher was killed after so many steps; else it has published."""
+    """Return whether the publisher was killed after some steps; else it has published."""
     told = database.url, tenant.id, root, tenant.name, spec, steps
     status = call(publish_until_killed, *told).wait(60)
     assert status in {0, -signal.SIGKILL}
@@ -26,7 +26,7 @@ async def some_more(database, row, seed):
 
 
 async def check(database, tenant, publisher, version, candidate):
-    """Publish again: the same version and bytes, and each version once among the targets."""
+    """Publish again: same version and bytes, each version once among the targets."""
     query = "SELECT id, sha256 FROM snapshot WHERE reason = 'published' AND published_at IS NULL"
     waiting = [(one["id"], bytes(one["sha256"])) for one in await rows(database, tenant.id, query)]
     made = await publish_point(database, tenant.id, publisher, **candidate)

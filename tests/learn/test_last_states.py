@@ -1,4 +1,4 @@
-"""The last state that a learner stores of a point: of its own points alone, whatever goes on."""
+"""Final checkpoints of a stopping learner: only of points that it still holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learner: from rows of events to rewards, updates and states."""
+"""Learner: from event rows to rewards, updates and states."""
 
 import asyncio
 import time
@@ -204,7 +204,7 @@ async def test_imported_decisions_count_for_their_weight(database, tenant):
 
 
 async def test_a_commit_that_becomes_visible_late_is_learned(database, tenant):
-    """Work of the earlier transaction appears after that of the later one was done."""
+    """Work of an earlier transaction appears after a later one is processed."""
     row = await declared(database, tenant.id)
     rng = np.random.default_rng(0)
     early, late = decided(row, rng), decided(row, rng)

@@ -1,4 +1,4 @@
-"""What a log of mixed actions says of two states: by what was drawn and anything else."""
+"""Held-out comparison for mixed actions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state(*, taught):
 
 @pytest.fixture(scope="module")
 def log():
-    """Draws of a state that has learned nothing, with noisy rewards."""
+    """Return draws of an untrained state with noisy rewards."""
     rng = np.random.default_rng(0)
     drawn = [state(taught=False).decide(None, rng=rng) for _ in range(3000)]
     return [

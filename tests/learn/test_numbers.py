@@ -1,4 +1,4 @@
-"""Settings that are no numbers, or no whole ones, are refused by name before anything runs."""
+"""Range checks reject non-numeric and fractional settings."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Networks are trained by torch's Adam, in less time."""
+"""The fused Adam equals torch's Adam and is faster."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A line learns decisions that other declarations made, as candidates do that serve a share."""
+"""A lineage learns decisions of other declarations, such as those of candidates."""
 
 import time
 

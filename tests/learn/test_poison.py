@@ -1,4 +1,4 @@
-"""What cannot be learned is set aside with its reason; all others are learned."""
+"""Work that cannot be processed is set aside with a reason; other work is learned."""
 
 import asyncio
 import logging
@@ -57,7 +57,7 @@ async def test_what_the_policy_refuses_keeps_its_reward_and_is_counted(database,
 
 
 async def test_a_row_that_breaks_its_batch_is_found_by_halving(database, tenant, caplog):
-    """Outcomes that are no mapping never pass the service; a row like that must stop nobody."""
+    """The service rejects outcomes that are not mappings; such a row must not block others."""
     row = await declared(database, tenant.id)
     rng = np.random.default_rng(0)
     made = [decided(row, rng) for _ in range(9)]
@@ -100,7 +100,6 @@ async def test_a_damaged_state_stops_its_own_point_only(database, tenant, caplog
 
 
 async def learn_for(database, seconds, settings, **more):
-    """Run a learner for a while."""
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, stop.set)
     await run_learner(database, stop=stop, settings=settings, **more)

@@ -1,4 +1,4 @@
-"""A promoted snapshot goes on exactly where the line was, or where it would have been."""
+"""Promotion: the new snapshot continues exactly from the live lineage."""
 
 import asyncio
 import time
@@ -90,7 +90,7 @@ async def test_a_promoted_candidate_has_learned_all_of_the_log(database, signer,
 
 @pytest.mark.parametrize("candidate", [{}, {"dim": 16}, {"policy": "beta"}])
 async def test_what_an_earlier_promotion_copied_is_learned_once(database, signer, candidate):
-    """Frozen from the line that both stand on, later than the version that was promoted first."""
+    """Frozen from the common lineage, later than the version promoted first."""
     states = []
     for promoted in (True, False):
         tenant = await create_tenant(database, f"o-{time.time_ns()}", actor="test")
@@ -154,13 +154,13 @@ async def test_deciding_and_reporting_go_on_while_a_candidate_relearns(
     relearned, kept_going = Relearning._relearned, []
 
     def slowly(*given):
-        """Relearn for as long as ten visits take, as a long log would."""
+        """Relearn for as long as ten visits take, as with a long log."""
         relearning.set()
         kept_going.extend(visits.acquire(timeout=20) for _ in range(10))
         return relearned(*given)
 
     async def visit():
-        """Decide and report in the same process, as a service does that is asked to promote."""
+        """Decide and report in the same process, as a service during a promotion."""
         connection = await database.connect("app")
         while not done.done():
             one = decided(row, rng)
@@ -203,7 +203,7 @@ async def test_a_controllers_patience_does_not_end_a_long_promotion(database, te
 
 
 async def earn(database, decisions, step):
-    """Correct the rewards of decisions, and learn it."""
+    """Correct the rewards of decisions and learn the corrections."""
     rng = np.random.default_rng(step)
     moment = timedelta(seconds=2 + step)
     events = [

@@ -1,4 +1,4 @@
-"""Versions are given out once, in order, by what changed; the guard refuses what got worse."""
+"""Publishing: versions by change, and the publish guard."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -133,7 +133,7 @@ async def test_the_guard_refuses_another_scale(database, tenant, signer):
 
 
 async def scaled(database, tenant, factor):
-    """Learn the newest updates once more, with contexts of another scale."""
+    """Learn the newest updates again with scaled contexts."""
     query = (
         "INSERT INTO update SELECT tenant, skill, point, snapshot, seq + 40, gen_random_uuid(), "
         "revision, (SELECT array_agg(e * $1) FROM unnest(x) AS e), key, action, reward_change, "
@@ -210,7 +210,7 @@ async def test_what_could_not_be_signed_waits_with_its_evidence(database, tenant
 async def test_after_an_older_database_was_restored_the_next_free_version_is_taken(
     database, tenant, signer
 ):
-    """The registry has versions that the restored database never heard of."""
+    """The registry has versions that the restored database does not know."""
     row = await declared(database, tenant.id)
     await traffic(database, row, 12)
     await learn_all(database)

@@ -1,4 +1,4 @@
-"""A registry that nobody can write to: nothing is signed, and what was signed is promoted."""
+"""Read-only registry: nothing is signed, and signed versions can be promoted."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from tests.learn.world import bits, declared, learn_all, point_of, replica_of, t
 
 @contextmanager
 def read_only(folder):
-    """Let nobody write to a disk, not even root."""
+    """Make a folder read-only, also for root."""
 
     def remount(how):
         as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]

@@ -1,4 +1,4 @@
-"""Relearning gives the bits of a state that never saw what was left out."""
+"""Rebuild: the state equals one that never saw the excluded decisions."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ _DAY_S = 86_400.0
 
 
 async def mixed_traffic(database, row, start, *, poisoned, n=30):
-    """Write decisions in the same order with and without poison between them."""
+    """Write decisions in the same order, with and without bad ones between them."""
     rng, poison = np.random.default_rng(5), np.random.default_rng(6)
     decisions, events, bad = [], [], []
     for i in range(n):
@@ -135,7 +135,7 @@ async def test_until_a_moment_and_without_some_is_what_others_had_by_then(databa
 
 
 async def test_a_moment_before_all_that_was_learned_is_refused(database, tenant):
-    """An hour too early would unlearn all, and no other rebuild brings it back."""
+    """An hour too early would unlearn everything, and no rebuild could restore it."""
     row = await declared(database, tenant.id, policy="lin_ts")
     await rebuild(database, row, until=datetime.now(UTC), actor="ann")  # there is nothing yet
     row = await point_of(database, tenant.id)
@@ -167,7 +167,7 @@ async def test_a_declaration_that_changed_is_relearned_from_contexts(database, t
 async def test_contexts_that_another_version_encodes_otherwise(
     database, tenant, policy, monkeypatch
 ):
-    """Its point is refused; what the refusal says to do brings all back, and late rewards too."""
+    """The point is rejected; the advised command restores everything, late rewards too."""
     row = await declared(database, tenant.id, policy=policy)
     rng = np.random.default_rng(4)
     made = [decided(row, rng) for _ in range(20)]
@@ -219,7 +219,7 @@ async def test_replicas_and_the_learner_go_on_from_the_new_snapshot(database, te
 
 
 async def bot_of_old(database, tenant, *, bots=30):
-    """Let a bot come ten days ago and a person an hour ago, and learn both."""
+    """Write a bot's decisions of ten days ago and a person's of an hour ago; learn both."""
     row = await declared(database, tenant.id)
     now = time.time()
     bot, person = np.random.default_rng(6), np.random.default_rng(5)
@@ -232,7 +232,7 @@ async def bot_of_old(database, tenant, *, bots=30):
 
 
 async def let_go(database, tenant, decisions):
-    """Take rows out of the hot tables, as retention does."""
+    """Delete hot rows, as retention does."""
     async with connected(database, "owner", tenant.id) as connection:
         ids = [one.id for one in decisions]
         await connection.execute("DELETE FROM event WHERE decision = ANY($1)", ids)

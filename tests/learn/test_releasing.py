@@ -1,4 +1,4 @@
-"""What a rollout promotes is released, what it takes back is not, whoever was killed meanwhile."""
+"""Release marks follow promotions and rollbacks, also after a crash."""
 
 from datetime import UTC, datetime
 
@@ -47,7 +47,6 @@ async def audited(database, tenant):
 
 
 async def tried(database, tenant, point, candidate):
-    """Start a rollout of a candidate."""
     async with acting(database, tenant) as connection:
         control = (await hold_point(connection, point)).snapshot
         return await start_rollout(
@@ -75,7 +74,7 @@ async def marked(database, point, registry):
 
 
 async def base_and_candidate(database, tenant, registry):
-    """Publish what serves, and what would have been learned under another declaration."""
+    """Publish the live state, and a candidate under another declaration."""
     await learned(database, tenant, 5)
     base = await publish_point(database, tenant.id, registry)
     candidate = await publish_point(database, tenant.id, registry, dim=24)
@@ -207,11 +206,11 @@ async def test_whoever_ships_marks_what_others_promoted_without_keys(
 
 
 class Killed(Exception):  # noqa: N818 (no error: it stands for the end of a process)
-    """The process ended here."""
+    """Simulated end of the process."""
 
 
 class Dying:
-    """A registry whose process ends before, or right after, it signs a mark."""
+    """Registry whose process ends before or after signing a mark."""
 
     def __init__(self, registry, *, signs):
         self.registry, self.signs = registry, signs

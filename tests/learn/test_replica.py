@@ -1,4 +1,4 @@
-"""Replicas: the same bits however they came there, and no gap ever applied."""
+"""Replicas: identical bits on every path, and no gaps."""
 
 import numpy as np
 import pytest

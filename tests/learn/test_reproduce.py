@@ -1,4 +1,4 @@
-"""A snapshot comes out of the log byte for byte, whatever else was lost."""
+"""Snapshots are reproduced byte for byte from the log."""
 
 import signal
 import time
@@ -50,7 +50,7 @@ async def database_loses_checkpoints(database, tenant):
 
 
 async def test_versions_of_a_long_line_come_from_its_beginning(database, tenant, signer):
-    """Of a line, of what was promoted from it, of a candidate, of what was rebuilt."""
+    """Versions of a lineage, a promotion, a candidate and a rebuild."""
     row = await declared(database, tenant.id)
     decisions = await traffic(database, row, 12)
     await learn_all(database)

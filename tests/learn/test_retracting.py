@@ -1,4 +1,4 @@
-"""Taking a version back: what serves goes to what was signed before it, and is told why."""
+"""Retraction: the live version is replaced by the last good one, with an incident."""
 
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ def point(tenant):
 
 
 async def lined(database, tenant, point, *lengths):
-    """Learn, and publish the line's states after so many updates; return their versions."""
+    """Learn, and publish states after given numbers of updates; return their versions."""
     await traffic(database, await declared(database, tenant.id), max(lengths))
     await learn_all(database)
     return [(await published(database, point, length)).version for length in lengths]
@@ -115,7 +115,7 @@ async def test_without_one_the_line_before_it_serves(database, tenant, point):
 
 
 async def serve_again(database, tenant, point):
-    """What was served is learned on, unserved, in the line that serves now."""
+    """Learn a retracted version's state further in the live lineage."""
     await learn_all(database)
     async with acting(database, tenant) as connection:
         assert await last_update(connection, point) > 0

@@ -1,4 +1,4 @@
-"""Hour by hour, each tenant's registry is fresh, and what was learned is in it."""
+"""Shipping job: registries are fresh and contain the learned states."""
 
 import asyncio
 import shutil
@@ -37,7 +37,7 @@ QUICK = ShippingSettings(publish_s=3600.0, refresh_s=3600.0, look_s=0.05)
 
 @asynccontextmanager
 async def shipping(database, registries, *, looks=1, settings=QUICK):
-    """Ship until every registry was looked at so often; yield what was done."""
+    """Run the job until every registry was checked; yield the results."""
     stop, seen = asyncio.Event(), []
     names = set(registries)
     enough = asyncio.Event()
@@ -199,7 +199,7 @@ async def test_an_audit_that_was_rewritten_opens_an_incident(database, tenant, t
 
 
 async def test_an_audit_that_was_cut_and_went_on_is_not_signed(database, tenant, tmp_path):
-    """Its newest entry has a higher number than the signed one, which is another now."""
+    """The newest entry has a higher number, but the signed one differs."""
     publisher = registry_of(tmp_path, tenant)
     await learned(database, tenant, 5)
     async with shipping(database, {tenant.name: publisher}):
@@ -224,7 +224,7 @@ async def test_an_audit_that_was_cut_and_went_on_is_not_signed(database, tenant,
 
 
 async def test_a_registry_is_kept_fresh_though_the_audit_is_behind(database, tenant, tmp_path):
-    """The database was restored from a backup: the signed entry is not there yet."""
+    """After a database restore the signed entry is missing."""
     publisher = registry_of(tmp_path, tenant)
     publisher.anchor(99, bytes(32))
     before = publisher.refresh_timestamp().version
@@ -267,7 +267,7 @@ async def test_a_registry_that_went_back_is_told_and_lines_are_watched_all_the_s
 async def test_what_was_retracted_is_taken_out_as_often_as_it_is_put_back(
     database, tenant, tmp_path
 ):
-    """By who restored a backup of the registry, and said so."""
+    """A restored registry backup brings the version back."""
     registry = registry_of(tmp_path, tenant)
     await learned(database, tenant, 5)
     made = await publish_point(database, tenant.id, registry)
@@ -366,7 +366,7 @@ async def test_a_point_that_cannot_be_read_is_told_and_the_others_are_shipped(
 async def test_what_breaks_for_one_tenant_ends_nothing_for_another(
     database, tenant, tmp_path, monkeypatch, caplog
 ):
-    """Even an error that nobody thought of, such as of a library."""
+    """Also for unexpected errors, such as those of a library."""
     other = await create_tenant(database, f"o-{time.time_ns()}", actor="test")
     registries = {one.name: registry_of(tmp_path, one) for one in (tenant, other)}
     await learned(database, tenant, 5)

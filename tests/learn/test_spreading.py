@@ -1,4 +1,4 @@
-"""One function over many items, here: in order, with draws of their own, however many processes.
+"""Local parallel map: order and random streams for any number of processes.
 
 On a cluster: ``tests/deploy/test_ray.py``.
 """

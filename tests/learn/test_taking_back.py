@@ -1,4 +1,4 @@
-"""The snapshot before serves again, and the learner makes up for what it missed meanwhile."""
+"""Return to the previous snapshot: the learner catches up on missed decisions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The learner's spans: one for each batch, and one in each trace that it learned from."""
+"""Learner spans: one per batch, and one in each learned trace."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What was trained elsewhere is signed as a candidate, and what waits is never taken for it."""
+"""Trained policies are signed as candidates."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ POINT = ("search", "depth")
 
 
 def trained(row, best):
-    """Return a policy as the point declares it, that something else than its log made."""
+    """Return a policy that matches the declaration but comes from elsewhere."""
     policy = initial_policy(row.spec)
     for value in range(5):
         policy.learn(np.full(row.spec.context.dim, float(value) / 10), best, 1.0)
@@ -30,7 +30,7 @@ def same(policy, state):
 
 
 class Killed:
-    """A publisher that dies when it is about to sign."""
+    """Publisher that dies before signing."""
 
     def publish(self, *_, **__):
         raise SigningError("killed")

@@ -1,4 +1,4 @@
-"""One learner per point, whatever is killed or paused: nothing is lost, nothing learned twice."""
+"""Two learners per point with kills and pauses: nothing is lost or learned twice."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ async def holder_is(database, tenant, name):
 
 
 async def check(database, tenant, decisions):
-    """Every decision was learned once, and the state is the one of its log."""
+    """Check that every decision was learned once and the state follows from its log."""
     found = await verify(database, await point_of(database, tenant.id))
     assert found.holds, found
     assert (found.decisions, found.pending) == (len(decisions), 0)
@@ -64,7 +64,7 @@ async def test_a_learner_killed_after_any_query_lost_nothing(database, tenant, s
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 3])
 async def test_a_paused_learner_is_taken_over_from_and_then_fenced(database, tenant, at):
-    """Paused while the server waits for the rest of a statement (1), and between two (3)."""
+    """Paused within a statement (1), and between two statements (3)."""
     row = await declared(database, tenant.id, policy="lin_ucb_forgets")
     decisions = await traffic(database, row, 20)
     with ExitStack() as processes:

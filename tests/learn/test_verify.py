@@ -1,4 +1,4 @@
-"""What was tampered with, or does not follow from the log, is found."""
+"""Verification finds tampered rows and wrong states."""
 
 import numpy as np
 import pytest

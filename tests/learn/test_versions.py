@@ -1,4 +1,4 @@
-"""Versions are told apart by their parameters, their traffic and their worth."""
+"""Comparison of versions by parameters, traffic and value."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the application did not do, or what was erased, leaves the state."""
+"""Withdrawal of decisions that were not carried out or were erased."""
 
 from datetime import timedelta
 

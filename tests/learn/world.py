@@ -1,4 +1,4 @@
-"""A small world for learners: points of every algorithm, decisions, events, learning them."""
+"""Test world of the learner: points of every algorithm, decisions and events."""
 
 from __future__ import annotations
 
@@ -62,14 +62,13 @@ learning: {{{learning or "mode: online"}}}
 
 
 async def declared(database: Database, tenant: UUID, **options: Any) -> PointRow:
-    """Declare a point."""
     return await declare(database, tenant, document(**options), actor="test")
 
 
 def decided(
     row: PointRow, rng: np.random.Generator, *, at: float | None = None, **changes: Any
 ) -> DecisionRow:
-    """Return a decision of a point over a random context, as the service would write it."""
+    """Return a decision over a random context, as the service would write it."""
     at = time.time() if at is None else at
     context = {"intent": str(rng.integers(4)), "length": round(float(rng.normal()), 3)}
     action = NAMES[rng.integers(len(NAMES))]  # the draw of `choice`, in a fifth of its time
@@ -84,7 +83,7 @@ def decided(
 def happened(
     row: DecisionRow, outcomes: dict[str, float] | None = None, **changes: Any
 ) -> EventRow:
-    """Return an event about a decision, a second after it."""
+    """Return an event one second after a decision."""
     at = row.at + timedelta(seconds=1)
     made = event(row.tenant, row.id, at=at, received_at=at, outcomes=outcomes, body=None)
     return made._replace(**changes)
@@ -93,7 +92,7 @@ def happened(
 async def write(
     database: Database, decisions: Sequence[DecisionRow] = (), events: Sequence[EventRow] = ()
 ) -> None:
-    """Write decisions in one transaction and each event in one of its own, in their order."""
+    """Write decisions in one transaction, and each event in its own, in order."""
     async with connected(database) as connection:
         if decisions:
             await log_decisions(connection, list(decisions))
@@ -104,7 +103,7 @@ async def write(
 async def traffic(
     database: Database, row: PointRow, n: int, *, seed: int = 0, days: float = 5.0
 ) -> list[DecisionRow]:
-    """Write decisions of some days with a reward each."""
+    """Write decisions of some days with one reward each."""
     rng = np.random.default_rng(seed)
     start = time.time() - days * _DAY_S
     decisions = [decided(row, rng, at=start + i * days * _DAY_S / n) for i in range(n)]
@@ -114,7 +113,6 @@ async def traffic(
 
 
 async def corrections(database: Database, decisions: Sequence[DecisionRow]) -> None:
-    """Correct the reward of every seventh decision."""
     rng = np.random.default_rng(1)
     events = [
         happened(one, {"success": float(rng.random())}, at=one.at + timedelta(seconds=9))
@@ -150,7 +148,6 @@ async def nothing_due(
     running: asyncio.Task[None] | None = None,
     within_s: float = 60.0,
 ) -> None:
-    """Wait until no work is due."""
     until = time.monotonic() + within_s
     async with connected(database, "worker") as connection:
         while await connection.fetchval(
@@ -162,31 +159,28 @@ async def nothing_due(
 
 
 async def point_of(database: Database, tenant: UUID) -> PointRow:
-    """Return the one point of a tenant."""
     async with connected(database, "worker", tenant) as connection:
         (row,) = await points_of(connection, tenant)
         return row
 
 
 async def replica_of(database: Database, tenant: UUID) -> Replica:
-    """Return a fresh replica of the one point of a tenant."""
     async with connected(database, "worker", tenant) as connection:
         (row,) = await points_of(connection, tenant)
         return await load(connection, row)
 
 
 async def rows(database: Database, tenant: UUID, query: str, *arguments: Any) -> list[Any]:
-    """Return the rows of a query that runs as a tenant."""
     async with connected(database, "worker", tenant) as connection:
         return list(await connection.fetch(query, *arguments))
 
 
 def bits(policy: Any) -> dict[str, bytes]:
-    """Return a policy's state, to be compared to the last bit."""
+    """Return a policy's state for exact comparison."""
     return {name: array.tobytes() for name, array in policy.state().items()}
 
 
 async def spoil(database: Database, tenant: UUID, text: str, *, point: str = "depth") -> None:
-    """Store another text of a declaration, as another version might have."""
+    """Store an unreadable text of a declaration."""
     async with connected(database, "owner", tenant) as connection:
         await connection.execute(f"UPDATE spec SET document = {text} WHERE point = $1", point)

@@ -1,4 +1,4 @@
-"""What tests of the store share: a database whose days may be dropped, and its cold store."""
+"""Fixtures of the store tests: a separate database and its cold store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.store.test_backup import execute, on
 
 @pytest.fixture(scope="module")
 def apart(database):
-    """Return a database of these tests' own: they drop days of whoever has rows there."""
+    """Return a separate database, because these tests drop days of all tenants."""
     name = f"retention_{uuid4().hex[:12]}"
     run(execute(database, f"CREATE DATABASE {name}"))
     with kept(on(database, name)) as made:
@@ -25,7 +25,7 @@ def apart(database):
 
 @pytest.fixture(scope="module")
 def cold_folder(tmp_path_factory):
-    """Return one for all: a database has one cold store, and every tenant's files are looked at."""
+    """Return one cold store for all tests, because each database has one."""
     return tmp_path_factory.mktemp("cold")
 
 

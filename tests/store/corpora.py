@@ -1,4 +1,4 @@
-"""Documents as they are stored, with what a test does not care about filled in."""
+"""Document builders for corpus tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 def digest(text: str) -> bytes:
-    """Return the hash of a text."""
     return sha256(text.encode()).digest()
 
 
 def document(doc_id: str, text: str, *, width: int = 10, **changes: Any) -> StoredDocument:
-    """Return a document that is cut every few characters."""
+    """Return a document cut every few characters."""
     passages = tuple(
         StoredPassage(
             *(chunk, start, min(start + width, len(text))),
@@ -37,7 +36,6 @@ def document(doc_id: str, text: str, *, width: int = 10, **changes: Any) -> Stor
 
 @asynccontextmanager
 async def owned(database: Database, tenant: UUID) -> AsyncIterator[Any]:
-    """Open a transaction of a tenant that may write."""
     connection = await database.connect("owner")
     try:
         async with as_tenant(connection, tenant):
@@ -49,7 +47,7 @@ async def owned(database: Database, tenant: UUID) -> AsyncIterator[Any]:
 async def put(
     database: Database, tenant: UUID, name: str, *documents: StoredDocument, remove: Any = ()
 ) -> int | None:
-    """Write documents into a corpus that is there, as one revision."""
+    """Write documents into an existing corpus as one revision."""
     async with owned(database, tenant) as connection:
         corpus = await corpus_of(connection, tenant, name, hold=True)
         return await write_documents(connection, tenant, corpus.id, documents, remove)

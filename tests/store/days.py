@@ -1,4 +1,4 @@
-"""Days nobody else uses, for tests of how they leave PostgreSQL."""
+"""Separate days for tests that drop them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACES = count()
 
 
 class Days:
-    """Three partitions nobody else uses, and a cold store."""
+    """Three separate partitions and a cold store."""
 
     def __init__(self, database, tenant, folder):
         self.database, self.tenant = database, tenant
@@ -30,7 +30,7 @@ class Days:
             await connection.execute("SELECT make_partitions($1, 3)", self.first)
 
     async def drop(self):
-        """Drop those that are left: whoever keeps or exports days looks at all there are."""
+        """Drop remaining partitions, because retention looks at all days."""
         days = [f"{self.first + timedelta(days=day):%Y%m%d}" for day in range(3)]
         names = ", ".join(f"{table}_{day}" for table in ("decision", "event") for day in days)
         async with connected(self.database, "owner") as connection:
@@ -41,7 +41,7 @@ class Days:
         return begun + timedelta(days=day, hours=hour)
 
     async def write(self, tenant=None, day=0, *, happens=0.0, **changes):
-        """Write a decision that was learned, and an event so many days after it; None: no event."""
+        """Write a learned decision, and an event so many days later; None: no event."""
         tenant, at = tenant or self.tenant, self.at(day)
         row = decision(tenant.id, id=new_id(at.timestamp()), **changes)
         async with connected(self.database) as connection:
@@ -64,7 +64,7 @@ class Days:
             assert await log_events(connection, [row]) == {}
 
     async def learn(self, tenant=None):
-        """Do what a learner has to; most points here are not declared, so it never would."""
+        """Simulate the learner, because most points here are not declared."""
         owner = (tenant or self.tenant).id
         async with connected(self.database, "worker", owner) as connection:
             await connection.execute("DELETE FROM work WHERE tenant = $1", owner)

@@ -1,4 +1,4 @@
-"""A decision point with a log, and snapshots frozen from it, as others write them."""
+"""Helpers: a decision point with a log and published snapshots."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 async def declared(database: Database, tenant: UUID, document: str = DOCUMENT) -> Point:
-    """Declare a point, and return its name."""
+    """Declare a point and return its key."""
     row = await declare(database, tenant, document, actor="test")
     return row.tenant, row.skill, row.point
 
 
 async def learn(database: Database, point: Point, count: int) -> list[UUID]:
-    """Write the next updates of the serving snapshot; return the decisions they are of."""
+    """Write the next updates of the live snapshot; return their decisions."""
     decisions = [new_id() for _ in range(count)]
     async with connected(database, "worker", point[0]) as connection:
         for decision in decisions:
@@ -53,7 +53,7 @@ async def learn(database: Database, point: Point, count: int) -> list[UUID]:
 async def frozen(
     database: Database, point: Point, seq: int, *, document: str | None = None, **changes: Any
 ) -> SnapshotRow:
-    """Reserve a version for the serving line after an update; what its state is does not matter."""
+    """Reserve a version of the live lineage after an update; its state is arbitrary."""
     async with connected(database, "worker") as connection, connection.transaction():
         row = await hold_point(connection, point)
         spec = row.spec if document is None else loads(document)
@@ -80,14 +80,13 @@ async def frozen(
 async def published(
     database: Database, point: Point, seq: int, *, document: str | None = None, **changes: Any
 ) -> SnapshotRow:
-    """Publish the serving line after an update, as far as the store is concerned."""
+    """Mark the live lineage after an update as published in the store."""
     row = await frozen(database, point, seq, document=document, **changes)
     async with connected(database, "worker", point[0]) as connection:
         return await mark_published(connection, point, row.version, {"samples": row.samples})
 
 
 async def found(database: Database, point: Point, version: str) -> SnapshotRow:
-    """Return a snapshot."""
     async with connected(database, "app", point[0]) as connection:
         await spec_of(connection, (await find_snapshot(connection, point, version)).spec_hash)
         return await find_snapshot(connection, point, version)

@@ -1,4 +1,4 @@
-"""Rows as the service writes them, with what a test does not care about filled in."""
+"""Row builders for store tests."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ _maps: dict[bytes, FeatureMap] = {}
 
 
 def _features(row: PointRow) -> FeatureMap:
-    """Return the map of a declaration: made once, as a service does; it remembers its hashes."""
+    """Return the cached feature map of a declaration."""
     if row.spec_hash not in _maps:
         _maps[row.spec_hash] = FeatureMap(row.spec.context)
     return _maps[row.spec_hash]
@@ -147,7 +147,7 @@ def event(tenant: UUID, decision: UUID | None, **changes: Any) -> EventRow:
 async def connected(
     database: Database, role: str | None = "app", tenant: UUID | None = None
 ) -> AsyncIterator[Any]:
-    """Open a connection, within a transaction of a tenant if one is named."""
+    """Open a connection, inside a transaction of a tenant if given."""
     connection = await database.connect(role)
     try:
         if tenant is None:
@@ -160,7 +160,7 @@ async def connected(
 
 
 async def counts(database: Database, tenant: UUID) -> dict[str, int]:
-    """Return how many rows a tenant has, by table; tables without any are left out."""
+    """Return a tenant's row counts by table, without zeros."""
     async with connected(database, "owner", tenant) as connection:
         found = {
             table: await connection.fetchval(f"SELECT count(*) FROM {table}") for table in TABLES

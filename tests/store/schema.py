@@ -1,4 +1,4 @@
-"""What there is in the schema, read from its catalogue, and a row for every table."""
+"""Schema catalogue, and a valid row for every table."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def column(server, query, *arguments):
 
 
 async def insertion(connection, table):
-    """Return SQL that inserts a row of the tenant $1, whatever the table needs."""
+    """Return SQL that inserts a valid row of tenant $1."""
     columns = await connection.fetch(
         "SELECT a.attname, t.typname FROM pg_attribute AS a "
         "JOIN pg_type AS t ON t.oid = a.atttypid WHERE a.attrelid = to_regclass($1) "
@@ -70,7 +70,7 @@ async def insertion(connection, table):
 
 
 async def fill(server, tenant):
-    """Write a row of a tenant into every table but its own, past every policy."""
+    """Write a row of a tenant into every other table, bypassing policies."""
     async with connected(server, None) as connection:
         tables = [row[0] for row in await connection.fetch(TABLES) if row[0] != "tenant"]
         tables.sort(key=lambda name: name != "spec")  # what others refer to comes first
@@ -80,7 +80,7 @@ async def fill(server, tenant):
 
 
 async def outcome(connection, tenant, statement, *arguments):
-    """Return what a statement as a tenant gives: rows, or the name of the error. Undo it."""
+    """Return the rows or the error name of a statement as a tenant, and roll back."""
     transaction = connection.transaction()
     await transaction.start()
     try:

@@ -1,4 +1,4 @@
-"""Cached answers in PostgreSQL: one tenant's, bounded, and gone with the server at worst."""
+"""PostgreSQL answer cache: limits, isolation and lost connections."""
 
 from __future__ import annotations
 

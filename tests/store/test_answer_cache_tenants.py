@@ -1,4 +1,4 @@
-"""Two tenants use the same keys in one cache, and neither notices the other."""
+"""Two tenants use the same cache keys independently."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SETTINGS = settings(
 
 
 class TwoTenants(RuleBasedStateMachine):
-    """Each keeps a model of what it put; every look at the cache must agree with it."""
+    """State machine that compares the cache with a model per tenant."""
 
     def __init__(self, caches):
         super().__init__()
@@ -62,7 +62,7 @@ class TwoTenants(RuleBasedStateMachine):
 
 
 class TwoTenantsOfATable(TwoTenants):
-    """What is counted, taken away and tried over SQL stays each one's own as well."""
+    """State machine that also checks counts, deletes and writes over SQL."""
 
     def __init__(self, database, caches):
         super().__init__(caches)
@@ -103,7 +103,7 @@ class TwoTenantsOfATable(TwoTenants):
 
     @rule(who=WHO, key=KEYS, value=VALUES)
     def write_as_the_other(self, who, key, value):
-        """Whether the other has the key or not, the refusal is the same."""
+        """The error is the same whether or not the other tenant has the key."""
         assert run(self._written(who, key)) == "InsufficientPrivilegeError"
 
     async def _written(self, who, key):

@@ -1,4 +1,4 @@
-"""The audit: committed or rolled back with the act, read page by page."""
+"""Audit log: transactional rows and paging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit's chain: gapless whoever writes, and what was done to it behind its back is found."""
+"""Audit chain: gapless numbers, and detection of tampering."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def server(request):
 
 @pytest.fixture
 def owner(server):
-    """Return a new tenant's id; making it is the first row of its audit."""
+    """Return a new tenant's id; its creation is the first audit row."""
     return run(create_tenant(server, f"t-{uuid4().hex}", actor="test")).id
 
 
@@ -60,7 +60,7 @@ async def rows_of(server, tenant):
 
 
 async def behind_its_back(server, tenant, statement, *arguments):
-    """Do what only a superuser who switches the triggers off can do."""
+    """Run a statement as a superuser with disabled triggers."""
     async with connected(server, None) as connection, connection.transaction():
         await connection.execute("SET LOCAL session_replication_role = replica")
         for each in statement.split(";"):

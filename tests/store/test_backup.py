@@ -1,4 +1,4 @@
-"""A backup brings back every row, role, policy and partition; nothing is lost on the way."""
+"""Backup and restore: rows, roles, policies and partitions are complete."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def execute(database, statement):
 
 @pytest.fixture(scope="module")
 def database(database_alone):
-    """Return a database of these tests alone: all that others left would be copied too."""
+    """Return a separate database, to keep the copies small."""
     return database_alone
 
 
@@ -101,7 +101,7 @@ async def rows_of(connection, query):
 
 
 async def contents(database):
-    """Return number and hash of the rows of every table, also those that no view can read."""
+    """Return row count and hash of every table, including unreadable ones."""
     connection = await database.connect(None)
     try:
         names = await rows_of(
@@ -210,13 +210,13 @@ async def test_a_damaged_file_leaves_everything_as_it_was(database, empty, tmp_p
 
 
 def unsealed(file):
-    """Return what earlier versions wrote."""
+    """Return a backup without checksum, as earlier versions wrote it."""
     return file.read_bytes().rpartition(b"\nsteersman: SHA-256")[0]
 
 
 @pytest.mark.parametrize("of", [b"INSERT INTO event", b"app.tenant", b"PGDMP"])
 async def test_a_changed_letter_is_seen(database, tmp_path, of):
-    """PostgreSQL itself brings back a function or a policy that is not as it was."""
+    """PostgreSQL itself restores a changed function or policy without an error."""
     file = (await backup(database, tmp_path / "all.backup")).file
     data = bytearray(file.read_bytes())
     data[data.index(of)] ^= 1
@@ -250,7 +250,7 @@ async def test_a_backup_of_an_earlier_version_has_no_seal(database, tenant, empt
 async def test_what_does_not_fit_this_version_leaves_everything_as_it_was(
     database, empty, tmp_path, made, refusal
 ):
-    """What was there must not have gone when it turns out that nobody can work with the rest."""
+    """The old data must stay until the backup is known to be usable."""
     await migrate(empty)
     await execute(empty, made)
     file = tmp_path / "strange.backup"
@@ -278,7 +278,7 @@ async def test_an_interrupted_restore_can_be_done_again(database, tenant, empty,
 async def test_what_earlier_versions_left_aside_is_the_original(
     database, tenant, empty, tmp_path, left
 ):
-    """They renamed first: then a kill left it aside, beside nothing or half of a database."""
+    """Earlier versions renamed first; a kill left the original beside a partial copy."""
     await fill(database, tenant)
     file = (await backup(database, tmp_path / "all.backup")).file
     await migrate(empty)
@@ -300,7 +300,7 @@ async def schemas(database):
 
 
 def _restore_and_die(url, file, share):
-    """Restore, and be killed when so large a share of the script has been handed over."""
+    """Restore, and be killed after a share of the script was sent."""
 
     async def stop(source, sink):
         script = await programs._stdout(source).read()
@@ -362,7 +362,7 @@ async def test_a_restore_whose_session_is_ended_says_so_and_changes_nothing(
 async def test_a_restore_whose_own_connection_is_lost_is_told_and_done_again(
     database, tenant, empty, tmp_path, monkeypatch
 ):
-    """The rows come by another one: they are there, and what was there before stays aside."""
+    """Another connection loads the rows; the old schema stays aside."""
     await fill(database, tenant)
     file = (await backup(database, tmp_path / "all.backup")).file
     await migrate(empty)
@@ -446,7 +446,7 @@ async def test_a_failed_backup_leaves_the_older_one(database, tmp_path):
 
 @pytest.mark.slow
 async def test_a_year_of_days_is_replaced_too(database, empty, tmp_path):
-    """As one statement, dropping them took more locks than a server has by default."""
+    """One statement would need more locks than a server has by default."""
     await migrate(empty)
     for first in range(0, 400, 100):
         await execute(empty, f"SELECT make_partitions(date '2024-01-01' + {first}, 100)")
@@ -468,7 +468,7 @@ async def test_the_oldest_supported_server_too(database_15, tmp_path):
 
 
 async def test_a_file_that_cannot_be_replaced_in_the_end_is_told(database, tmp_path, monkeypatch):
-    """In some folders everybody may make files, and nobody replace those of others."""
+    """In sticky folders users cannot replace files of others."""
 
     def others(draft, target):
         raise PermissionError(1, "Operation not permitted", str(draft), None, str(target))

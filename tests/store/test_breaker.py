@@ -1,4 +1,4 @@
-"""A circuit breaker opens after failures in a row, probes with one call, and closes again."""
+"""Circuit breaker: opens after failures, probes and closes."""
 
 from __future__ import annotations
 

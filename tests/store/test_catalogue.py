@@ -1,6 +1,6 @@
-"""The schema as its catalogue describes it: policies, rights and functions are as they were meant.
+"""Schema catalogue: policies, grants and functions are as designed.
 
-Lists are read from the catalogue, so whatever is added later has to be safe as well, or named here.
+Lists come from the catalogue, so that new objects must be safe or listed here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connections whose caller stops waiting while they are being made, and URLs that are none."""
+"""Cancelled connection attempts and invalid URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corpus grows by revisions, each of which can be read as it was, by its tenant alone."""
+"""Corpus revisions: each is readable unchanged, by its tenant only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TABLES = ("corpus", "corpus_document", "corpus_links", "corpus_passage", "corpus
 
 @pytest.fixture
 def corpus(database, tenant):
-    """The empty corpus ``manuals`` of `tenant`, embedded by ``tiny`` in two numbers."""
+    """Return the empty corpus ``manuals``, with embedder ``tiny`` of dimension two."""
 
     async def make():
         async with owned(database, tenant.id) as connection:

@@ -1,4 +1,4 @@
-"""pgvector's index of a corpus: its own table under the same isolation, made and thrown away."""
+"""pgvector index of a corpus: isolation, build and removal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def unit(rng, count):
 
 
 async def filled(database, *, seed=0, count=COUNT, vectors=None):
-    """Return a new tenant with a corpus of random or other vectors, its texts and the vectors."""
+    """Return a new tenant with a corpus of vectors, its texts and the vectors."""
     tenant = await create_tenant(database, f"t-{uuid4().hex}", actor="test")
     vectors = unit(np.random.default_rng(seed), count) if vectors is None else vectors
     texts = [f"{seed:02d}-passage{number:06d}" for number in range(len(vectors))]
@@ -135,7 +135,7 @@ async def test_the_graph_is_walked_and_not_the_table(large):
 
 
 async def test_other_revisions_do_not_starve_results(database_alone):
-    """Nine in ten passages are gone; the ten nearest of those that are left are found."""
+    """Nine of ten passages are removed; the ten nearest remaining ones are found."""
     await ensure_pgvector(database_alone)
     tenant, corpus, texts, vectors = await filled(database_alone, seed=3)
     await indexed(database_alone, tenant, corpus)
@@ -278,7 +278,7 @@ async def test_without_pgvector_it_is_said_what_to_do(database_15):
 
 
 def apart(work):
-    """Return what something gives that runs in a loop of its own, within ten seconds."""
+    """Return the result of a coroutine in a separate loop, within ten seconds."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, asyncio.wait_for(work, 10)).result()
 

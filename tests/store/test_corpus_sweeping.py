@@ -1,4 +1,4 @@
-"""What no corpus needs goes an hour after it was removed; what a snapshot names stays."""
+"""Corpus cleanup: unused data goes after an hour, snapshot data stays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINKS = StoredLinks(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np
 
 @pytest.fixture
 def corpus(database, tenant):
-    """Three revisions of one document; the first is named ``v1`` for a day."""
+    """Return three revisions of one document; the first is snapshot ``v1`` for a day."""
     return run(made(database, tenant))
 
 

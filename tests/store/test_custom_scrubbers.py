@@ -1,4 +1,4 @@
-"""Scrubbers that are installed by entry point, those that are not, and those that fail."""
+"""Custom scrubbers: installed, missing and failing ones."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ reward: {terms: {success: {weight: 1.0}}}
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Install a distribution with scrubbers, as pip would, for this test alone."""
+    """Install a distribution with scrubbers for one test."""
     module = f"scrubbers_{uuid4().hex}"
     (tmp_path / f"{module}.py").write_text(MODULE)
     folder = tmp_path / "own_scrubbers-1.0.dist-info"

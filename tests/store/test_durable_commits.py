@@ -1,4 +1,4 @@
-"""What was committed is on the server's disk, whatever the server's own default is."""
+"""Commits are durable for any server default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded server: started, joined, stopped, killed; closed to everyone else."""
+"""Embedded server: start, reuse, stop, kill and access rights."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_server_is_started_joined_and_stopped(home, server):
 @pytest.mark.slow
 @pytest.mark.parametrize(("pause_s", "spared"), [(0.0, True), (0.002, False)])
 def test_the_log_is_filled_in_advance_where_holes_are_dear(tmp_path, pause_s, spared):
-    """A stand-in for the disk: a hole has fewer blocks than its size, until it is written."""
+    """Simulated disk: a hole has fewer blocks than its size until it is written."""
 
     def flush(handle):
         status = os.fstat(handle)

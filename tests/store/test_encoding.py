@@ -1,4 +1,4 @@
-"""What is decided from is what is stored: float32, keys that are never empty, checked contexts."""
+"""Context encoding: stored as decided, in float32, with non-empty keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Erasing a person's rows, handing them out, and nothing of it coming back."""
+"""Erasure and export of a unit; erased rows stay erased."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRETS = ("my secret question", "my secret remark")
 
 
 async def write(database, tenant, unit, *, episode=None, count=2):
-    """Write decisions of a unit with an event, a reward and an update each; return their ids."""
+    """Write a unit's decisions with event, reward and update each; return their ids."""
     rows = [
         decision(
             tenant.id,
@@ -159,7 +159,7 @@ async def test_what_was_erased_is_not_written_again(database, tenant):
 
 
 async def test_what_comes_back_is_swept_away(database, tenant):
-    """From a backup, or written by a transaction that did not see yet that it was erased."""
+    """From a backup, or from a concurrent transaction."""
     row = decision(tenant.id, unit="ann")
     async with connected(database) as connection:
         await log_decisions(connection, [row])

@@ -1,4 +1,4 @@
-"""Columns of numbers travel in one piece, and mean what PostgreSQL says they mean."""
+"""Fast codec for real[] columns."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Incidents: opened with what was done about it, closed once, each tenant's own."""
+"""Incidents: open, close and isolation."""
 
 from __future__ import annotations
 

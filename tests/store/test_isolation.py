@@ -1,6 +1,6 @@
-"""No tenant sees, changes, counts or infers another's rows, in any table and by any role.
+"""Tenant isolation: no tenant sees, changes, counts or infers another's rows, in any role.
 
-Tables, views and roles are read from the catalogue, so that one that is added later is tried too.
+Tables, views and roles come from the catalogue, so that new ones are tested too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def server(request):
 
 @pytest.fixture
 def pair(server):
-    """Return two tenants: the first asks, the second must not be noticed."""
+    """Return two tenants: the first asks, the second must stay invisible."""
 
     async def make():
         return [await create_tenant(server, f"t-{uuid4().hex}", actor="test") for _ in range(2)]

@@ -1,4 +1,4 @@
-"""API keys: made once, found by their hash alone, and refused in time."""
+"""API keys: creation, lookup by hash, expiry and rotation."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_rotated_key_is_good_for_its_grace_and_then_refused(database, te
 
 
 async def test_a_key_is_rotated_once(database, tenant):
-    """Of two at once, or a command that is given again, the other would be a key nobody knows."""
+    """A second rotation would create a key that is lost."""
     old, _ = await create_key(database, tenant.id, secret=SECRET, name="k", actor="me")
     both = await asyncio.gather(
         *[rotate_key(database, tenant.id, old.id, secret=SECRET, actor="me") for _ in range(2)],

@@ -1,4 +1,4 @@
-"""What a connection knows of types is what the server says of them, and it asks for none of it."""
+"""Predefined types match the server, and no type query is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that are lent again: as new ones, never one that is lost, never for ever."""
+"""Connection reuse: reset, loss and idle timeout."""
 
 import asyncio
 

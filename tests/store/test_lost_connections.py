@@ -1,4 +1,4 @@
-"""A connection that is lost at any moment is told in words, and loses nothing."""
+"""Lost connections give clear errors and lose no data."""
 
 from __future__ import annotations
 

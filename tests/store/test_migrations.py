@@ -1,4 +1,4 @@
-"""The schema is brought up once, by one at a time, whole files or nothing of them."""
+"""Migrations: once, serialised, and whole files or nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FILES = [
 
 @pytest.fixture(params=["database", "database_15"])
 def fresh(request):
-    """Return a database that holds nothing yet, on a server where the roles are known."""
+    """Return an empty database on a server with the roles."""
     database = request.getfixturevalue(request.param)
     name = f"fresh_{uuid4().hex[:12]}"
     asyncio.run(execute(database, f"CREATE DATABASE {name}"))
@@ -97,7 +97,7 @@ async def test_nothing_is_left_of_a_file_that_failed(fresh, monkeypatch):
 
 @pytest.fixture
 def plain(fresh):
-    """Return the fresh database as seen by a user that may log in and no more."""
+    """Return the fresh database for a user with login right only."""
     name = f"plain_{uuid4().hex[:12]}"
     asyncio.run(execute(fresh, f"CREATE ROLE {name} LOGIN"))
     yield on(fresh, place(fresh), user=name)
@@ -222,7 +222,7 @@ async def test_rows_of_an_earlier_schema_keep_working(fresh, monkeypatch):
 
 
 async def old_tenant(database, name):
-    """Write what the version before wrote: a tenant with a point that has learned, and an audit."""
+    """Write rows of the previous version: a tenant with a learned point and an audit log."""
     async with connected(database, "owner") as connection:
         tenant = await connection.fetchval("SELECT gen_random_uuid()")
         async with as_tenant(connection, tenant):

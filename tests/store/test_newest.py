@@ -1,4 +1,4 @@
-"""The newest rows of a log are read until they would take too much memory."""
+"""Newest rows within a memory limit."""
 
 from __future__ import annotations
 

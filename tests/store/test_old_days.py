@@ -1,4 +1,4 @@
-"""Days whose rows no whole file has, or that are being written to, stay in PostgreSQL."""
+"""Days without a complete file, or with active writes, stay in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events laid out early are the rows that asyncpg's own encoding writes, and get its verdicts."""
+"""Encoded events equal asyncpg's encoding and get the same results."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_each_is_told_what_became_of_it(database, tenant):
 
 @pytest.mark.parametrize("packed", [False, True])
 async def test_ids_are_taken_in_one_order_however_a_batch_is_handed_over(database_alone, packed):
-    """Two batches with crossing ids would wait for each other. Nothing here ever left the table."""
+    """Two batches with crossing ids would deadlock. The table is empty before."""
     names = [f"t-{new_id().hex}" for _ in range(2)]
     tenants = [await create_tenant(database_alone, name, actor="test") for name in names]
     targets = await _decided(database_alone, *tenants)
@@ -120,7 +120,7 @@ async def test_ids_are_taken_in_one_order_however_a_batch_is_handed_over(databas
 
 
 async def test_an_id_that_two_write_at_once_is_stored_once(database, tenant):
-    """The second looks before the first has committed, and finds it only when it inserts."""
+    """The second transaction checks before the first commits, and finds the row on insert."""
     (target,) = await _decided(database, tenant)
     made = [event(tenant.id, target.id, id=f"e{n}") for n in range(4)]
     rows = [pack_event(row) for row in made]
@@ -138,7 +138,7 @@ async def test_an_id_that_two_write_at_once_is_stored_once(database, tenant):
 
 
 async def test_what_somebody_has_locked_keeps_nobody_else_waiting(database, tenant):
-    """Another transaction holds an id of one tenant: events of all others go on; then that does."""
+    """A locked id of one tenant delays only its own event."""
     other = await create_tenant(database, f"o-{new_id().hex}", actor="test")
     mine, theirs = await _decided(database, tenant, other)
     made = event(tenant.id, mine.id, id="locked")
@@ -165,7 +165,7 @@ async def test_what_somebody_has_locked_keeps_nobody_else_waiting(database, tena
 
 
 async def test_lanes_that_cross_store_each_event_once_and_wait_for_nobody(database, tenant):
-    """Two flushers of two lanes each get the same events in other orders, some of them twice."""
+    """Two flushers of two lanes get the same events in different orders, some twice."""
     other = await create_tenant(database, f"o-{new_id().hex}", actor="test")
     targets = await _decided(database, tenant, other)
     rows = [

@@ -1,4 +1,4 @@
-"""What comes out of a cache is what went in, or it is refused."""
+"""Cache encoding of vectors: round trip and rejection of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that is asked again before it has answered: order, errors, and what is lost."""
+"""Pipeline mode: order, errors and lost connections."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_answers_that_come_byte_by_byte_are_read(database):
 
 
 async def test_what_the_server_says_besides_is_no_answer(database):
-    """A setting that changed and a warning come in the middle of an answer."""
+    """A changed setting and a warning arrive in the middle of an answer."""
     statement = (
         "SELECT $1::int4, set_config('application_name', 'n' || $1, false), pg_cancel_backend(0)"
     )

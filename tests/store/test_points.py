@@ -1,4 +1,4 @@
-"""Declaring a decision point: what begins anew, what stays, and who hears of it."""
+"""Declarations: new snapshots, kept snapshots and notifications."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_what_cannot_be_served_is_refused(database, tenant, before, after,
 
 
 async def unreadable(database, tenant, point="depth"):
-    """Make the stored text of a point one that another version might have written."""
+    """Store a declaration that only another version could read."""
     connection = await database.connect("owner")
     try:
         async with as_tenant(connection, tenant.id):

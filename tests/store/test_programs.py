@@ -1,4 +1,4 @@
-"""What is told to the programs of PostgreSQL, and what everybody on the machine may see of it."""
+"""PostgreSQL programs: arguments and secrecy of the password."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAYS = '#!/bin/sh\nprintf \'%s|\' "$@" "$PGPASSWORD"\n'
 
 @pytest.fixture
 def said(tmp_path, monkeypatch):
-    """Return what returns the arguments and the password of a program that is given a URL."""
+    """Return a function that returns a program's arguments and password for a URL."""
     for name in ("pg_dump", "psql"):
         (tmp_path / name).write_text(SAYS)
         (tmp_path / name).chmod(0o755)

@@ -1,4 +1,4 @@
-"""What serves: a published snapshot with what was learned since, the one before it again, a pin."""
+"""Live snapshot: promotion with later updates, return and pins."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_declaration_and_hashes_follow_where_the_policy_is_another(databas
 
 
 async def test_a_state_of_another_layout_serves_with_its_own_hash(database, point, monkeypatch):
-    """So that whoever loads it sees that it was encoded otherwise."""
+    """So that loaders see the other encoding."""
     first = await point_row(database, point)
     monkeypatch.setattr(feature_map, "_CHANGED", dict.fromkeys(("text", "category", "number"), 99))
     newer = await declare(database, point[0], DOCUMENT, actor="test")

@@ -1,4 +1,4 @@
-"""Cached answers in Redis: one tenant's, each for a while, and gone with the server at worst."""
+"""Redis answer cache: isolation, expiry and lost connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old days leave PostgreSQL when the cold store has all of them, and not before."""
+"""Retention: days leave PostgreSQL only when the cold store has them."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ async def test_keys_are_forgotten_after_their_time(days):
 
 
 async def test_an_event_is_told_from_a_new_one_for_as_long_as_its_decision_is_here(days):
-    """A client that was away for months sends what it sent before: its answer had been lost."""
+    """A client repeats an event after months, because the answer was lost."""
     old = decision(days.tenant.id, id=new_id(days.at(0).timestamp()))
     told = event(days.tenant.id, old.id, id="told")
     async with connected(days.database) as connection:
@@ -284,7 +284,7 @@ async def test_an_event_whose_day_is_over_is_answered_as_before(days):
 async def test_a_decision_that_comes_back_after_its_day_is_not_learned_again(
     database_alone, tmp_path
 ):
-    """A client may bring its record again after any time: its rewards and events have left."""
+    """A client sends a record again after its rewards and events have left."""
     tenant = await create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")
     row = await declared(database_alone, tenant.id, reward="missing: {value: 0.0}")
     now = datetime.now(UTC)

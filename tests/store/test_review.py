@@ -1,4 +1,4 @@
-"""What detectors flagged is filed once, seen by its tenant alone, and resolved by a person."""
+"""Review list: filing, isolation and verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rollouts: one of a point at a time, moved by who claimed it last, seen by nobody else."""
+"""Rollout rows: one per point, moves by the last holder, isolation."""
 
 from __future__ import annotations
 

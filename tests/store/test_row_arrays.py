@@ -1,4 +1,4 @@
-"""Rows laid out by us are the rows that asyncpg's own encoding writes."""
+"""The fast row codec equals asyncpg's encoding."""
 
 from array import array
 from datetime import UTC, datetime, timedelta

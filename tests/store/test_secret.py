@@ -1,4 +1,4 @@
-"""The installation's secret: made once, kept closed, the same for every process."""
+"""Service secret: created once, private, shared by all processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server's own defaults are changes nothing of what is written and handed out."""
+"""Server defaults do not change stored or returned data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of published states: given out once, published once, taken back for good."""
+"""Published versions: reserved once, published once, retracted for good."""
 
 from __future__ import annotations
 

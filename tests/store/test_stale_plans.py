@@ -1,7 +1,7 @@
-"""A query planned while there was next to nothing, of which no statistics tell, is used for long.
+"""Queries planned on empty tables without statistics stay fast.
 
-PostgreSQL keeps the plan of what is asked again and again. The learner asks from its first second,
-and statistics come a minute later, or never where autovacuum is late.
+PostgreSQL caches plans of repeated queries. The learner queries from the first second, but
+statistics come a minute later, or never if autovacuum is late.
 """
 
 from uuid import uuid4
@@ -34,7 +34,7 @@ async def test_what_is_learned_of_a_decision_is_found_without_reading_all(databa
 
 
 async def test_a_decision_that_is_named_twice_is_no_other(database_alone):
-    """Not even where what it earned is summed up from its updates, since its reward is gone."""
+    """Also if its reward is summed from its updates, because the reward row is gone."""
     tenant = await create_tenant(database_alone, f"t-{uuid4().hex}", actor="test")
     row = await declared(database_alone, tenant.id)
     ids = [one.id for one in await traffic(database_alone, row, 5)]

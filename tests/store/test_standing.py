@@ -1,4 +1,4 @@
-"""Which snapshots stay, and which lose their state: erased, old, in use, or stood on."""
+"""Snapshot states: which are kept and which are removed."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_nothing_of_another_tenant_counts_or_goes(database, point):
 
 
 async def trained(database, point, state, **grown):
-    """Publish something that no update tells of, such as trees."""
+    """Publish a policy without updates, such as trees."""
     row = await frozen(database, point, 0, state=state)
     described = {"samples": 0, "evidence": {"trained": True, **grown}}
     async with connected(database, "worker", point[0]) as connection:

@@ -1,4 +1,4 @@
-"""What a server's processes say of its recovery; `tests/faults/test_embedded.py` has a real one."""
+"""Stuck recovery detection from process titles (real server: `tests/faults/test_embedded.py`)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SERVER = 700
 
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
-    """Return what makes a process as the kernel shows it, and the data of a server that runs."""
+    """Return a builder of fake /proc entries, and the data of a running server."""
     processes, data = tmp_path / "proc", tmp_path / "data"
     processes.mkdir()
     data.mkdir()

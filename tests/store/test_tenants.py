@@ -1,4 +1,4 @@
-"""Tenants: made once, found by name by whoever administers."""
+"""Tenants: creation and lookup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server elsewhere that takes encrypted connections alone: all works over TLS, or says why."""
+"""External server that requires TLS: everything works or gives a clear error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PASSWORD = "p@ss/word"  # noqa: S105 (of a server that lives as long as this tes
 
 
 def certificate(folder, name):
-    """Write a certificate that signs itself, and its key."""
+    """Write a self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = dt.datetime.now(dt.UTC)
@@ -64,7 +64,7 @@ def certificate(folder, name):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """Return the folder and the port of a server that refuses connections without TLS."""
+    """Return folder and port of a server that rejects connections without TLS."""
     if not (PROGRAMS / "initdb").exists():
         if os.environ.get("CI") == "true":
             pytest.fail("no PostgreSQL 15 of Debian; `tools/postgres-15` installs it")

@@ -1,4 +1,4 @@
-"""Verdicts: numbered without gaps by whoever holds the rollout, and never taken back."""
+"""Verdict rows: gapless numbers, written by the holder only, never changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO: exact propensities, advantages by definition, updates within bounds, a known optimum."""
+"""PPO: exact propensities, advantages, bounded updates and a known optimum."""
 
 from dataclasses import replace
 
@@ -88,7 +88,7 @@ def test_advantages_are_sums_of_discounted_surprises(told, gamma, smoothing, bey
 
 @pytest.mark.slow
 def test_an_episode_that_was_cut_off_is_worth_what_was_expected_beyond():
-    """One reward of 1 a step for ever is worth 1 / (1 - gamma), and not what an episode holds."""
+    """Reward 1 per step without end is worth 1 / (1 - gamma), more than the episode's rewards."""
     acting = agent(learning_rate=1e-2, gamma=0.5, kl_target=10.0, entropy=0.0)
     for seed in range(60):
         told = steps(acting, seed=seed, reward=lambda _: 1.0)
@@ -97,7 +97,7 @@ def test_an_episode_that_was_cut_off_is_worth_what_was_expected_beyond():
 
 
 def test_advantages_are_compared_over_all_steps_and_not_by_twos():
-    """Of two steps, one would be as good as the other is bad, however little they are apart."""
+    """In a minibatch of two steps, one would be as good as the other is bad."""
     acting = agent(minibatches=4)
     assert [len(part) for part in acting._minibatches(8)] == [8]
     assert [len(part) for part in acting._minibatches(20)] == [10, 10]
@@ -162,7 +162,7 @@ def test_a_state_of_another_one_is_refused():
 
 @pytest.mark.slow
 def test_later_rewards_reach_earlier_steps():
-    """Two steps an episode; only the first one's switch decides, and the second is paid."""
+    """Two steps per episode: the first one's switch decides, the second is rewarded."""
     acting, rng = PPO((Part("switch", 2),), 2, settings=Settings(learning_rate=3e-3)), None
     rng = np.random.default_rng(0)
     states, chosen, expected = np.tile([[1.0, 0.0], [0.0, 1.0]], (64, 1)), [], []
@@ -182,7 +182,7 @@ def test_later_rewards_reach_earlier_steps():
 
 @pytest.mark.slow
 def test_it_reaches_a_known_optimum_that_depends_on_the_context():
-    """At least 95 % of what the best action of every question gives; one action gives 57 %."""
+    """At least 95 % of the best action's reward per question; one fixed action gives 57 %."""
     found = tuning_world.judge(tuning_world.train(seed=0, updates=60))
     assert found.fixed < 0.7
     assert found.drawn >= 0.95

@@ -1,6 +1,6 @@
-"""What RLlib is given is our own: the network, its distributions, the pace, the checkpoints.
+"""RLlib adapters: network, distributions, learning rate and checkpoints.
 
-On a cluster, with a node that is lost: ``tests/deploy/test_ray.py``.
+On a cluster with a lost node: ``tests/deploy/test_ray.py``.
 """
 
 import copy
@@ -32,7 +32,7 @@ class Played:
 
 
 class World:
-    """Two kinds of state; the switch has to say which."""
+    """Two kinds of state; the switch must match the kind."""
 
     def reset(self, rng):
         self.rng, self.left = rng, 4
@@ -125,7 +125,7 @@ def test_a_first_guess_must_fit_the_parts():
 
 
 class Reference:
-    """Stands for the cluster's memory."""
+    """Fake object store reference."""
 
     def stage(self):
         return copy.deepcopy(STAGE)

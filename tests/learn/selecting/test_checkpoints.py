@@ -1,4 +1,4 @@
-"""Checkpoints keep the newest rounds whole, and refuse what is not theirs."""
+"""Training checkpoints: retention, completeness and rejection of other runs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A clone does what its expert does, also in states that the expert never visits."""
+"""Behaviour cloning, also in states that the expert never visits."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ GREEDY = StepRule(20, 0.0, 0.0)
 
 
 class Knowing:
-    """Knows bridge and target: first the one, then the other, then stop."""
+    """Expert: bridge first, then target, then stop."""
 
     def labels(self, task, state, options):
         picked, _ = state
@@ -40,7 +40,7 @@ def test_the_same_seed_gives_the_same_bytes():
 
 def test_states_of_its_own_making_are_labelled_by_the_expert():
     class Stubborn:
-        """Takes the last candidate always, which is wrong."""
+        """Scorer that always takes the last candidate, which is wrong."""
 
         def scores(self, rows):
             return np.arange(len(rows), dtype=float) * (rows[:, -1] == 0)

@@ -1,4 +1,4 @@
-"""Checkpoints of a run that began otherwise, or learned from other questions, are refused."""
+"""Run digests: checkpoints of runs with another start or other questions are rejected."""
 
 import re
 import subprocess
@@ -111,7 +111,7 @@ def test_questions_differ_by_candidates_rules_and_terms(other):
 
 
 class Says:
-    """Someone who answers all alike: nothing tells it from others but what it has."""
+    """Model whose answers are constant; only its attributes identify it."""
 
     def __init__(self, text):
         self.text = text

@@ -1,4 +1,4 @@
-"""Trees grown from logged selections earn more than what logged them, without any gold."""
+"""Trees trained on logged selections earn more than the logging policy."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ DECLARED = SequenceTrees(
 
 
 def question(rng):
-    """Of three, one `names` another: picked, it brings in the one that the answer is in."""
+    """Return a question with three candidates, one of which links to the answer."""
     names = [f"c{n}" for n in range(3)]
     leads = names[rng.integers(3)]
     every = offered_names(names, {leads: ["answer"]})

@@ -1,4 +1,4 @@
-"""What a log says of another selector is what that selector earns when it is let loose."""
+"""Off-policy estimates for sequence policies match their true reward."""
 
 from dataclasses import replace
 
@@ -83,7 +83,7 @@ def test_what_a_target_does_not_let_lead_has_no_chance_there():
 
 @pytest.mark.slow
 def test_the_model_never_saw_the_question_it_predicts_for():
-    """Other rewards of one question change no prediction for its own selections."""
+    """Changed rewards of one question change no prediction for its own selections."""
     log = _log(each=2)
     spoiled = [replace(w, reward=1.0 - w.reward) if w.task == TASKS[0].id else w for w in log]
     one, other = (sequences_of(TASKS, told, TARGET, OTHER_RULE) for told in (log, spoiled))
@@ -135,7 +135,7 @@ def test_of_an_adaptive_log_models_know_the_past_and_other_units_alone(truth):
 
 
 def test_trees_that_choose_as_what_served_did_are_not_shown_to_be_better():
-    """Candidates that cannot be told apart leave nothing to split: one leaf, and the same draws."""
+    """Identical candidates cannot be split: one leaf, and the same draws."""
     declared = SequenceTrees(
         features=["score"], max_steps=2, stop=False, start={"score": 1.0}, floor=0.2
     )

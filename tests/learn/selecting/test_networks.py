@@ -1,4 +1,4 @@
-"""Networks learn what is right, begin as what they stand on, and stop without a loss."""
+"""Network training: learning, start from a base policy, and handling of invalid losses."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_bytes():
 
 
 def _descended(mixed):
-    """Train as `train` does; return the scorer, and the types that layers and weights had."""
+    """Train as `train` does; return the scorer and the dtypes of layers and weights."""
     examples, device, seen = _examples(), torch.device("cpu"), set()
     steps, wanted = _steps(examples)
     padded = Padded.of(steps, None, device)
@@ -82,7 +82,7 @@ def _descended(mixed):
 
 @pytest.mark.slow
 def test_mixed_precision_computes_in_sixteen_bits_and_learns_as_well():
-    """On the CPU, whose autocast does what that of CUDA does."""
+    """On the CPU, whose autocast behaves like that of CUDA."""
     whole, types = _descended(mixed=False)
     assert types == {(torch.float64, torch.float64)}
     halved, types = _descended(mixed=True)
@@ -120,7 +120,7 @@ def test_on_top_of_a_start_it_begins_with_it_and_betters_it():
 
 
 def _once(how):
-    """Make one update as `train` does; return the length of its gradient, and what came of it."""
+    """Make one update as `train` does; return its gradient norm and the result."""
     steps, wanted = _steps(_examples())
     padded = Padded.of(steps, None, torch.device("cpu"))
     right = torch.zeros(padded.there.shape, dtype=torch.float64)

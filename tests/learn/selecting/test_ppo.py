@@ -1,4 +1,4 @@
-"""PPO over sequences improves from feedback alone, stays near its clone, and survives faults."""
+"""PPO for sequences: improvement from feedback, KL limit, and recovery from faults."""
 
 import os
 from dataclasses import dataclass, replace
@@ -67,7 +67,7 @@ def test_it_starts_as_the_very_clone():
 
 
 def test_it_does_not_leave_its_clone_beyond_the_limit():
-    """A step so far that the limit is passed at once is taken back."""
+    """A step that exceeds the limit at once is undone."""
     near = replace(FREE, learning_rate=0.3, kl_limit=1e-4)
     found = ppo(made_up(30, seed=1), START, near)
     assert found.stopped == "early"
@@ -77,7 +77,7 @@ def test_it_does_not_leave_its_clone_beyond_the_limit():
 
 @pytest.mark.parametrize(("regression", "back"), [(0.01, True), (2.0, False)])
 def test_from_a_round_that_is_worse_it_goes_back(regression, back):
-    """Held-out feedback is full before the first round and none after it."""
+    """Held-out rewards are 1 before the first round and 0 after it."""
     drawn, judged = [], []
 
     def falling(tasks, scorer, rule, *, each, seed):
@@ -97,7 +97,7 @@ def test_from_a_round_that_is_worse_it_goes_back(regression, back):
 
 
 def test_it_learns_from_minibatches_of_one_step_too():
-    """Within itself, the advantage of one step is 0."""
+    """Within a minibatch of one step the normalised advantage is 0."""
     how = replace(
         FREE, rounds=1, each=4, minibatch=1, entropy=0.0, kl_step=1e9, epochs=1, regression=2.0
     )
@@ -140,7 +140,7 @@ def test_defaults_are_those_asked_for():
 
 
 def _dying(folder):
-    """End in the middle of the third round, at once and uncleaned."""
+    """Exit abruptly in the middle of the third round."""
     calls = []
 
     def dying(*args, **kwargs):
@@ -205,7 +205,7 @@ def test_settings_out_of_their_range_are_refused(wrong):
 
 @dataclass(frozen=True)
 class _Bare:
-    """A question without a candidate."""
+    """Question without candidates."""
 
     id: str
 

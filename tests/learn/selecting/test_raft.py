@@ -1,4 +1,4 @@
-"""RAFT finds the best selections of a made-up world from feedback alone, and survives faults."""
+"""RAFT: finds the best selections of a synthetic world from feedback, and recovers from faults."""
 
 import os
 from dataclasses import dataclass, replace
@@ -69,7 +69,7 @@ def _judging(how):
 
 
 def _dying(folder, how):
-    """End in the third round: what begins is sampled once, a round to be logged and judged."""
+    """Exit in the third round."""
     calls = []
 
     def dying(*args, **kwargs):
@@ -84,7 +84,7 @@ def _dying(folder, how):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"credit": "action"}, {"credit": "action", "crossed": 2}])
 def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path, how):
-    """A process that dies between two rounds; another goes on in its folder."""
+    """A process dies between two rounds; another one resumes in its folder."""
     tasks, few = made_up(30, seed=1), replace(FEW, **how)
     whole = raft(tasks, START, few, tune=SMALL, seed=4)
     assert call(_dying, tmp_path, few).wait() == 9
@@ -162,7 +162,7 @@ def test_feedback_that_never_differs_teaches_nothing():
 
 @pytest.mark.slow
 def test_a_worse_round_is_gone_back_from():
-    """The tuner spoils the second round; the third starts from the first's policy again."""
+    """The tuner spoils the second round; the third starts from the first's policy."""
     seen, made = [], []
 
     def spoiling(examples, start, *, seed):
@@ -197,7 +197,7 @@ def test_the_best_selection_of_each_question_is_kept():
 
 
 def test_what_alone_brings_the_reward_is_told_from_what_was_taken_beside_it():
-    """The known parts of a noisy or come back; what changes nothing gets next to nothing."""
+    """A noisy or with known probabilities is recovered; inert actions get nearly none."""
     rng = np.random.default_rng(0)
     theta = {"a": 0.9, "b": 0.4, "c": 0.0, "d": 0.0}
     log = []
@@ -210,7 +210,7 @@ def test_what_alone_brings_the_reward_is_told_from_what_was_taken_beside_it():
 
 
 def test_a_selection_that_came_out_wrong_clears_all_that_it_took():
-    """Whatever leads to the answer, and whatever stands beside it, has not brought it."""
+    """Actions that lead to the answer, or are only taken with it, get no credit."""
     log = [(frozenset("ab"), 1.0), (frozenset("bc"), 0.0), (frozenset("ac"), 1.0)]
     assert causes(log, doubt=0.0) == {"a": 1.0, "b": 0.0, "c": 0.0}
     either = causes([(frozenset("ab"), 1.0)], doubt=0.0)
@@ -227,7 +227,7 @@ def test_few_selections_are_doubted():
 
 
 def test_selections_of_two_policies_may_stand_in_one_log():
-    """One takes a with b and knows nothing; the other tells them apart, however rarely it is a."""
+    """One policy always takes a with b; the other separates them."""
     one, other = [(frozenset("ab"), 1.0)] * 20, [(frozenset("b"), 0.0)] * 2
     assert causes([*one, *other])["a"] > 0.9
     assert causes([*one, *other])["b"] < 0.1
@@ -235,7 +235,7 @@ def test_selections_of_two_policies_may_stand_in_one_log():
 
 @pytest.mark.slow
 def test_credit_is_passed_on_by_who_knows_the_questions():
-    """What alone brings the reward is asked about of learned questions, and its answer learned."""
+    """`passing` is called for training questions, and its result is learned."""
     asked = []
 
     def passing(tasks, known):
@@ -275,7 +275,7 @@ def test_where_one_looks_does_not_depend_on_what_was_drawn():
 
 
 def test_to_stop_and_to_expand_brings_nothing():
-    """A selection always ends with it; it would share what its candidates brought."""
+    """Every selection ends with stop, which would otherwise share the credit."""
     names = ("a", "b", "expand", "stop")
     rows = np.zeros((4, 2))
 
@@ -340,7 +340,7 @@ def test_every_question_judges_once_and_nothing_that_it_taught():
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A turn like the others of its conversation; nothing seen of it tells what is right."""
+    """Turn of a conversation; its features do not show the correct action."""
 
     id: str
     group: str
@@ -388,7 +388,7 @@ def test_a_conversation_is_on_one_side():
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"crossed": 3}, {"credit": "action", "crossed": 3}])
 def test_what_is_learned_by_heart_is_no_better(how):
-    """By turns of conversations that taught it, .9 was right: it knew them by heart."""
+    """Judged by turns of training conversations, .9 was correct: memorised."""
     start = NetworkScorer.linear(np.array([1e-3, -2e-3, 5e-4, 1e-3, -1e-3]))
     tune = TreesOnTop(TreeSettings(trees=60, learning_rate=0.3, least=5))
     settings = RaftSettings(rounds=1, each=16, rule=StepRule(6, 1.0, 0.1), **how)
@@ -398,7 +398,7 @@ def test_what_is_learned_by_heart_is_no_better(how):
 
 @pytest.mark.slow
 def test_what_changed_nothing_is_no_better_and_no_worse_to_the_bit():
-    """Rewards added up part by part came out above or below by a rounding error."""
+    """Summing rewards part by part gave rounding differences."""
     how = replace(FEW, rounds=1, crossed=3, regression=0.0)
     for seed in range(12):
         found = raft(made_up(60, seed=1), START, how, tune=lambda _, start, **__: start, seed=seed)
@@ -434,7 +434,7 @@ def test_all_questions_teach_and_all_judge_what_others_taught():
 
 @pytest.mark.slow
 def test_what_misleads_is_gone_back_from_when_all_judge():
-    """What is logged is turned round, what judges is not."""
+    """Logged rewards are inverted; judging rewards are not."""
 
     def turned(tasks, scorer, rule, *, each, seed):
         found = walks(tasks, scorer, rule, each=each, seed=seed)
@@ -448,7 +448,7 @@ def test_what_misleads_is_gone_back_from_when_all_judge():
 
 
 def test_a_part_whose_others_were_not_logged_is_judged_by_the_start():
-    """One question's log teaches all parts but its own, which knows no more than before."""
+    """The log of one question trains all parts but its own, which keeps the start policy."""
     tasks = made_up(10, seed=1)
     asked = []
 

@@ -1,4 +1,4 @@
-"""Selections drawn some questions at a time are those drawn all at once, to the byte."""
+"""Parallel sampling gives byte-identical selections."""
 
 import numpy as np
 import pytest

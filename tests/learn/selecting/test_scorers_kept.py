@@ -1,4 +1,4 @@
-"""What learning after learning comes to can be kept, and scores the same afterwards."""
+"""Scorers of repeated training can be stored and score the same afterwards."""
 
 import numpy as np
 import pytest

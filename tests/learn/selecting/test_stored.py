@@ -1,4 +1,4 @@
-"""What stored selections say of another selector is what it earns when it is let loose."""
+"""Off-policy estimates from stored selections match the true reward."""
 
 import json
 
@@ -15,7 +15,7 @@ TARGET = SequenceLinear(**FORM, floor=0.1, start={"good": 0.2, "linked": 0.2, "i
 
 
 def question(rng):
-    """Four candidates; the first leads to a fifth, which alone earns."""
+    """Return four candidates; the first links to a fifth, which alone has a reward."""
     links = {"c0": ["bridge"]}
     names = offered_names([f"c{n}" for n in range(4)], links)
     return Offered.of(names[:4], links, rng.random((5, 1)).round(2))

@@ -1,4 +1,4 @@
-"""Trees kept as arrays score as LightGBM does, and the softmax loss is the policy's likelihood."""
+"""Trees as arrays score like LightGBM, and the softmax loss is the policy's likelihood."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_trees_from_shares_of_the_examples_are_drawn_by_the_seed():
 
 
 def test_softmax_derivatives_are_those_of_the_loss():
-    """Against differences of −Σ w y ln π, for two steps with weights."""
+    """Compared with finite differences of −Σ w y ln π for two weighted steps."""
     examples = Examples(
         np.zeros((5, 1)), np.array([1.0, 0, 0, 0, 1.0]), np.array([2.0, 1, 1, 1, 0.5]),
         np.array([3, 2]),

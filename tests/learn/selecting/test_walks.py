@@ -1,4 +1,4 @@
-"""Selections are drawn as a task's rules say, and logged with what they were drawn with."""
+"""Walks follow the rules of a task and log their propensities."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def _best(task):
 
 
 def test_walks_are_what_choosing_step_by_step_gives():
-    """With every state worked out afresh the draws are the same, to the bit."""
+    """Without the cache of states the draws are identical."""
     for task in made_up(4, seed=0):
         rng = np.random.default_rng(3)
         state, said = task.begin(), []
@@ -64,7 +64,7 @@ def test_streams_differ_by_question_and_seed():
 
 
 def test_what_is_shorter_than_the_log_still_says_what_the_log_lacks():
-    """The target takes one of four, of which the log could draw three, and then one more."""
+    """The target takes one of four; the log could draw three, and then one more."""
     policy = SequenceLinear(features=["score"], max_steps=1, stop=False)
     offered = Offered.of(["a", "b", "c", "d"], None, np.zeros((4, 1)))
     first = {"eligible": ["a", "b", "c"], "action": "a", "p": 1 / 3}

@@ -1,4 +1,4 @@
-"""Where torch is not installed, PPO says so before anything is trained."""
+"""Without torch, PPO fails before any training."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_importing_ppo_says_what_to_install():
 
 @pytest.mark.slow
 def test_it_is_said_before_raft_and_not_as_an_error_of_python():
-    """RAFT refuses no questions at all with another error; it is not reached."""
+    """RAFT would reject an empty list of questions with another error."""
     found = without_torch(
         "from steersman.errors import DataError\n"
         "from steersman.systems.leadr.improving import raft_then_ppo\n"

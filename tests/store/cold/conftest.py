@@ -1,4 +1,4 @@
-"""Rows of the past to compact: seeded, over a few days, of one tenant."""
+"""Fixtures of the cold store: seeded rows of one tenant over some days."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def decision_id(at: datetime, rng: random.Random) -> UUID:
 
 @dataclass
 class Past:
-    """Writes rows of one tenant as the service would, and knows what it wrote."""
+    """Writes rows of one tenant, and records them."""
 
     database: Database
     tenant: UUID
@@ -85,11 +85,11 @@ class Past:
         self.rewards += [(decision, revision) for decision in decisions]
 
     async def erase(self, rows: Sequence[DecisionRow], *, named: bool = True) -> None:
-        """Note an erasure, as whoever erases does; hot rows may stay for a while.
+        """Record an erasure; hot rows may stay for a while.
 
         Args:
-            rows: what to erase.
-            named: whether the episode is still known.
+            rows: rows to erase.
+            named: whether the episode is known.
         """
         connection = await self.database.connect("owner")
         try:
@@ -162,7 +162,7 @@ class Past:
         )
 
     def keys(self) -> dict[str, list[str]]:
-        """Return the keys of all rows there should be, as `stored_keys` reads them."""
+        """Return the keys of all expected rows, as `stored_keys` reads them."""
         return {
             "decision": sorted(str(row.id) for row in self.decisions),
             "event": sorted(row.id for row in self.events),
@@ -223,5 +223,5 @@ def bucket(endpoint, tmp_path):
 
 @pytest.fixture(params=["cold", "bucket"])
 def place(request) -> Destination:
-    """Return a directory, and then a bucket: both have to do alike."""
+    """Return a directory and a bucket, in turn."""
     return request.getfixturevalue(request.param)

@@ -1,9 +1,9 @@
-"""Compactions that are killed at their n-th step; run as processes of their own by test_faults.
+"""Compactions that are killed at their n-th step; used by test_faults.
 
-Usage: die_at.py URL FOLDER TENANT DAY. For each line STEP SECONDS of its input it forks (starting
-Python anew would take most of the time), compacts in the child, and writes the child's exit status.
-A step is the time before or after one operation on the destination; there the child kills itself,
-or else after SECONDS, wherever it is then: by signals that let nothing be cleaned up. 0 is never.
+Usage: die_at.py URL FOLDER TENANT DAY. For each input line STEP SECONDS it forks (faster than a new
+Python process), compacts in the child and writes the child's exit status. A step is the time before
+or after one operation on the destination. The child kills itself at that step, or after SECONDS at
+any place, by SIGKILL. 0 means never.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steersman.store.cold import Directory, compact
 
 
 class Deadly(Directory):
-    """A directory whose user is killed before or after one of its operations, or in its midst."""
+    """Directory that kills its process before, during or after an operation."""
 
     def __init__(self, root: str, step: int) -> None:
         super().__init__(root)

@@ -1,4 +1,4 @@
-"""The cold store in S3, against a server that speaks its protocol."""
+"""Cold store in S3, against a server with its protocol."""
 
 from __future__ import annotations
 

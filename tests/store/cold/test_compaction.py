@@ -1,4 +1,4 @@
-"""What is in the files is what was in the tables; late rows, erasures and repeats are handled."""
+"""Compaction: file content, late rows, erasures and repeats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def files(cold):
 
 
 async def stored_keys(past, cold):
-    """Return the keys that a reader sees, of cold and hot rows."""
+    """Return the keys of all cold and hot rows."""
     parts = {"decision": "id", "event": "id", "reward": "decision || '/' || revision"}
     found = {}
     for name, key in parts.items():
@@ -236,7 +236,7 @@ async def test_a_lost_file_that_alone_had_the_rows_is_told_every_time(past, cold
 
 @pytest.mark.parametrize("hot", [False, True])
 async def test_what_a_changed_file_says_is_not_taken_over(past, cold, days, hot):
-    """Half of all changed bits can be read, and the next file would vouch for what they say."""
+    """Changed bits are often readable and would be copied into the next file."""
     await past.add(days[0], 20)
     export = (await run(past, cold, days[-1])).written[0]
     file = cold.root / export.path
@@ -259,7 +259,7 @@ async def test_what_a_changed_file_says_is_not_taken_over(past, cold, days, hot)
 
 
 class KeepsAll(Directory):
-    """As a bucket whose credentials may not delete."""
+    """Destination without permission to delete."""
 
     def remove(self, path):
         raise DataError(f"the bucket of the cold store failed at {path}: access denied")

@@ -1,7 +1,6 @@
-"""Compaction killed anywhere, at seeded steps and moments: readers see every row exactly once.
+"""Compaction killed at seeded steps and moments: readers see every row exactly once.
 
-`die_at.py` kills itself at a step of the destination; here a process is also killed from outside,
-at moments of a seeded sequence, wherever it is then.
+`die_at.py` kills itself at a step of the destination; here a process is also killed from outside.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DIE_AT = Path(__file__).with_name("die_at.py")
 
 @contextmanager
 def killable(past, cold, day):
-    """Run `die_at.py`, for as many compactions as there are kills."""
+    """Run `die_at.py` for as many compactions as there are kills."""
     command = [sys.executable, DIE_AT, past.database.url, cold.root, past.tenant, day]
     process = subprocess.Popen(
         [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -37,14 +36,14 @@ def killable(past, cold, day):
 
 
 async def compact_and_die(process, *, step=0, seconds=0.0):
-    """Compact in a process that dies then; return its exit status."""
+    """Compact in a process that dies; return its exit status."""
     process.stdin.write(f"{step} {seconds}\n")
     process.stdin.flush()
     return int(await asyncio.to_thread(process.stdout.readline))
 
 
 async def counted(past, cold):
-    """Return how many rows a reader sees of each kind, and how many different ones."""
+    """Return the number of visible rows and of distinct rows per kind."""
     keys = {"decision": "id", "event": "id", "reward": "decision || revision"}
     counts = ", ".join(
         f"(SELECT (count(*), count(DISTINCT {key})) FROM {name}) AS {name}"
@@ -55,13 +54,13 @@ async def counted(past, cold):
 
 
 async def whole(past, cold):
-    """Check that a reader sees every row, each of them once."""
+    """Check that every row is visible exactly once."""
     expected = {name: (len(keys), len(keys)) for name, keys in past.keys().items()}
     assert await counted(past, cold) == expected
 
 
 async def finish(past, cold, days):
-    """Run to the end; afterwards nothing is left of what was killed."""
+    """Run to the end; no leftovers remain."""
     await compact(past.database, cold, tenants=[past.tenant], until=days[-1])
     await whole(past, cold)
     again = await compact(past.database, cold, tenants=[past.tenant], until=days[-1])
@@ -112,7 +111,7 @@ async def test_what_a_killed_process_left_half_written_never_counts(past, cold, 
 
 
 class Late(Directory):
-    """A place where somebody else publishes the same generation just before."""
+    """Destination where another process publishes the same generation first."""
 
     def publish(self, file, path):
         target = self.root / path
@@ -130,7 +129,7 @@ async def test_a_run_never_replaces_what_another_has_published(past, cold, days)
 
 
 class Full(Directory):
-    """A disk without room."""
+    """Full disk."""
 
     def publish(self, file, path):
         raise OSError(28, "No space left on device")

@@ -1,4 +1,4 @@
-"""Rows of files are as the database gives them, and take no more memory."""
+"""Parquet files return database values with bounded memory."""
 
 from __future__ import annotations
 

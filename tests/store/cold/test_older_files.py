@@ -1,4 +1,4 @@
-"""Files that were written before a table got more columns are read as if these were NULL."""
+"""Files from before a new column are read with NULL in it."""
 
 from dataclasses import replace
 

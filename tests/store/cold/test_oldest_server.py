@@ -1,4 +1,4 @@
-"""The cold store on the oldest PostgreSQL that is supported."""
+"""Cold store on the oldest supported PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL over cold and hot rows: one tenant's, each once, and nothing else can be reached."""
+"""SQL over cold and hot rows: each row once, one tenant only, no other access."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def ask(past, cold, sql, **options):
 
 @pytest.fixture
 def columns():
-    """The columns of each table in PostgreSQL, less the tenant."""
+    """Return the columns of each table without the tenant."""
 
     async def read(database):
         connection = await database.connect("app")
@@ -178,7 +178,7 @@ async def test_a_file_that_is_gone_is_told(past, cold, days):
 
 @pytest.mark.parametrize("damage", [lambda _: b"not parquet", lambda whole: whole[:-1], "swapped"])
 async def test_a_damaged_file_is_told(past, cold, days, damage):
-    """Also one that can still be read: a file of another day in its place."""
+    """Also a readable file: another day's file in its place."""
     late = days[0] + timedelta(days=1)
     await past.add(days[0], 2)
     await past.add(late, 3)

@@ -1,4 +1,4 @@
-"""Files that the database does not name, as after a restore of an older backup: no row is lost."""
+"""Unregistered files after restoring an old backup: no row is lost."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ async def run(past, place, days):
 
 
 async def named(past):
-    """Return what `cold_export` holds of a tenant."""
+    """Return the tenant's rows of `cold_export`."""
     async with connected(past.database, "owner", past.tenant) as connection:
         return await connection.fetch("SELECT * FROM cold_export")
 
 
 async def rewind(past, rows):
-    """Let `cold_export` say what it said at a backup, and drop the rows that were hot."""
+    """Reset `cold_export` to an earlier state and drop the rows that were hot."""
     async with connected(past.database, "owner", past.tenant) as connection:
         await connection.execute("DELETE FROM cold_export")
         await connection.executemany(
@@ -45,7 +45,7 @@ async def rewind(past, rows):
 
 
 def parts(past, place):
-    """Return the files of a tenant by dataset, without their folders."""
+    """Return a tenant's file names by dataset."""
     return {
         kind: [path.rpartition("/")[2] for path in place.paths(f"{kind}/tenant={past.tenant}")]
         for kind in KINDS
@@ -53,14 +53,14 @@ def parts(past, place):
 
 
 def copied(place, source, target):
-    """Put a copy of a file at another path, as a run would."""
+    """Copy a file to another path, as a run would."""
     draft = place.scratch() / "copy"
     draft.write_bytes(place.fetch(source, place.scratch()).read_bytes())
     place.publish(draft, target)
 
 
 async def settled(past, place, days, generation):
-    """Check that each row is there once, in one file of a kind, and that a repeat does nothing."""
+    """Check that each row exists once, and that a repeat does nothing."""
     assert await stored_keys(past, place) == past.keys()
     assert parts(past, place) == {kind: [f"part-{generation}.parquet"] for kind in KINDS}
     again = await run(past, place, days)

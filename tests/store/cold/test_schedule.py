@@ -1,4 +1,4 @@
-"""Compaction once a day: at once, then when the injected clock says so."""
+"""Daily compaction at start and by an injected clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steersman.store.cold import Compacted, Directory, query, run_daily, schedul
 
 
 async def until(condition):
-    """Wait for what another task does; the test's own limit is generous."""
+    """Wait for another task."""
     for _ in range(2000):
         if condition():
             return

@@ -1,4 +1,4 @@
-"""A decision point, and logs of it in files."""
+"""Fixtures of the import tests: a decision point and log files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ outcomes: {clicked: clicked, seconds: seconds}
 
 
 class Logs:
-    """Writes logs and mappings into a folder, and imports them as one tenant."""
+    """Writes logs and mappings into a folder and imports them."""
 
     def __init__(self, database, tenant, folder):
         self.database, self.tenant, self.folder = database, tenant, folder
@@ -41,7 +41,7 @@ class Logs:
         return await declare(self.database, self.tenant, document, actor="test")
 
     def mapping(self, text=MAPPING, **changes):
-        """Return a mapping's file; a change replaces or adds a line, None removes it."""
+        """Return a mapping file; a change replaces or adds a line, None removes it."""
         lines = {line.split(":")[0]: line for line in text.strip().splitlines()}
         for name, value in changes.items():
             if value is None:

@@ -1,4 +1,4 @@
-"""Logs become decisions that are learned, and evidence where propensities are known; once each."""
+"""Log import: learned decisions, evidence with propensities, and idempotent repeats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECISIONS = "SELECT * FROM decision ORDER BY id"
 
 
 async def learned(logs):
-    """Run a learner until it has done this tenant's work, whatever others left."""
+    """Run a learner until this tenant's work is done."""
     stop = asyncio.Event()
     learner = asyncio.create_task(run_learner(logs.database, stop=stop))
     for _ in range(3000):
@@ -167,7 +167,7 @@ async def test_the_same_id_with_other_content_is_refused(logs):
 
 
 async def declare_reward(logs, **reward):
-    """Declare a point that is rewarded for clicks alone."""
+    """Declare a point with a reward for clicks only."""
     document = (await logs.declare()).spec.model_dump(mode="json")
     document["reward"] = {"terms": {"clicked": {"weight": 1}}, "window_s": 600, **reward}
     return await logs.declare(json.dumps(document))
@@ -179,7 +179,7 @@ async def rewards(logs):
 
 
 def sparse(logs, n=20):
-    """Write rows that say only where something was clicked: one of four."""
+    """Write rows with an outcome in one of four."""
     bare = {"clicked": "(absent)", "seconds": "(absent)"}
     return logs.lines(*(logs.row(i, **({} if i % 4 == 0 else bare)) for i in range(n)))
 

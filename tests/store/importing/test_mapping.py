@@ -1,4 +1,4 @@
-"""A mapping that is wrong or does not fit its point is told with file, line and field."""
+"""Mapping errors have file, line and field."""
 
 from __future__ import annotations
 

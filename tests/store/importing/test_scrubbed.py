@@ -1,4 +1,4 @@
-"""Personal data in logs that are imported is taken out on the way in, as it is in service."""
+"""Imported logs are scrubbed as in the service."""
 
 from __future__ import annotations
 

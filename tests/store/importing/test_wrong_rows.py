@@ -1,4 +1,4 @@
-"""Rows that are wrong are refused by their number, with a reason; all others are imported."""
+"""Invalid rows are rejected with number and reason; the others are imported."""
 
 from __future__ import annotations
 
