@@ -32,7 +32,7 @@ async def test_starting_checks_the_candidate_and_what_is_under_way(database, ten
         await w.start(candidate="9.9.9")
     with pytest.raises(RolloutError, match="was never published"):
         await w.start(candidate="0.1.0")
-    with pytest.raises(StateError, match="no decision point search/width"):
+    with pytest.raises(StateError, match="decision point not found: search/width"):
         await w.start(point="width")
     with pytest.raises(InputError, match="alpha"):
         await w.start(overrides={"alpha": 0.9})
@@ -241,7 +241,7 @@ async def test_what_could_never_be_promoted_does_not_start(database, tenant):
     await act(database, tenant.id, begun.id, "rollback", **who(w, "complaints"))
     with pytest.raises(StateError, match="was live before"):
         await w.start(again="the complaints were about something else")
-    with pytest.raises(StateError, match=r"comes from 0\.1\.1"):
+    with pytest.raises(StateError, match=r"comes from lineage 0\.1\.1"):
         await w.start(candidate=other.version)
     await learn_all(database)
     anew = await publish(database, await w.point(), NoSigner(), Reason(actor="test"))

@@ -105,5 +105,5 @@ async def test_what_was_trained_for_something_else_is_refused(serving, database,
         ships = Shipping(database, tenant.id, tenant.name, s.home)
         other = type(initial_policy(row.spec))(features=["fused"], max_steps=3, floor=0.2)
         why = Reason(actor="test")
-        with pytest.raises(InputError, match="not what evidence/select declares"):
+        with pytest.raises(InputError, match="does not match evidence/select"):
             await publish(database, row, ships.publisher, why, trained=other)
