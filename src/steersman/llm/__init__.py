@@ -1,12 +1,12 @@
-"""Language models behind one seam: a prompt goes in, a text comes out, within a given time.
+"""Language models and judges: chat backends, judge measures, pairwise comparison.
 
-`Backend` is the seam. `ChatBackend` fills it with any server that speaks the chat completions of
-OpenAI, as llama.cpp, vLLM, Ollama and the paid ones do; `LocalBackend` with a file of weights.
+`Backend` is the interface: a prompt in, a text out, within a timeout. `ChatBackend` uses a server
+of OpenAI chat completions, such as llama.cpp, vLLM or Ollama; `LocalBackend` uses a GGUF file.
 
-A `Judge` asks one patiently: within a `Budget`, at a `Rate`, keeping the answers in a `JudgeCache`.
-`Faithfulness` and `Relevancy` judge one answer by it, `judge_all` many; what could not be judged is
-undefined with its reason, never a number. `PairwiseJudge` compares two answers, in both orders;
-`agreement` holds a judge against people.
+A `Judge` calls a backend within a `Budget`, at a `Rate`, with a `JudgeCache`. `Faithfulness` and
+`Relevancy` score one answer, `judge_all` many. A score that cannot be computed is undefined, with a
+reason. `PairwiseJudge` compares two answers in both orders; `agreement` compares a judge with
+people.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a judge agrees with people, and what moves it that does not move them."""
+"""Agreement of a judge with people, position bias and length bias."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _ALIKE = 1e-18
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """One pair as people and a judge saw it; 1 or 2 is the better answer, 0 a tie, None nothing.
+    """Verdicts on one pair: 1 or 2 is the better answer, 0 a tie, None no verdict.
 
     Args:
-        human: of people.
-        orig: of the judge, answer 1 shown first.
-        swapped: of the judge, answer 2 shown first; still the number of the answer.
-        lengths: of both answers, in characters.
-        prompt: that both answer: verdicts on one prompt are alike, and count together in every
-            interval; "" for a pair that stands for itself.
+        human: verdict of people, 0 to 2.
+        orig: verdict of the judge with answer 1 shown first.
+        swapped: verdict of the judge with answer 2 shown first, still by answer number.
+        lengths: lengths of both answers, in characters.
+        prompt: prompt of both answers; pairs with the same prompt form a cluster in every
+            interval; "": a cluster for this pair alone.
 
     Raises:
-        InputError: a verdict that is none of these.
+        InputError: an invalid verdict.
 
     >>> Verdicts(1, 1, 2, (90, 50)).judged is None
     True
@@ -56,31 +56,29 @@ class Verdicts:
 
     @property
     def judged(self) -> int | None:
-        """What the judge says after both orders; None where it abstains."""
+        """Verdict of the judge if both orders agree; None if it abstains."""
         return self.orig if self.orig == self.swapped else None
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A judge beside people.
+    """Agreement of a judge with people.
 
     Attributes:
-        pairs: all of them.
-        judged: those with one verdict in both orders.
-        unread: those with an order in which no verdict could be read.
-        agree: share of the judged in which judge and people agree; NaN of none.
-        agree_interval: Wilson's, 95 %, of as many pairs as those are worth that share prompts.
-        kappa: Cohen's, over the judged: agreement beyond what their shares alone would give.
-        consistent: share of pairs with the same verdict in both orders, among those with two.
-        first_shown: share of verdicts (ties left out) for the answer shown first, of pairs with a
-            verdict in both orders. People's is one half by construction, since every pair is shown
-            in both orders. Each verdict counts once: a mean of the pairs' shares would count a pair
-            with one tie, whose share is 0 or 1 whatever the judge does, as much as one with two
-            verdicts.
+        pairs: number of pairs.
+        judged: number of pairs with the same verdict in both orders.
+        unread: number of pairs without a readable verdict in one of the orders.
+        agree: share of judged pairs with agreement; NaN without judged pairs.
+        agree_interval: Wilson interval, 95 %, with the effective number of pairs by prompt.
+        kappa: Cohen's kappa over the judged pairs: agreement beyond chance.
+        consistent: share of pairs with the same verdict in both orders, of pairs with two verdicts.
+        first_shown: share of verdicts (without ties) for the answer shown first, of pairs with a
+            verdict in both orders. For people it is one half by construction. Each verdict counts
+            once: a mean of the pairs' shares would give a pair with one tie too much weight.
         position_bias: `first_shown` − ½, with its 95 % interval over prompts.
-        longer_judge: share of the pairs that both decided, in which the judge takes the longer.
-        longer_human: share of the same pairs in which people take the longer.
-        length_bias: the difference of the two, with its paired 95 % interval.
+        longer_judge: share of pairs decided by both in which the judge prefers the longer answer.
+        longer_human: share of the same pairs in which people prefer the longer answer.
+        length_bias: difference of the two, with its paired 95 % interval.
     """
 
     pairs: int
@@ -98,16 +96,16 @@ class Agreement:
 
 
 def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
-    """Return how a judge stands beside people.
+    """Return the agreement of a judge with people.
 
     Args:
         verdicts: at least one pair.
 
     Returns:
-        Shares and intervals; NaN where nothing is left to count.
+        Shares and intervals; NaN without data.
 
     Raises:
-        InputError: there is no pair.
+        InputError: there are no pairs.
 
     >>> sure = [Verdicts(1, 1, 1, (9, 5)), Verdicts(2, 2, 2, (9, 5)), Verdicts(2, 1, 2, (9, 5))]
     >>> found = agreement(sure)
@@ -151,9 +149,9 @@ def _longer(one: Verdicts, chosen: int | None) -> float:
 
 
 def _first_shown(pairs: Sequence[Verdicts]) -> Floats:
-    """Return (n,) values whose mean is the share of verdicts for what was shown first.
+    """Return (n,) values whose mean is the share of verdicts for the answer shown first.
 
-    They are the terms of the ratio's expansion, so that their variance is that of the share.
+    They are the terms of the ratio's linearisation, so they have its variance.
     """
     if not pairs:
         return np.empty(0)
@@ -176,7 +174,7 @@ def _kappa(judged: Sequence[Verdicts]) -> float:
 
 
 def _clusters(pairs: Sequence[Verdicts]) -> Places:
-    """Return (n,) the number of each pair's prompt; a number of its own where it has none."""
+    """Return (n,) the cluster number of each pair's prompt; a new one without a prompt."""
     numbers: dict[str | int, int] = {}
     return np.array(
         [numbers.setdefault(one.prompt or place, len(numbers)) for place, one in enumerate(pairs)],
@@ -185,7 +183,7 @@ def _clusters(pairs: Sequence[Verdicts]) -> Places:
 
 
 def _variance(values: Floats, clusters: Places) -> float:
-    """Return the variance of a mean over clusters; of values that stand alone, the usual one."""
+    """Return the variance of a mean over clusters."""
     off = np.bincount(clusters, values - values.mean())
     return float(off @ off / len(values) ** 2 * len(off) / (len(off) - 1))
 
@@ -198,7 +196,7 @@ def _wilson(hits: Floats, clusters: Places) -> Interval:
     if groups > 1 and 0 < share < 1:
         alone = share * (1 - share) / (count - 1)
         count /= max(_variance(hits, clusters) / alone, 1.0)
-    elif groups < count:  # nothing says how alike they are: as alike as can be
+    elif groups < count:  # unknown correlation within a cluster: assume the maximum
         count = groups
     square = _Z * _Z / count
     middle = (share + square / 2) / (1 + square)
@@ -207,7 +205,7 @@ def _wilson(hits: Floats, clusters: Places) -> Interval:
 
 
 def _mean_interval(values: Floats, clusters: Places, low: float, high: float) -> Interval:
-    """Return the interval of a mean over clusters, of values that are in [low, high]."""
+    """Return the interval of a mean over clusters, for values in [low, high]."""
     if not len(values) or not clusters.max():
         return Interval(nan, nan)
     mean, variance = float(values.mean()), _variance(values, clusters)

@@ -1,4 +1,4 @@
-"""What every backend may be asked: checked before anything is sent, and written as JSON."""
+"""Request validation and encoding for all backends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MAX_PROMPT_CHARACTERS = 200_000
 
 
 def check_asked(prompt: str, max_tokens: int, timeout_s: float) -> None:
-    """Refuse what no backend is asked.
+    """Check the arguments of a request.
 
     Args:
         prompt: 1 to 200,000 characters.
-        max_tokens: of the answer, 1 to 100,000.
+        max_tokens: 1 to 100,000.
         timeout_s: 0.001 to 3600 seconds.
 
     Raises:
-        InputError: one of them is out of its range.
+        InputError: an argument is out of range.
 
     >>> check_asked("Why?", 0, 1.0)
     Traceback (most recent call last):
@@ -41,11 +41,8 @@ def check_asked(prompt: str, max_tokens: int, timeout_s: float) -> None:
 def encoded(request: Mapping[str, Any]) -> bytes:
     """Return a request as JSON.
 
-    Args:
-        request: with the prompt in it.
-
     Raises:
-        InputError: the prompt is no text that can be sent.
+        InputError: the prompt is not valid Unicode.
 
     >>> encoded({"max_tokens": 8})
     b'{"max_tokens":8}'

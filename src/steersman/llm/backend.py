@@ -1,4 +1,4 @@
-"""The seam between those who need a text and whatever language model writes it."""
+"""Backend interface: the boundary between callers and language models."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Protocol, runtime_checkable
 
 
 class Backend(Protocol):
-    """Something that completes prompts: a server, or a model within this process.
+    """Interface of a language model that completes prompts: a server, or a local model.
 
-    Every implementation keeps its time, and tells what went wrong as a `BackendError` and nothing
-    else, so that whoever asks can fall back to something simpler.
+    Implementations respect the timeout and raise only `BackendError`, so that callers can fall
+    back.
     """
 
     @property
     def name(self) -> str:
-        """What tells its answers from another's: part of the key wherever they are cached."""
+        """Unique name of the model; part of every cache key."""
 
     def complete(self, prompt: str, *, max_tokens: int, timeout_s: float) -> str:
-        """Return what the model says to a prompt.
+        """Return the model's answer to a prompt.
 
         Args:
             prompt: complete prompt.
@@ -26,23 +26,23 @@ class Backend(Protocol):
             timeout_s: total timeout in seconds, > 0.
 
         Returns:
-            The text as it came; it may be empty.
+            The unchanged text; it may be empty.
 
         Raises:
-            BackendError: no usable answer in that time; a `BackendAnswerError` tells whether it is
-                this prompt that is not taken.
+            BackendError: no usable answer in time; `BackendAnswerError` if the model rejects this
+                prompt.
             InputError: an argument is out of range; no request was sent.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model said, and what it counted.
+    """Answer of a model with token counts.
 
     Attributes:
-        text: as it came.
-        prompt_tokens: of the prompt, ≥ 0; None: not told.
-        answer_tokens: of the answer, ≥ 0; None: not told.
+        text: unchanged text.
+        prompt_tokens: tokens of the prompt, ≥ 0; None: not reported.
+        answer_tokens: tokens of the answer, ≥ 0; None: not reported.
     """
 
     text: str
@@ -52,10 +52,10 @@ class Completion:
 
 @runtime_checkable
 class MeteredBackend(Backend, Protocol):
-    """A backend that tells how many tokens it counted, by which the paid ones charge."""
+    """Backend that also reports token counts, the basis of most prices."""
 
     def completion(self, prompt: str, *, max_tokens: int, timeout_s: float) -> Completion:
-        """Return what `complete` does, with the tokens that were counted.
+        """Return the model's answer with token counts.
 
         Args:
             prompt: complete prompt.
@@ -63,9 +63,9 @@ class MeteredBackend(Backend, Protocol):
             timeout_s: total timeout in seconds, > 0.
 
         Returns:
-            The text and the counts; one that was not told, or is none, is None.
+            The text and the counts; a missing or invalid count is None.
 
         Raises:
-            BackendError: no usable answer in that time.
+            BackendError: no usable answer in time.
             InputError: an argument is out of range; no request was sent.
         """

@@ -1,4 +1,4 @@
-"""A server that failed several times in a row is left alone for a while."""
+"""Circuit breaker: stops requests to a server that failed several times in a row."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LONGEST_PAUSE_S = 60.0
 
 
 class Turn(NamedTuple):
-    """Whether a request may be tried, and which one it is.
+    """Permission for a request.
 
     Attributes:
-        wait_s: 0 if it may be tried now, else after how many seconds.
-        number: tells it from the others.
+        wait_s: 0 if it may be sent now, else the seconds to wait.
+        number: request number.
     """
 
     wait_s: float
@@ -26,12 +26,11 @@ class Turn(NamedTuple):
 
 
 class Breaker:
-    """Closed: all may pass. Open: none, for a while. Half open: one, and its fate decides.
+    """Circuit breaker. Closed: all requests pass. Open: none. Half open: one probe decides.
 
-    Unlike the client's, it also opens at once when the server names the time it wants to be left
-    alone, as those do that count requests. Every turn that need not wait is followed by one of
-    `succeeded`, `failed` and `abandoned`. While it is open, requests that began before decide
-    nothing when they end; a time that they name is kept.
+    It also opens if the server sends a retry time. Every permitted request must end with
+    `succeeded`, `failed` or `abandoned`. While the breaker is open, earlier requests do not change
+    its state, but their retry times count.
 
     Args:
         clock: monotonic clock in seconds.
@@ -52,7 +51,7 @@ class Breaker:
         self._probe: int | None = None
 
     def turn(self) -> Turn:
-        """Return whether a request may be tried now."""
+        """Return whether a request may be sent now."""
         with self._lock:
             self._turns += 1
             if self._opens_again_at is None:
@@ -64,30 +63,26 @@ class Breaker:
             return Turn(0.0, self._turns)
 
     def succeeded(self, turn: Turn) -> None:
-        """Close it: the server answered, whatever it said.
-
-        Args:
-            turn: of the request.
-        """
+        """Close the breaker: the server answered."""
         with self._lock:
             if self._opens_again_at is not None and turn.number != self._probe:
                 return
             self._in_a_row, self._probe = 0, None
             self._pause_s = FIRST_PAUSE_S
             named = self._opens_again_at is not None and self._opens_again_at > self._clock()
-            if not named:  # else another request was told a time meanwhile
+            if not named:  # else another request received a retry time meanwhile
                 self._opens_again_at = None
 
     def failed(
         self, turn: Turn, retry_after_s: float | None = None, *, took_s: float = 0.0
     ) -> None:
-        """Count a failure; the last of a row, one of a probe, or one that names a time opens it.
+        """Count a failure; open after the last of a row, a failed probe or a retry time.
 
         Args:
-            turn: of the request.
-            retry_after_s: as the server asked for it, 0 or more; at most a minute is granted.
-            took_s: how long it was waited for, 0 or more. The pause is as long at least, or a
-                server that is silent would hold whoever asks for most of the time.
+            turn: turn of the request.
+            retry_after_s: retry time sent by the server, ≥ 0; limited to a minute.
+            took_s: duration of the request, ≥ 0. The pause is at least as long, so that a silent
+                server does not block callers most of the time.
         """
         with self._lock:
             was_probe = turn.number == self._probe
@@ -107,11 +102,7 @@ class Breaker:
             self._opens_again_at = self._clock() + pause
 
     def abandoned(self, turn: Turn) -> None:
-        """Forget a request that was broken off: it shows nothing about the server.
-
-        Args:
-            turn: of the request.
-        """
+        """Drop an aborted request: it says nothing about the server."""
         with self._lock:
             if turn.number == self._probe:
                 self._probe = None

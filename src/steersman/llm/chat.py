@@ -1,4 +1,4 @@
-"""Language models behind HTTP: the chat completions that most servers speak."""
+"""Chat backend: OpenAI chat completions over HTTP."""
 
 from __future__ import annotations
 
@@ -38,24 +38,23 @@ _QUOTED = 200
 
 
 class ChatBackend:
-    """A model behind a server that speaks OpenAI's ``/chat/completions``.
+    """Backend for a server with OpenAI's ``/chat/completions``.
 
-    One request per prompt, over a connection of its own, never repeated by itself: whoever asks
-    has a time to keep and something to fall back to. A server that failed three times in a row,
-    or asks by ``Retry-After`` to be left alone, is not asked for a while; then one request tries.
-    May be used from several threads.
+    It sends one request per prompt over a new connection, without retries. After three failures in
+    a row, or a ``Retry-After`` header, a circuit breaker stops requests for a while; then one
+    request probes the server. Thread-safe.
 
     Args:
         base_url: http(s)://host[:port][/prefix], such as ``http://127.0.0.1:8080/v1``; the prefix
-            as it is sent, with %20 for a space.
-        model: as the server names it, 1 to 200 characters.
-        api_key: sent as bearer token; None: none is sent. Never logged or shown; if the server
-            repeats it in an error, it is blotted out.
-        ca_file: certificates to trust, in PEM; None: those that the system trusts.
+            is percent-encoded.
+        model: model name of the server, 1 to 200 characters.
+        api_key: bearer token; None: no token. Never logged or shown; removed from error messages
+            of the server.
+        ca_file: trusted certificates in PEM; None: those of the system.
         clock: monotonic clock in seconds.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: an argument is out of range.
 
     >>> ChatBackend("http://127.0.0.1:8080/v1", "small-model", api_key="secret")
     ChatBackend('http://127.0.0.1:8080/v1', 'small-model')
@@ -90,11 +89,11 @@ class ChatBackend:
 
     @property
     def name(self) -> str:
-        """Server and model: another server's model of the same name may be another model."""
+        """Server and model."""
         return f"{self._url}#{self._model}"
 
     def complete(self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 10.0) -> str:
-        """Return what the model says to a prompt, by its most likely words.
+        """Return the model's answer to a prompt, at temperature 0.
 
         Args:
             prompt: complete prompt, 1 to 200,000 characters.
@@ -102,12 +101,12 @@ class ChatBackend:
             timeout_s: total timeout in seconds, 0.001 to 3600.
 
         Returns:
-            The text of the first choice, as it came.
+            The unchanged text of the first choice.
 
         Raises:
             BackendUnavailableError: no answer in time, no connection, or the server is busy or
-                broken; ``retry_after_s`` says when to try again, where it is known.
-            BackendAnswerError: the server refused the request, or what it sent is no completion.
+                failing; ``retry_after_s`` is the retry time, if known.
+            BackendAnswerError: the server refused the request, or its answer is not a completion.
             InputError: an argument is out of range; no request was sent.
         """
         return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
@@ -115,7 +114,7 @@ class ChatBackend:
     def completion(
         self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 10.0
     ) -> Completion:
-        """Return what `complete` does, with the tokens that the server says it counted.
+        """Return the model's answer with the token counts of the server.
 
         Args:
             prompt: as for `complete`.
@@ -123,7 +122,7 @@ class ChatBackend:
             timeout_s: as for `complete`.
 
         Returns:
-            The text and ``usage``; a count that is absent or no count is None.
+            The text and ``usage``; a missing or invalid count is None.
 
         Raises:
             BackendUnavailableError: as `complete` does.
@@ -203,7 +202,7 @@ class ChatBackend:
             raise _unread(reply.body, error) from None
 
     def _hidden(self, text: str) -> str:
-        # Before anything is cut or quoted, so that no half of it stays.
+        # Before truncation or quoting, so that no part of the key remains.
         return text if self._api_key is None else text.replace(self._api_key, "***")
 
 
@@ -235,7 +234,7 @@ def _way(path: str) -> str:
 
 
 def _refusal(reply: Reply, said: str) -> BackendError:
-    """Return the error that a status other than 200 means, with what the server says of it."""
+    """Return the error for a status other than 200, with the server's message."""
     quoted = f": {said[:_QUOTED]!r}" if said else ""
     message = f"the server answered {reply.status}{quoted}"
     if reply.status in _LATER:
@@ -252,7 +251,7 @@ def _refusal(reply: Reply, said: str) -> BackendError:
 
 
 def _unread(body: bytes, why: Refused) -> BackendAnswerError:
-    """Return the error that an answer means which cannot be read."""
+    """Return the error for an unreadable answer."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -264,7 +263,7 @@ def _unread(body: bytes, why: Refused) -> BackendAnswerError:
 
 
 def _complaint(body: bytes) -> str:
-    """Return the message of an error as OpenAI's and most others' servers send it, or ""."""
+    """Return the server's error message in OpenAI's format, or ""."""
     try:
         value = read(body, max_bytes=MAX_ANSWER_BYTES)
     except Refused:
@@ -275,7 +274,7 @@ def _complaint(body: bytes) -> str:
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Return a Retry-After in seconds; its other form, a date, says too little to be worth it."""
+    """Return Retry-After in seconds; None for its date form."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -295,7 +294,7 @@ def _content(value: Any) -> str:
             ) from None
     if not isinstance(place, str):
         kind = type(place).__name__
-        # A filter or the call of a tool answers so, each time that it is asked this.
+        # A content filter or a tool call gives this answer, every time for this prompt.
         message = f"choices[0].message.content is {kind}; it must be a string"
         raise BackendAnswerError(message, of_prompt=True)
     return place

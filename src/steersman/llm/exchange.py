@@ -1,9 +1,7 @@
-"""One HTTP request whose whole life is bounded: name look-up, headers and a dripping body alike.
+"""HTTP request with a total timeout, including name look-up, headers and body.
 
-The timeout of a socket begins anew with every piece that arrives, so a server that sends a byte a
-second holds its reader for as long as it likes, in the headers already. Hence the talking is done
-by a thread of its own; whoever asked waits for it as long as was said, then cuts the connection,
-which ends the thread.
+A socket timeout restarts with every piece, so a slow server could hold its reader for ever. So a
+separate thread does the exchange; the caller waits until the timeout, then closes the connection.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server is.
+    """Address of a server.
 
     Attributes:
-        scheme: http or https; with https its certificate is verified.
+        scheme: http or https; https verifies the certificate.
         host: name or address.
-        port: of TCP.
-        prefix: what stands before every path, without a slash at its end.
-        ca_file: certificates to trust, in PEM; None: those that the system trusts.
+        port: TCP port.
+        prefix: path prefix, without a trailing slash.
+        ca_file: trusted certificates in PEM; None: those of the system.
     """
 
     scheme: str
@@ -47,10 +45,10 @@ class Server:
         """Return a connection that is not open yet.
 
         Args:
-            timeout_s: for each of its steps.
+            timeout_s: timeout per socket operation, in seconds.
 
         Raises:
-            BackendUnavailableError: the certificates to trust cannot be read.
+            BackendUnavailableError: the trusted certificates cannot be read.
         """
         if self.scheme == "http":
             return HTTPConnection(self.host, self.port, timeout=timeout_s)
@@ -64,12 +62,12 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back, whatever its status.
+    """Response with any status.
 
     Attributes:
-        status: of HTTP.
-        retry_after: that header as it came, or "".
-        body: as it came.
+        status: HTTP status.
+        retry_after: unchanged Retry-After header, or "".
+        body: unchanged body.
     """
 
     status: int
@@ -86,24 +84,24 @@ def post(
     timeout_s: float,
     max_bytes: int,
 ) -> Reply:
-    """Send a request over a connection of its own, and return what came back.
+    """Send a request over a new connection, and return the response.
 
     Args:
-        server: where to.
-        path: begins with a slash.
-        body: of the request.
-        headers: all of them but those of HTTP itself.
-        timeout_s: for everything together, above 0.
-        max_bytes: a longer answer is not read.
+        server: server address.
+        path: path, beginning with a slash.
+        body: request body.
+        headers: all headers but those of HTTP itself.
+        timeout_s: total timeout in seconds, > 0.
+        max_bytes: maximum size of the response.
 
     Returns:
-        The answer; redirections are answers, and are not followed.
+        The response; redirections are not followed.
 
     Raises:
-        BackendUnavailableError: no whole answer in that time, or no connection.
-        BackendAnswerError: the answer is longer than allowed.
+        BackendUnavailableError: no complete response in time, or no connection.
+        BackendAnswerError: the response is too long.
     """
-    # A little longer than what is waited here, so that it is always this wait that ends first.
+    # Slightly longer than the wait below, so that the wait always ends first.
     talk = _Talk(server, timeout_s + 1.0, max_bytes)
     asked = (server.prefix + path, body, headers)
     thread = threading.Thread(target=talk.run, args=asked, name="steersman-llm", daemon=True)
@@ -115,13 +113,13 @@ def post(
         raise BackendUnavailableError(message)
     if talk.error is not None:
         raise talk.error
-    if talk.reply is None:  # only a bug of ours ends the thread without either
+    if talk.reply is None:  # only a bug ends the thread without a result
         raise BackendUnavailableError("the exchange ended without an answer")
     return talk.reply
 
 
 class _Talk:
-    """What the thread does, and where it leaves what came of it."""
+    """Exchange in its thread, with the result."""
 
     def __init__(self, server: Server, timeout_s: float, max_bytes: int) -> None:
         self.reply: Reply | None = None
@@ -133,7 +131,7 @@ class _Talk:
         self._is_cut = False
 
     def waits_for(self) -> str:
-        """Return how far it came, and what may be the reason, as the end of a message."""
+        """Return progress and likely cause, as the end of an error message."""
         if self._socket is not None:
             return "; the server may be busy, or timeout_s too short"
         if self._server.scheme == "https" and getattr(self._connection, "sock", None) is not None:
@@ -153,10 +151,10 @@ class _Talk:
             self.error = error
 
     def cut(self) -> None:
-        """End whatever the thread waits for."""
+        """Close the connection, which ends the thread."""
         self._is_cut = True
         if self._socket is not None:
-            # It may have ended by itself in this very moment.
+            # It may have ended just now.
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -164,7 +162,7 @@ class _Talk:
         self, connection: HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]
     ) -> Reply:
         connection.connect()
-        # The connection forgets it while the answer is read, if it is the last.
+        # The connection drops its socket while the last response is read.
         self._socket = connection.sock
         if self._is_cut:
             raise TimeoutError("the connection was opened after the timeout")

@@ -1,4 +1,4 @@
-"""Faithfulness: the share of an answer's statements that its contexts bear out."""
+"""Faithfulness: share of an answer's statements that its contexts support."""
 
 from __future__ import annotations
 
@@ -63,14 +63,13 @@ class _Verdicts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Faithfulness:
-    """How much of an answer its contexts bear out: |supported statements| / |statements|.
+    """Faithfulness of an answer: |supported statements| / |statements|.
 
-    An answer that states nothing is undefined, and so is one whose judging failed, which is never
-    counted as 0. Without contexts nothing bears a statement out, so every answer that states
-    something has 0. At most 100 statements; more are malformed.
+    The score is undefined (never 0) if the answer makes no statements or judging failed. Without
+    contexts, an answer with statements scores 0. Maximum 100 statements; more are malformed.
 
     Args:
-        judge: extracts the statements and decides about each.
+        judge: judge that extracts the statements and decides on each.
 
     Source: Es, James, Espinosa-Anke & Schockaert, RAGAS: Automated Evaluation of Retrieval
     Augmented Generation (2023), section 3, "Faithfulness". Departures: the prompts are ours;
@@ -80,7 +79,7 @@ class Faithfulness:
 
     name = "faithfulness"
     version = f"{EXTRACT.version} {VERIFY.version}"
-    """What its scores depend on beside the judge."""
+    """Prompt versions that the scores depend on."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
@@ -89,10 +88,10 @@ class Faithfulness:
         """Return the score of an answer.
 
         Args:
-            case: the answer; an empty one is undefined without asking.
+            case: answer to score; an empty one is undefined, without a request.
 
         Returns:
-            The score with every statement and its verdict; undefined where no verdict was reached.
+            The score with all statements and verdicts; undefined without verdicts.
 
         Raises:
             DataError: the judge cache is damaged.

@@ -1,4 +1,4 @@
-"""A model that is asked patiently: cached, in time, at a rate, within a budget, again if busy."""
+"""Judge: backend calls with cache, budget, rate limit and retries."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a busy server is asked again, and after how long.
+    """Retry policy for a busy server.
 
     Args:
-        tries: of one call, the first among them, 1 to 20. One that the backend did not make, since
-            the server failed just now or another prompt had the turn, is none; all pauses, and
-            what was waited for such calls, last `tries` × `longest_s` together at most.
-        first_s: the pause after the first, doubled after each, where the server names none; > 0.
-        longest_s: the longest pause, ≥ `first_s`; a server that wants a longer one is not waited
-            for.
+        tries: maximum attempts per call, 1 to 20; default 5. Calls that the backend did not send
+            do not count. All pauses and waits together last at most `tries` × `longest_s`.
+        first_s: first pause in seconds, doubled each time, unless the server sends one; > 0.
+        longest_s: longest pause in seconds, ≥ `first_s`; if the server asks for a longer pause,
+            the call fails.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: an argument is out of range.
 
     >>> [Retry(first_s=1.0, longest_s=3.0).pause_s(after) for after in (1, 2, 3)]
     [1.0, 2.0, 3.0]
@@ -49,33 +48,32 @@ class Retry:
             raise InputError(f"{pauses}; allowed: 0 < first_s ≤ longest_s ≤ 3600")
 
     def pause_s(self, tries: int) -> float:
-        """Return how long to wait after so many tries, where the server names no time.
+        """Return the pause in seconds after some attempts, if the server sends none.
 
         Args:
-            tries: 1 or more.
+            tries: number of attempts so far, ≥ 1.
         """
         return min(self.first_s * 2.0 ** (tries - 1), self.longest_s)
 
 
 class Judge:
-    """A backend with the patience, the memory and the purse that judging many answers takes.
+    """Backend with cache, budget, rate limit and retries, for judging many answers.
 
-    May be used from several threads: two that ask the same at once pay once (two processes may
-    both pay; the first answer counts for both). A server that names a time to come back is left
-    alone by all threads until then.
+    Thread-safe: concurrent identical requests of threads are sent once (two processes may both
+    pay; the first answer counts for both). After a Retry-After, all threads wait.
 
     Args:
-        backend: the model that judges.
-        cache: of its answers; None: nothing is kept.
-        budget: of calls and money; None: without end.
-        rate: of calls; None: as fast as they go.
-        retry: of a server that is busy, broken or silent.
-        timeout_s: of each call, above 0.
-        max_characters: the longest prompt, 1,000 to 200,000; an answer whose prompt would be longer
-            is not judged, and nothing is ever cut. Fit it to what the model can read.
+        backend: model that judges.
+        cache: answer cache; None: no cache.
+        budget: limit of calls and money; None: no limit.
+        rate: rate limit; None: no limit.
+        retry: retry policy for a busy or failing server.
+        timeout_s: timeout per call in seconds, > 0.
+        max_characters: maximum prompt length, 1,000 to 200,000; longer prompts are not judged and
+            never truncated. Set it to the context size of the model.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: an argument is out of range.
     """
 
     def __init__(
@@ -104,26 +102,26 @@ class Judge:
 
     @property
     def name(self) -> str:
-        """The backend's, to be told beside every score."""
+        """Name of the backend, to report with every score."""
         return self._backend.name
 
     def ask(self, prompt: str, *, max_tokens: int, version: str, tally: Tally) -> str:
-        """Return what the model says, from the cache where it was asked before.
+        """Return the model's answer, from the cache if possible.
 
         Args:
             prompt: complete prompt.
             max_tokens: maximum answer tokens.
-            version: of what reads the answer.
-            tally: counts the calls.
+            version: version of the parser of the answer.
+            tally: counter of calls.
 
         Returns:
-            The text as it came.
+            The unchanged text.
 
         Raises:
-            BudgetError: no call is left for it.
-            BackendUnavailableError: no answer in time, in all tries.
+            BudgetError: the budget is used up.
+            BackendUnavailableError: all attempts failed.
             BackendAnswerError: the server refused the request.
-            InputError: the backend does not take such a prompt.
+            InputError: the backend does not accept the prompt.
             DataError: the cache is damaged.
         """
         if self._cache is None:
@@ -144,7 +142,7 @@ class Judge:
             try:
                 return self._ended(prompt, max_tokens, estimate, tally)
             except BackendUnavailableError as error:
-                # While another thread tries whether the server is back, this one only waits.
+                # While another thread probes the server, this one waits.
                 tries += error.asked
                 named_s = error.retry_after_s
                 pause_s = self._retry.pause_s(max(tries, 1)) if named_s is None else named_s
@@ -157,7 +155,7 @@ class Judge:
                     self._rate.hold(pause_s)
 
     def _begun(self, prompt: str, max_tokens: int) -> float:
-        """Return the estimate of a call when it is its turn."""
+        """Wait for the turn of a call, and return its cost estimate."""
         estimate = self.budget.reserve(prompt, max_tokens=max_tokens)
         try:
             self._rate.wait()
@@ -168,17 +166,17 @@ class Judge:
         return estimate
 
     def _ended(self, prompt: str, max_tokens: int, estimate: float, tally: Tally) -> str:
-        """Make a call that was begun, and settle what it cost."""
+        """Send a call, and settle its cost."""
         cost, asked = estimate, True
         try:
             said = self._complete(prompt, max_tokens)
             cost = self.budget.prices.cost(said, estimate)
         except BackendUnavailableError as error:
-            # A server that names a time to come back has not worked on it, nor has one unasked.
+            # A server that sends Retry-After did no work, nor did one without a request.
             asked = error.asked
             cost = estimate if asked and error.retry_after_s is None else 0.0
             raise
-        except InputError:  # the backend does not take the prompt, and sent nothing
+        except InputError:  # the backend rejected the prompt and sent no request
             cost, asked = 0.0, False
             raise
         finally:

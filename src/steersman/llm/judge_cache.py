@@ -1,4 +1,4 @@
-"""What a model answered, kept by content, so that nothing is paid twice."""
+"""Judge cache: model answers by content hash in SQLite, so that no request is paid twice."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ _FOR_NOW = ("SQLITE_FULL", "SQLITE_BUSY", "SQLITE_IOERR")
 
 
 class JudgeCache:
-    """Answers by the hash of everything they depend on, in a file of SQLite.
+    """Answers in a SQLite file, by the hash of everything they depend on.
 
-    Prompts are not kept, only their hashes; answers are, readable for this user alone. Threads and
-    processes may share the file, and any of them may be killed: what was stored stays (of a lost
-    power supply the last rows may go, and nothing else). The first answer to a prompt stays for
-    good, unusable ones as well, since they were paid like the others: to ask anew, delete the file.
-    Without room for more, nothing is stored; that is counted, and logged once.
+    Only hashes of prompts are stored; answers are readable only by this user. Threads and processes
+    may share the file; a killed process loses no stored answers, a power failure at most the last
+    ones. The first answer to a prompt is permanent, also an unusable one: to repeat the request,
+    delete the file. A full cache stores no more answers, which is counted and logged once.
 
     Args:
-        file: of the cache; it is made with its folder.
-        max_bytes: the most that it may take, ≥ 65,536.
+        file: cache file; created with its folder.
+        max_bytes: maximum file size in bytes, ≥ 65,536.
 
     Attributes:
-        unstored: answers that could not be stored.
+        unstored: number of answers that could not be stored.
 
     Raises:
         InputError: `max_bytes` is too small.
-        DataError: the file is something else or damaged, or may not be written.
+        DataError: the file is damaged, not a judge cache, or not writable.
     """
 
     def __init__(self, file: Path, *, max_bytes: int = 1_000_000_000) -> None:
@@ -61,8 +60,8 @@ class JudgeCache:
         self._lock = threading.Lock()
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # For this user alone; SQLite gives its journals the mode of the file. To open and close
-            # one that is there would give up the locks of this process's other connections.
+            # For this user only; SQLite journals inherit the file mode. Opening and closing an
+            # existing file would release the locks of this process's other connections.
             with suppress(FileExistsError):
                 os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             with self._using() as connection:
@@ -76,10 +75,10 @@ class JudgeCache:
             ) from error
 
     def get(self, key: bytes) -> str | None:
-        """Return an answer, or None if there is none.
+        """Return an answer, or None if it is not cached.
 
         Args:
-            key: from `key_of`.
+            key: key from `key_of`.
 
         Raises:
             DataError: the file or this row is damaged, or the file cannot be read.
@@ -92,14 +91,14 @@ class JudgeCache:
         return bytes(row[0]).decode("utf-8", "surrogatepass")
 
     def put(self, key: bytes, text: str) -> str:
-        """Store an answer unless there is one, and return the one that counts from now on.
+        """Store an answer unless one exists, and return the stored one.
 
         Args:
-            key: from `key_of`.
-            text: the answer as it came.
+            key: key from `key_of`.
+            text: unchanged answer.
 
         Returns:
-            The text, or what another process stored meanwhile.
+            The text, or the answer that another process stored first.
 
         Raises:
             DataError: the file is damaged.
@@ -130,9 +129,9 @@ class JudgeCache:
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:
-        # One connection a use: beside the wait for a model it costs nothing, and there is none that
-        # threads or forked children would have to share.
-        # Never made anew: one that was deleted meanwhile would come back readable for everybody.
+        # A new connection per use: cheap beside a model call, and threads or forked
+        # children do not share one.
+        # Never created here: a deleted file would come back readable for everyone.
         there = f"{self.file.absolute().as_uri()}?mode=rw"
         connection = sqlite3.connect(there, timeout=_BUSY_S, isolation_level=None, uri=True)
         try:
@@ -147,7 +146,7 @@ class JudgeCache:
             connection.close()
 
     def _close_to_others(self) -> None:
-        """Take from others what a file of this user, made by another program, lets them read."""
+        """Remove permissions of other users from the file."""
         for end in ("", "-wal", "-shm"):
             beside = self.file.with_name(self.file.name + end)
             with suppress(FileNotFoundError):
@@ -156,7 +155,7 @@ class JudgeCache:
                     beside.chmod(0o600)
 
     def _damaged(self, why: str) -> DataError:
-        # Not removed here: a wrong path in a setting must not cost somebody another file.
+        # Not deleted here: a wrong path in a setting must not destroy another file.
         return DataError(
             f"{self.file} is damaged, or is not a judge cache: {why}; while no process uses it, "
             f"delete it together with {self.file.name}-wal and {self.file.name}-shm; its answers "
@@ -175,22 +174,13 @@ class JudgeCache:
 
 
 def key_of(backend: str, prompt: str, max_tokens: int, version: str) -> bytes:
-    """Return the hash of everything that an answer depends on.
-
-    Args:
-        backend: its name.
-        prompt: complete prompt.
-        max_tokens: the most that could be said.
-        version: of what reads the answer.
-
-    Returns:
-        32 bytes.
+    """Return the SHA-256 of everything that an answer depends on.
 
     >>> key_of("a", "b", 1, "1").hex()[:16]
     '9eea9b372dbdf55a'
     """
     parts = msgspec.json.encode([version, max_tokens, len(backend.encode())])
-    # Half a character is the backend's to refuse, as it does without a cache.
+    # The backend refuses lone surrogates, as it does without a cache.
     asked = prompt.encode("utf-8", "surrogatepass")
     return hashlib.sha256(parts + b"\n" + backend.encode() + asked).digest()
 
@@ -201,7 +191,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # Changing the mode does not wait for other openers, whatever the timeout.
+            # A change of the journal mode does not wait for other connections, despite the timeout.
             if not _named(error, ("SQLITE_BUSY",)) or time.monotonic() > until:
                 raise
             time.sleep(0.01)

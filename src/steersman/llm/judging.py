@@ -1,4 +1,4 @@
-"""Many answers judged at once, by several threads that share one judge."""
+"""Batch judging: many answers, several threads, one shared judge."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 
 class Measure(Protocol):
-    """A measure of one answer: `Faithfulness`, `Relevancy`, or one of your own."""
+    """Measure of one answer: `Faithfulness`, `Relevancy`, or your own."""
 
     @property
     def name(self) -> str:
-        """What its column is called."""
+        """Column name."""
 
     def __call__(self, case: Case) -> Scored:
-        """Return the score of an answer; it may be called from several threads.
+        """Return the score of an answer; must be thread-safe.
 
         Args:
-            case: the answer.
+            case: answer to score.
         """
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of judging.
+    """Result of batch judging.
 
     Attributes:
-        judge: name of the model that judged.
-        scores: measure -> one score a case, in the order of the cases.
+        judge: name of the judging model.
+        scores: scores by measure, in the order of the cases.
         calls: number of requests, retries included.
         cached: number of answers found in the cache.
-        cost_usd: what the judge's budget had spent when this ended, estimated where tokens were
-            not told.
+        cost_usd: total cost of the judge's budget at the end, in US dollars; estimated where
+            token counts are missing.
     """
 
     judge: str
@@ -56,35 +56,35 @@ class Judged:
 
     @property
     def coverage(self) -> dict[str, Coverage]:
-        """Measure -> how many are defined, and why the others are not."""
+        """Coverage by measure: number of defined scores, and reasons for the others."""
         return {name: coverage(scores) for name, scores in self.scores.items()}
 
     @property
     def quality(self) -> NDArray[np.float64]:
-        """(cases, measures) float64 in [0, 1], NaN where undefined; tell `coverage` beside it."""
+        """(cases, measures) float64 in [0, 1], NaN where undefined; report `coverage` with it."""
         return np.stack([column(scores) for scores in self.scores.values()], axis=1)
 
 
 def judge_all(
     judge: Judge, measures: Sequence[Measure], cases: Sequence[Case], *, workers: int = 4
 ) -> Judged:
-    """Return every measure of every case.
+    """Return the scores of all measures for all cases.
 
-    What is not judged because the budget ended is undefined with that reason; with a cache, the
-    same call with more budget goes on from there and pays nothing twice. Broken off by an exception
-    (Ctrl-C is one), it begins no further request and ends when those under way have.
+    When the budget is used up, the remaining scores are undefined with that reason. With a cache,
+    the same call with a larger budget continues and pays nothing twice. On an exception, such as
+    Ctrl-C, it sends no more requests and ends after those in flight.
 
     Args:
-        judge: the one that the measures ask; its budget and rate are shared by all threads.
-        measures: one or more, of different names.
-        cases: any number.
-        workers: threads, 1 to 64: as many answers are judged at a time.
+        judge: judge of the measures; all threads share its budget and rate.
+        measures: one or more measures with distinct names.
+        cases: answers to score.
+        workers: number of threads, 1 to 64; default 4.
 
     Returns:
-        The scores in the order of the cases, and what they took.
+        The scores in the order of the cases, with calls and cost.
 
     Raises:
-        InputError: `workers` out of range, no measure, or two of one name.
+        InputError: `workers` is out of range, no measures, or duplicate names.
         DataError: the judge cache is damaged.
     """
     names = [measure.name for measure in measures]
@@ -102,7 +102,7 @@ def judge_all(
 def _judged(
     judge: Judge, measures: Sequence[Measure], cases: Sequence[Case], workers: int
 ) -> list[list[Scored]]:
-    # No `with`: its end would wait for everything that is queued before it tells what was wrong.
+    # No `with`: it would wait for all queued work before it raises.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="steersman-judge")
     try:
         waiting = [pool.submit(_scores, measures, case) for case in cases]

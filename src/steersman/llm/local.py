@@ -1,4 +1,4 @@
-"""A language model within this machine: llama.cpp in a process of its own, on one thread."""
+"""Local backend: a GGUF model run by llama.cpp in a separate process, on one thread."""
 
 from __future__ import annotations
 
@@ -25,36 +25,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNTOLD = "{% for one in messages %}{{ one.content }}{% endfor %}"
-"""Template of the prompt alone."""
+"""Chat template of the prompt alone."""
 _START_S = 120.0
 _QUOTED = 300
 
 
 class LocalBackend:
-    """A model in a GGUF file, run by llama.cpp: no server, no key, no money.
+    """Backend for a GGUF file, run by llama.cpp: no server, key or cost.
 
-    It says its likeliest words, so that a prompt has one answer on a machine, whatever was asked
-    before it. One prompt at a time; others wait, and their waiting counts as theirs. The model
-    runs in a process of its own, on one thread: when time is up or the library crashes, that
-    process is ended and another one takes its place.
+    It decodes greedily, so a prompt always has the same answer on one machine. It runs one prompt
+    at a time; waiting counts towards the timeout. The model runs in a separate process, which is
+    replaced after a timeout or a crash.
 
-    Small models are quick and say much that is wrong: what one of them judges must be compared
-    with people before it is relied on.
+    Small models are fast but often wrong: compare their judgements with people first.
 
     Args:
-        model: the file.
-        context_tokens: of prompt and answer together, 256 to 131,072; more than the model was
-            trained with is of no use. It is paid for in memory.
-        template: of chats, in Jinja; "" for the one in the file. Some in files put words of their
-            own before every prompt. `UNTOLD` is the prompt alone, for a model that was not trained
-            to chat and goes on with a text.
-        stop: texts before which it ends what it says, a line for instance.
+        model: GGUF file.
+        context_tokens: context size for prompt and answer, 256 to 131,072; it uses memory. More
+            than the training context of the model has no benefit.
+        template: chat template in Jinja; "": the one in the file, which may add text to every
+            prompt. `UNTOLD` is the prompt alone, for a base model that continues a text.
+        stop: stop strings, for example a line break.
 
     Raises:
-        DataError: there is no such file, it is no model, it is not loaded within two minutes, or
-            the extra ``local`` is not installed.
-        BackendUnavailableError: no process can be started.
-        InputError: `context_tokens` out of range.
+        DataError: the file is missing, not a model, or not loaded within two minutes, or the
+            extra ``local`` is not installed.
+        BackendUnavailableError: the process cannot be started.
+        InputError: `context_tokens` is out of range.
     """
 
     def __init__(
@@ -90,11 +87,11 @@ class LocalBackend:
 
     @property
     def name(self) -> str:
-        """Runtime, weights, template, stops and context: each of them may change an answer."""
+        """Runtime, weights, template, stop strings and context size."""
         return f"{self._runtime}#{self._model.name}#{self._digest[:16]}#{self._context_tokens}"
 
     def complete(self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 60.0) -> str:
-        """Return what the model says to a prompt, by its most likely words.
+        """Return the model's answer to a prompt, decoded greedily.
 
         Args:
             prompt: complete prompt, 1 to 200,000 characters.
@@ -102,13 +99,13 @@ class LocalBackend:
             timeout_s: total timeout in seconds, 0.001 to 3600.
 
         Returns:
-            The text as it came.
+            The unchanged text.
 
         Raises:
-            BackendUnavailableError: no answer in time, or the process died or cannot be started;
-                the next call has a new one.
-            BackendAnswerError: the model does not take the prompt, for its length for instance, or
-                something went wrong in its process.
+            BackendUnavailableError: no answer in time, or the process exited or cannot be started;
+                the next call starts a new one.
+            BackendAnswerError: the model rejects the prompt, for example for its length, or its
+                process failed.
             InputError: an argument is out of range; no request was sent.
         """
         return self.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s).text
@@ -116,7 +113,7 @@ class LocalBackend:
     def completion(
         self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 60.0
     ) -> Completion:
-        """Return what `complete` does, with the tokens that were counted.
+        """Return the model's answer with token counts.
 
         Args:
             prompt: as for `complete`.
@@ -150,7 +147,7 @@ class LocalBackend:
         return Completion(str(said["text"]), said["prompt_tokens"], said["answer_tokens"])
 
     def close(self) -> None:
-        """End the process; it is started again when needed."""
+        """Stop the process; the next call starts a new one."""
         with self._turn:
             self._drop()
 
@@ -167,9 +164,9 @@ class LocalBackend:
             process.ready(until)
             return process.ask(line, until)
         except TimeoutError:
-            if process.asked:  # it cannot be interrupted while it reads a prompt
+            if process.asked:  # prompt processing cannot be interrupted
                 self._drop()
-                with suppress(BackendUnavailableError):  # the next call tries it again
+                with suppress(BackendUnavailableError):  # the next call retries it
                     self._process = self._started()
             message = f"{self!r}: no answer within {timeout_s:g} s; allow more time or fewer tokens"
             raise BackendUnavailableError(message) from None
@@ -179,7 +176,7 @@ class LocalBackend:
             message = f"{self!r}: the model process exited ({why}); check the free memory"
             raise BackendUnavailableError(message) from None
         except BaseException:
-            self._drop()  # an answer that nobody waits for must not be given to the next
+            self._drop()  # a late answer must not reach the next caller
             raise
 
     def _started(self) -> LocalProcess:

@@ -1,4 +1,4 @@
-"""The process in which a local model runs, as its parent talks to it: lines, each within a time."""
+"""Process of a local model: line protocol with timeouts."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _QUOTED = 300
 
 
 class LocalProcess:
-    """One process that answers, talked to in lines.
+    """Process of a local model that answers line by line.
 
     Args:
-        told: what it is told about the model, in JSON.
-        model: the file, for messages.
+        told: model settings, in JSON.
+        model: model file, for messages.
 
     Raises:
-        OSError: no process can be started.
+        OSError: the process cannot be started.
 
     Attributes:
-        asked: whether it was asked something that it has not answered.
+        asked: whether a request is pending.
     """
 
     def __init__(self, told: str, model: Path) -> None:
@@ -61,14 +61,11 @@ class LocalProcess:
         os.set_blocking(self._number("stdin"), False)
 
     def ready(self, until: float) -> str:
-        """Return what runs the model, once it does.
-
-        Args:
-            until: when to give up, on the monotonic clock.
+        """Return the runtime name as soon as the model is loaded.
 
         Raises:
-            TimeoutError: it does not yet.
-            DataError: it never will; the message says why.
+            TimeoutError: not loaded before ``until`` (monotonic clock).
+            DataError: loading failed; the message says why.
         """
         if not self._runtime:
             try:
@@ -82,16 +79,12 @@ class LocalProcess:
         return self._runtime
 
     def ask(self, line: bytes, until: float) -> dict[str, Any]:
-        """Return what it answers.
-
-        Args:
-            line: of JSON, its end included.
-            until: when to give up, on the monotonic clock.
+        """Return the answer to a line of JSON.
 
         Raises:
-            TimeoutError: it has not answered; it still may, so it must be ended.
-            EOFError: it ended.
-            OSError: likewise.
+            TimeoutError: no answer before ``until``; the process must be stopped.
+            EOFError: the process exited.
+            OSError: the process exited.
         """
         self.asked = True
         self._write(line, until)
@@ -100,7 +93,7 @@ class LocalProcess:
         return said
 
     def last_words(self) -> str:
-        """Return how the process ended, and the last line that it wrote."""
+        """Return the exit status of the process and its last line of output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         self._log.seek(0)
@@ -110,7 +103,7 @@ class LocalProcess:
         return f"{ended}: {told[-1][:_QUOTED]}" if told else ended
 
     def end(self) -> None:
-        """End it at once; again does nothing."""
+        """Kill the process; idempotent."""
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -144,7 +137,7 @@ class LocalProcess:
 
 
 def _wait(number: int, event: int, until: float) -> None:
-    """Return when a pipe can be written or read, or is closed; whatever its number is."""
+    """Wait until a pipe is readable, writable or closed; also for file numbers above 1023."""
     poll = select.poll()
     poll.register(number, event)
     if not poll.poll(math.ceil(1e3 * max(0.0, until - time.monotonic()))):

@@ -1,9 +1,8 @@
-"""The program that runs a model for `LocalBackend`: a line of JSON in, a line of JSON out.
+"""Worker program of `LocalBackend`: one line of JSON in, one line of JSON out.
 
-Its first argument says in JSON which model, how large a context, and which template of chats; its
-second is the process that started it. It begins with one line: what runs the model, or why nothing
-does. It ends within seconds when its parent does, also while it loads the model or writes an answer
-that nobody reads any more.
+Arguments: model, context size and chat template in JSON; the parent's process id. Its first line
+is the runtime name, or why loading failed. It exits within seconds after its parent, also while it
+loads the model or generates an answer.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: Binar
     """Answer prompts until the source ends.
 
     Args:
-        ask: the server's chat completions: a request in, an answer or an error out.
-        source: of lines, each ``{"prompt": …, "max_tokens": …, "stop": […]}``.
-        sink: for lines: ``text`` and the two counts, or ``error``, with the ``status`` that the
-            server gave, if it did.
+        ask: chat completions of the server: request in, answer or error out.
+        source: lines, each ``{"prompt": …, "max_tokens": …, "stop": […]}``.
+        sink: lines with ``text`` and both token counts, or ``error`` and the server's ``status``.
     """
     for line in source:
         asked = msgspec.json.decode(line)
@@ -43,12 +41,7 @@ def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: Binar
 
 
 def request(prompt: str, max_tokens: int, stop: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what the server is asked: the likeliest words, and nothing kept from before.
-
-    Args:
-        prompt: complete prompt.
-        max_tokens: maximum answer tokens.
-        stop: texts before which it ends.
+    """Return the request to the server: greedy decoding, no prompt cache.
 
     >>> request("Why?", 8)["temperature"]
     0.0
@@ -59,8 +52,8 @@ def request(prompt: str, max_tokens: int, stop: Sequence[str] = ()) -> dict[str,
         "temperature": 0.0,
         "seed": 0,
         "stop": list(stop),
-        # A prompt that begins like the last one would be computed in other batches, and rounding
-        # would make an answer depend on what was asked before it.
+        # With a prompt cache, a shared prefix changes the batches, and rounding would make an
+        # answer depend on earlier prompts.
         "cache_prompt": False,
         "stream": False,
     }
@@ -95,9 +88,9 @@ def _opened(model: str, context_tokens: int, template: str) -> tuple[Any, str]:
     told.cpuparams.n_threads = told.cpuparams_batch.n_threads = 1
     told.use_jinja = True
     told.warmup = False
-    told.cache_ram_mib = 0  # it would keep up to 8 GiB of prompts that hardly ever come again
+    told.cache_ram_mib = 0  # it would cache up to 8 GiB of prompts that are rarely repeated
     told.verbosity = 0
-    # The library listens on a port whether it is wanted or not: nobody else gets in.
+    # The library always listens on a port: the key keeps others out.
     told.hostnames = ["127.0.0.1"]
     told.port = 0
     told.api_keys = [secrets.token_urlsafe(32)]
@@ -105,10 +98,9 @@ def _opened(model: str, context_tokens: int, template: str) -> tuple[Any, str]:
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent has ended, whatever it does then.
+    """Exit when the parent process has exited.
 
-    Args:
-        parent: its process id. Its pipe alone would not do: another process may hold it open.
+    A closed pipe is not sufficient: another process may hold it open.
     """
 
     def watch() -> None:
@@ -120,10 +112,10 @@ def end_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Serve over the standard streams, with the model that the arguments name."""
+    """Serve over the standard streams, with the model from the arguments."""
     end_with(int(sys.argv[2]))
     lines = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints must not become an answer
+    os.dup2(2, 1)  # output of the library must not be read as an answer
     told = msgspec.json.decode(sys.argv[1])
     try:
         server, version = _opened(**told)

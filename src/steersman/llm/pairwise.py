@@ -1,4 +1,4 @@
-"""Which of two answers is better: asked in both orders, and silent where the order decided."""
+"""Pairwise judge: compares two answers in both orders, and abstains if the order decides."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Pair:
     """Two answers to one question.
 
     Attributes:
-        question: what was asked.
-        first: one answer.
-        second: the other.
-        contexts: the passages that both were answered from; () where there are none.
+        question: question text.
+        first: first answer.
+        second: second answer.
+        contexts: passages given for both answers; () for none.
     """
 
     question: str
@@ -59,15 +59,15 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What a judge made of a pair.
+    """Verdict of a judge on a pair.
 
     Attributes:
-        winner: the better answer, or ``tie``; None: the judge abstains.
-        reason: why it abstains: ``order`` where the two orders contradict each other, else as for
-            scores (``malformed``, ``budget``, ``unavailable``, …); "" where it does not.
-        detail: what happened, for a person.
-        shown: the verdict in each order, as the answer that won; None: none could be read.
-        rationale: the grounds in each order, cut to 500 characters.
+        winner: better answer, or ``tie``; None: the judge abstains.
+        reason: reason of the abstention: ``order`` if the two orders contradict each other, else as
+            for scores (``malformed``, ``budget``, ``unavailable``, …); "" with a verdict.
+        detail: explanation in words.
+        shown: winner in each order; None: no readable verdict.
+        rationale: reasons in each order, truncated to 500 characters.
         calls: number of requests, retries included.
         cached: number of answers found in the cache.
     """
@@ -84,16 +84,15 @@ class Preference:
 class PairwiseJudge:
     """Compares two answers in both orders; it abstains unless both verdicts agree.
 
-    Agreeing with itself when nothing but the order changes is the least that a verdict must do.
-    It does not make the verdict right, and length or manner may still have decided it: tell
-    `Agreement` with human verdicts beside whatever is built on it.
+    Consistency in both orders is necessary but does not make a verdict right: length or style may
+    still decide it. Report `Agreement` with human verdicts next to the results.
 
     Args:
-        judge: is asked, from its cache where it was asked before, within its budget.
+        judge: judge with cache and budget.
 
     Source: Zheng et al., Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena (2023), section 3.4
-    (swapping positions; reasons first). Departure: where the orders contradict each other nothing
-    is counted, where they call it a tie.
+    (swapping positions; reasons first). Departure: if the orders contradict each other, the judge
+    abstains; the paper counts a tie.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -101,14 +100,14 @@ class PairwiseJudge:
 
     @property
     def name(self) -> str:
-        """The judge's, to be told beside every verdict."""
+        """Name of the judge, to report with every verdict."""
         return self._judge.name
 
     def __call__(self, pair: Pair) -> Preference:
         """Return which answer is better.
 
         Args:
-            pair: both answers; two equal ones are a tie without asking.
+            pair: both answers; equal answers are a tie, without a request.
 
         Raises:
             DataError: the judge cache is damaged.
@@ -135,13 +134,13 @@ class PairwiseJudge:
 
 
 def abstentions(preferences: Sequence[Preference]) -> dict[str, int]:
-    """Return how many verdicts are missing, for each reason.
+    """Return the number of abstentions by reason.
 
     Args:
-        preferences: any number.
+        preferences: verdicts.
 
     Returns:
-        Reason -> how many; nothing for one that did not occur.
+        Number by reason; reasons that did not occur are absent.
 
     >>> abstentions([Preference("tie"), Preference(None, "order"), Preference(None, "order")])
     {'order': 2}

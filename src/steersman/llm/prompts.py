@@ -1,8 +1,8 @@
-"""Prompts around texts that nobody may trust, and answers that must be JSON of one shape.
+"""Judge prompts for untrusted texts, and strict parsing of JSON answers.
 
-What is judged stands in one line of JSON, so that no text can close its quotation, begin a line of
-its own or write the marks by which chat templates tell who speaks. That does not keep a model from
-being talked over by what it reads; it keeps a text from posing as something else.
+The judged texts are one line of JSON, so that no text can close its quotation, start a new line or
+write chat template tokens. A text can still try to persuade the model, but it cannot pose as part
+of the prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_ANSWER_CHARACTERS = 65_536
 _FENCED = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n```", re.DOTALL | re.IGNORECASE)
-_OF_A_TEMPLATE = re.compile(r"\[(?=/?[A-Z])")  # [INST], [/INST], [SYSTEM_PROMPT] and the like
+_OF_A_TEMPLATE = re.compile(r"\[(?=/?[A-Z])")  # [INST], [/INST], [SYSTEM_PROMPT] and similar tokens
 _ESCAPED = {
     "<": "\\u003c",
     "\x7f": "\\u007f",
@@ -45,18 +45,18 @@ Read = TypeVar("Read")
 
 
 class MalformedAnswer(Exception):  # noqa: N818 - it is an answer, and not always an error
-    """A model's answer is not of the shape that was asked for; the message says how."""
+    """The model's answer has the wrong form; the message says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked about untrusted texts.
+    """Prompt about untrusted texts.
 
     Args:
-        task: what to do.
-        example: an answer as it should be, in JSON.
-        version: changes whenever the words or what reads the answer do.
-        max_tokens: the most that may be answered.
+        task: instructions.
+        example: example answer in JSON.
+        version: changes with the wording and with the parser.
+        max_tokens: maximum answer tokens.
     """
 
     task: str
@@ -65,14 +65,10 @@ class Prompt:
     max_tokens: int
 
     def about(self, data: Mapping[str, Any], wording: str = "") -> str:
-        """Return the whole prompt.
-
-        Args:
-            data: the texts.
-            wording: what is added when it is asked again.
+        """Return the complete prompt, with an extra ``wording`` for a retry.
 
         Raises:
-            Undefined: a text holds half a character.
+            Undefined: a text holds a lone surrogate.
         """
         return (
             f"{self.task}\n\n"
@@ -90,17 +86,17 @@ def ask_for(
     reading: Callable[[str], Read],
     tally: Tally,
 ) -> Read:
-    """Return what a model answers, asking again in other words while it cannot be read.
+    """Return a parsed answer; retry with other wordings while it cannot be parsed.
 
     Args:
-        judge: is asked.
-        prompt: what.
-        data: about what.
-        reading: reads an answer, or raises `MalformedAnswer`.
-        tally: counts the calls.
+        judge: judge to call.
+        prompt: prompt.
+        data: texts to judge.
+        reading: parses an answer, or raises `MalformedAnswer`.
+        tally: counter of calls.
 
     Raises:
-        Undefined: no usable answer, and why.
+        Undefined: no usable answer, with the reason.
     """
     why = ""
     for wording in _WORDINGS:
@@ -117,13 +113,10 @@ def ask_for(
 
 
 def check_readable(text: str) -> None:
-    """Refuse a text that no model can be told.
-
-    Args:
-        text: text.
+    """Refuse a text with a lone surrogate.
 
     Raises:
-        Undefined: it holds half a character.
+        Undefined: it holds a lone surrogate.
 
     >>> check_readable("서울")
     """
@@ -132,10 +125,7 @@ def check_readable(text: str) -> None:
 
 
 def is_readable(text: str) -> bool:
-    r"""Return whether a text holds whole characters alone.
-
-    Args:
-        text: text.
+    r"""Return whether a text is valid Unicode.
 
     >>> is_readable("서울"), is_readable("half \ud83d")
     (True, False)
@@ -148,17 +138,12 @@ def is_readable(text: str) -> bool:
 
 
 def shaped(text: str, shape: type[Shape]) -> Shape:
-    """Return an answer in JSON as what it should be.
+    """Return a JSON answer as the given type.
 
-    A fence of Markdown around the whole of it is taken off, since nearly every model puts one
-    there; nothing else is forgiven.
-
-    Args:
-        text: as it came.
-        shape: of the answer.
+    A Markdown fence around the whole answer is removed, because most models add one.
 
     Raises:
-        MalformedAnswer: it is longer than 65,536 characters, or not of that shape.
+        MalformedAnswer: longer than 65,536 characters, or not of that type.
     """
     if len(text) > MAX_ANSWER_CHARACTERS:
         raise MalformedAnswer(f"{len(text):,} characters, the maximum is {MAX_ANSWER_CHARACTERS:,}")

@@ -1,4 +1,4 @@
-"""How often a model may be asked."""
+"""Rate limit for model calls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Rate:
-    """How often may be asked, shared by threads: evenly spaced, and not at all for a while.
+    """Rate limit shared by threads: evenly spaced calls, and pauses for all.
 
     Args:
-        per_s: the most calls a second, > 0; None: any number.
+        per_s: maximum calls per second, > 0; None: no limit.
         clock: monotonic clock in seconds.
-        sleep: waits that many seconds.
+        sleep: function that waits for some seconds.
 
     Raises:
         InputError: `per_s` is not above 0.
@@ -47,11 +47,11 @@ class Rate:
         self._next_at = self._held_until = -math.inf
 
     def now(self) -> float:
-        """Return the seconds of its clock."""
+        """Return the time of its clock in seconds."""
         return self._clock()
 
     def wait(self) -> None:
-        """Return when the next call may begin; what is held meanwhile waits for another turn."""
+        """Wait until the next call may begin."""
         while True:
             with self._lock:
                 now = self._clock()
@@ -64,19 +64,19 @@ class Rate:
                     return
 
     def hold(self, seconds: float) -> None:
-        """Let no further call begin for a while, of those that wait already either.
+        """Block all calls for a while, waiting ones included.
 
         Args:
-            seconds: from now, ≥ 0.
+            seconds: duration from now, ≥ 0.
         """
         with self._lock:
             self._held_until = max(self._held_until, self._clock() + seconds)
             self._next_at = max(self._next_at, self._held_until)
 
     def pause(self, seconds: float) -> None:
-        """Wait, and let the others go on.
+        """Wait without blocking other callers.
 
         Args:
-            seconds: ≥ 0.
+            seconds: duration, ≥ 0.
         """
         self._sleep(seconds)

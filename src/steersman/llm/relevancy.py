@@ -1,4 +1,4 @@
-"""Answer relevancy: how close the questions that an answer would fit are to the one asked."""
+"""Answer relevancy: similarity of the question to questions generated from the answer."""
 
 from __future__ import annotations
 
@@ -41,33 +41,33 @@ class _Questions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TextEmbedder(Protocol):
-    """Whatever gives texts vectors: any embedder of `steersman.retrieval` does."""
+    """Interface of an embedder, such as those of `steersman.retrieval`."""
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of some texts.
+        """Return the vectors of texts.
 
         Args:
-            texts: one or more.
+            texts: one or more texts.
 
         Returns:
-            (texts, size), of any length but 0.
+            (texts, size), with norms above 0.
         """
 
 
 class Relevancy:
-    """How directly an answer answers: mean cosine of the question with those it would fit.
+    """Answer relevancy: mean cosine of the question and questions generated from the answer.
 
-    Nothing is said about whether the answer is right. An empty answer has 0 without asking, and so
-    has one that the judge finds noncommittal. What could not be judged is undefined, never 0.
+    It does not measure correctness. Empty answers (without a request) and noncommittal answers
+    score 0. If judging fails, the score is undefined, never 0.
 
     Args:
-        judge: generates the questions.
-        embedder: of the questions; what the numbers mean depends on it, so tell it beside them. Its
-            calls are made one at a time.
-        questions: how many, 1 to 10.
+        judge: judge that generates the questions.
+        embedder: embedder of the questions; report it with the scores, which depend on it. Calls
+            are serialised.
+        questions: number of generated questions, 1 to 10.
 
     Raises:
-        InputError: `questions` out of range.
+        InputError: `questions` is out of range.
 
     Source: Es, James, Espinosa-Anke & Schockaert, RAGAS: Automated Evaluation of Retrieval
     Augmented Generation (2023), section 3, "Answer relevance"; that noncommittal answers have 0 is
@@ -88,7 +88,7 @@ class Relevancy:
 
     @property
     def version(self) -> str:
-        """What its scores depend on beside the judge: prompt, number of questions, embedder."""
+        """Prompt version, number of questions and embedder, which the scores depend on."""
         embedder = getattr(self._embedder, "name", type(self._embedder).__qualname__)
         return f"{GENERATE.version} {self._count} {embedder}"
 
@@ -96,10 +96,10 @@ class Relevancy:
         """Return the score of an answer.
 
         Args:
-            case: the answer and its question; contexts do not matter.
+            case: answer and question; contexts are ignored.
 
         Returns:
-            The score with the questions it was computed from.
+            The score with the generated questions.
 
         Raises:
             DataError: the judge cache is damaged.
@@ -108,7 +108,9 @@ class Relevancy:
             return Scored(0.0, detail="the answer is empty")
         tally = Tally()
         try:
-            check_readable(case.question)  # before anything is paid: no embedder takes it
+            check_readable(
+                case.question
+            )  # before any paid request: embedders refuse lone surrogates
             found = self._generated(case, tally)
             value = 0.0 if found.noncommittal else self._closeness(case.question, found.questions)
         except Undefined as why:

@@ -1,4 +1,4 @@
-"""What a judge found of one answer, and how much of many answers it could judge at all."""
+"""Scores of a judge, and coverage: how many answers could be scored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Reason = Literal[
     "", "no_statements", "malformed", "budget", "unavailable", "refused", "too_long", "unreadable",
     "embedder",
 ]  # fmt: skip
-"""Why a score is undefined; "" when it is not."""
+"""Reason of an undefined score; "" if it is defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Case:
     """An answer to be judged.
 
     Attributes:
-        question: what was asked.
-        answer: what was answered.
-        contexts: the passages it was answered from.
+        question: question text.
+        answer: answer text.
+        contexts: passages given for the answer.
     """
 
     question: str
@@ -40,12 +40,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that an answer makes.
+    """Statement of an answer.
 
     Attributes:
-        text: of the statement, in the judge's words.
-        supported: whether the judge finds that the contexts say so.
-        why: the judge's grounds, cut to 500 characters.
+        text: statement in the judge's words.
+        supported: whether the contexts support it, according to the judge.
+        why: reasons of the judge, truncated to 500 characters.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Statement:
 
 @dataclass(slots=True)
 class Tally:
-    """What judging one answer took so far.
+    """Counter of calls for one answer.
 
     Attributes:
         calls: number of requests, retries included.
@@ -70,8 +70,8 @@ class Undefined(Exception):  # noqa: N818 - it ends the judging of one answer, a
     """An answer cannot be judged.
 
     Args:
-        reason: one of `Reason`.
-        detail: what happened, for a person.
+        reason: a `Reason`.
+        detail: explanation in words.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -85,16 +85,17 @@ class Scored:
     """One measure of one answer.
 
     Attributes:
-        value: in [0, 1]; None: undefined.
-        reason: why it is undefined, one of a few words that can be counted; "" if it is defined.
-        detail: what happened, for a person; of a defined one, what is special about it, or "".
-        statements: those of the answer with their verdicts; of faithfulness.
-        questions: those generated from the answer; of answer relevancy.
+        value: score in [0, 1]; None: undefined.
+        reason: reason code if it is undefined; "" if it is defined.
+        detail: explanation in words, or "".
+        statements: statements with verdicts (faithfulness only).
+        questions: generated questions (answer relevancy only).
         calls: number of requests, retries included.
         cached: number of answers found in the cache.
 
     Raises:
-        InputError: a value outside [0, 1] or NaN, or not exactly one of value and reason.
+        InputError: the value is NaN or outside [0, 1], or not exactly one of value and reason is
+            set.
 
     >>> Scored(None, "budget", "all 100 calls are spent").value is None
     True
@@ -122,20 +123,20 @@ class Scored:
         """Return an undefined score.
 
         Args:
-            why: what ended the judging.
-            tally: what it took until then.
+            why: error that ended the judging.
+            tally: counter of calls.
         """
         return cls(None, why.reason, why.detail, calls=tally.calls, cached=tally.cached)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many of some answers could be judged.
+    """Coverage of a batch: how many answers have a score.
 
     Attributes:
-        total: all of them.
-        defined: those with a score.
-        reasons: of the others, how many for each reason.
+        total: number of answers.
+        defined: number of answers with a score.
+        reasons: number of the others by reason.
     """
 
     total: int
@@ -144,7 +145,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Defined of all, in [0, 1]; NaN of none."""
+        """Share of defined scores, in [0, 1]; NaN without answers."""
         return self.defined / self.total if self.total else nan
 
     def __str__(self) -> str:
@@ -153,10 +154,10 @@ class Coverage:
 
 
 def coverage(scores: Sequence[Scored]) -> Coverage:
-    """Return how many scores are defined, and why the others are not.
+    """Return how many scores are defined, and the reasons of the others.
 
     Args:
-        scores: any number of them.
+        scores: scores.
 
     Returns:
         The counts.
@@ -169,13 +170,13 @@ def coverage(scores: Sequence[Scored]) -> Coverage:
 
 
 def column(scores: Sequence[Scored]) -> NDArray[np.float64]:
-    """Return scores as a column of numbers, as batches of the tuner hold them.
+    """Return scores as a column of numbers, for batches of the tuner.
 
     Args:
-        scores: any number of them.
+        scores: scores.
 
     Returns:
-        (scores,) float64 in [0, 1]; NaN where undefined, so tell `coverage` beside it.
+        (scores,) float64 in [0, 1]; NaN where undefined; report `coverage` with it.
 
     >>> column([Scored(0.5), Scored(None, "budget")])
     array([0.5, nan])

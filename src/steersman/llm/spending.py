@@ -1,4 +1,4 @@
-"""What may be spent on asking a model."""
+"""Budget and prices of model calls."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _BYTES_OF_A_TOKEN = 3
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a model charges, in US dollars.
+    """Prices of a model, in US dollars.
 
     Args:
-        prompt_usd: for 1,000 tokens of prompts, ≥ 0.
-        answer_usd: for 1,000 tokens of answers, ≥ 0.
-        call_usd: for a call whose tokens are not told, or for every call where tokens have no
-            price, ≥ 0; None: tokens that are not told are estimated, as one for three bytes of the
-            prompt, and all that it was allowed to answer.
+        prompt_usd: price of 1,000 prompt tokens, ≥ 0; default 0.
+        answer_usd: price of 1,000 answer tokens, ≥ 0; default 0.
+        call_usd: price of a call without token counts, or of every call if tokens have no price,
+            ≥ 0; None: missing counts are estimated as one token per three bytes of the prompt, plus
+            the maximum answer tokens.
 
     Raises:
-        InputError: a price that is negative or no number.
+        InputError: a price is negative or not a number.
 
     >>> Prices(0.15, 0.60).estimate("x" * 3000, max_tokens=500)
     0.45
@@ -44,22 +44,22 @@ class Prices:
                 raise InputError(f"{name} is {value!r}; the minimum is 0")
 
     def estimate(self, prompt: str, *, max_tokens: int) -> float:
-        """Return the most that a call should cost, in US dollars.
+        """Return the estimated maximum cost of a call, in US dollars.
 
         Args:
-            prompt: of the call.
-            max_tokens: that it may answer.
+            prompt: prompt of the call.
+            max_tokens: maximum answer tokens.
         """
         tokens = math.ceil(len(prompt.encode("utf-8", "surrogatepass")) / _BYTES_OF_A_TOKEN)
         by_tokens = (tokens * self.prompt_usd + max_tokens * self.answer_usd) / 1000
         return max(by_tokens, self.call_usd or 0.0)
 
     def cost(self, said: Completion, estimate: float) -> float:
-        """Return what a call cost, in US dollars.
+        """Return the cost of a call, in US dollars.
 
         Args:
-            said: what came of it.
-            estimate: of the same call.
+            said: answer with token counts.
+            estimate: estimate of the same call.
         """
         by_call = not (self.prompt_usd or self.answer_usd)
         if by_call or said.prompt_tokens is None or said.answer_tokens is None:
@@ -69,19 +69,18 @@ class Prices:
 
 
 class Budget:
-    """What may be spent, shared by threads: a call is begun only if the worst of it fits.
+    """Budget shared by threads: a call begins only if its maximum cost fits.
 
-    What is spent is counted from the tokens that the backend tells; the cap on money therefore
-    holds as far as `Prices.estimate` is no underestimate. A call that failed costs what it might
-    have, unless the server named a time to come back: then it was not worked on.
+    The cost comes from the backend's token counts, so the limit holds if `Prices.estimate` is not
+    too low. A failed call costs its estimate, unless the server sent Retry-After.
 
     Args:
-        max_calls: the most calls, repeated ones among them, ≥ 0; None: any number.
-        max_cost_usd: the most money, ≥ 0; None: any sum.
-        prices: of the backend.
+        max_calls: maximum calls, retries included, ≥ 0; None: no limit.
+        max_cost_usd: maximum cost in US dollars, ≥ 0; None: no limit.
+        prices: prices of the backend.
 
     Raises:
-        InputError: a cap that is negative or no number, or one on money without a price.
+        InputError: a limit is negative or not a number, or a cost limit has no prices.
 
     >>> budget = Budget(max_calls=1)
     >>> budget.settle(budget.reserve("a prompt", max_tokens=5), 0.0)
@@ -115,28 +114,28 @@ class Budget:
 
     @property
     def calls(self) -> int:
-        """Calls that were begun."""
+        """Number of calls begun."""
         with self._changed:
             return self._calls
 
     @property
     def cost_usd(self) -> float:
-        """What the calls that ended cost, estimated where their tokens were not told."""
+        """Cost of the completed calls, estimated where token counts are missing."""
         with self._changed:
             return self._cost_usd
 
     def reserve(self, prompt: str, *, max_tokens: int) -> float:
-        """Begin a call; waits while calls in flight may leave room for it, or may not.
+        """Begin a call; waits while it depends on calls in flight whether it fits.
 
         Args:
-            prompt: of the call.
-            max_tokens: that it may answer.
+            prompt: prompt of the call.
+            max_tokens: maximum answer tokens.
 
         Returns:
-            The estimate, in US dollars; it has to be given back to `settle`.
+            The estimate in US dollars; pass it to `settle`.
 
         Raises:
-            BudgetError: there is no room for it.
+            BudgetError: the call does not fit into the budget.
         """
         estimate = self.prices.estimate(prompt, max_tokens=max_tokens)
         with self._changed:
@@ -151,9 +150,9 @@ class Budget:
         """End a call.
 
         Args:
-            estimate: what `reserve` gave.
-            cost_usd: what it cost, ≥ 0.
-            asked: whether it was made after all; else it is not counted.
+            estimate: result of `reserve`.
+            cost_usd: cost in US dollars, ≥ 0.
+            asked: whether a request was sent; otherwise it is not counted.
         """
         with self._changed:
             self._calls -= not asked
@@ -163,16 +162,16 @@ class Budget:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let no further call begin."""
+        """Refuse all further calls."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def check_open(self) -> None:
-        """Refuse a call that waited for its turn until no further one may begin.
+        """Raise if the budget was closed while a call waited.
 
         Raises:
-            BudgetError: it was closed meanwhile; the call has to be settled as not asked.
+            BudgetError: it was closed; settle the call as not asked.
         """
         with self._changed:
             self._refuse_closed()
@@ -184,7 +183,7 @@ class Budget:
     def _fits(self, estimate: float) -> bool:
         self._refuse_closed()
         if self._max_calls is not None and self._calls >= self._max_calls:
-            # One in flight may turn out not to have been made.
+            # A call in flight may end without a request.
             if self._in_flight:
                 return False
             message = f"all {self._max_calls} calls are used"

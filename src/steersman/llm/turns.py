@@ -1,4 +1,4 @@
-"""Turns by key, so that threads which want the same at once have it made once."""
+"""Single flight: one lock per key, so that threads with the same request send it once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Lets one thread at a time work on a key; nothing is left of a key that nobody wants.
+    """Locks by key; unused keys are removed.
 
     >>> turns = Turns()
     >>> with turns.alone(b"one"), turns.alone(b"another"):
@@ -30,11 +30,7 @@ class Turns:
 
     @contextmanager
     def alone(self, key: bytes) -> Iterator[None]:
-        """Wait until nobody else works on a key, and be the one who does.
-
-        Args:
-            key: Any; a thread that has it must not ask for it again.
-        """
+        """Hold the lock of a key; not reentrant."""
         with self._guard:
             turn = self._turns.setdefault(key, _Turn())
             turn.wanted += 1

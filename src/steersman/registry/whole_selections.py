@@ -21,8 +21,8 @@ class Whole(NamedTuple):
     Attributes:
         mass: probability of the whole selection.
         missing: unbiased estimate of the probability that the policy takes an action the log could
-            not draw: Σ_t ρ_{t-1} u_t, with the weights ρ of the steps before, and u_t its probability
-            of actions that were not eligible at step t.
+            not draw: Σ_t ρ_{t-1} u_t, with the weights ρ of the steps before, and u_t its
+            probability of actions that were not eligible at step t.
     """
 
     mass: float

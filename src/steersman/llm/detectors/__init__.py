@@ -1,8 +1,7 @@
-"""What should not be in an answer: personal data, hate, and another answer each time.
+"""Detectors of unwanted content in answers: personal data, toxicity and instability.
 
-A `Detector` flags places of a text; `violations` says which answers of a batch are charged for it.
-Flagged texts go to the review list (`steersman.store.file_for_review`), since a detector is a rule
-or a model, and a person has the last word.
+A `Detector` flags parts of a text; `violations` says which answers of a batch are flagged. Flagged
+texts go to the review list (`steersman.store.file_for_review`), where a person decides.
 """
 
 from __future__ import annotations

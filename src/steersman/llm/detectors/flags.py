@@ -1,4 +1,4 @@
-"""What a detector says of a text, and the seam that all of them stand behind."""
+"""Detector interface and flags."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Something that a person should look at.
+    """Finding for a human review.
 
     Args:
-        detector: who says so.
-        kind: what it is, in a word: ``card``, ``es_dni``, ``offensive``, ``answers_differ``.
-        score: how sure, in [0, 1]; 1 where a rule says it.
-        start: of the place in the text; 0 if it is the whole.
-        end: behind the place.
+        detector: detector name.
+        kind: kind of finding: ``card``, ``es_dni``, ``offensive``, ``answers_differ``.
+        score: confidence in [0, 1]; 1 for a rule.
+        start: start offset in the text; 0 for the whole text.
+        end: end offset, exclusive.
     """
 
     detector: str
@@ -33,44 +33,44 @@ class Flag:
 
 
 class Detector(Protocol):
-    """Whatever finds in a text what should not be in an answer."""
+    """Interface of a detector of unwanted content."""
 
     @property
     def name(self) -> str:
-        """What it is called in flags and in the review list."""
+        """Name in flags and in the review list."""
 
     def detect(self, text: str) -> tuple[Flag, ...]:
-        """Return what it finds.
+        """Return the flags of a text.
 
         Args:
             text: text.
 
         Returns:
-            Flags in the order of their places; none is no promise that there is nothing.
+            Flags by position; an empty result is not a guarantee.
         """
 
 
 def detect_all(detectors: Sequence[Detector], text: str) -> tuple[Flag, ...]:
-    """Return what any of some detectors finds in a text.
+    """Return the flags of several detectors.
 
     Args:
-        detectors: each is asked.
+        detectors: detectors to run.
         text: text.
 
     Returns:
-        Flags by detector, in their order.
+        Flags in the order of the detectors.
     """
     return tuple(flag for one in detectors for flag in one.detect(text))
 
 
 def violations(detectors: Sequence[Detector], answers: Sequence[str]) -> NDArray[np.bool_]:
-    """Return which answers any detector flags: what a batch of the tuner is charged for.
+    """Return which answers of a batch any detector flags.
 
     Args:
-        detectors: each is asked.
-        answers: of a batch.
+        detectors: detectors to run.
+        answers: answers of a batch.
 
     Returns:
-        (answers,) of whether it was flagged.
+        (answers,) bool, True if flagged.
     """
     return np.array([bool(detect_all(detectors, one)) for one in answers], np.bool_)

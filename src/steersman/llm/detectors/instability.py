@@ -1,4 +1,4 @@
-"""Answers to one question that say different things from run to run."""
+"""Instability: answers to one question that differ between runs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ if TYPE_CHECKING:
 
 
 class Instability:
-    """How unlike the answers to one question are: 1 minus the mean word overlap of all pairs.
+    """Instability of answers to one question: 1 minus the mean word overlap of all pairs.
 
-    Overlap is the F1 of the words of two answers, each counted as often as it stands; case and
-    punctuation do not count. It sees words, not meanings: two answers that say the same in other
-    words count as different, and a "not" hardly counts.
+    Overlap is the F1 of the word counts of two answers, without case and punctuation. It compares
+    words, not meanings: paraphrases count as different, and a "not" changes little.
 
     Args:
-        threshold: above which answers are flagged, 0 to below 1.
+        threshold: instability above which answers are flagged, 0 to below 1.
 
     Raises:
-        InputError: a threshold out of its range.
+        InputError: the threshold is out of range.
 
     >>> Instability().value(["At nine.", "at nine", "Nobody knows"])
     0.6666666666666667
@@ -39,13 +38,13 @@ class Instability:
         self.threshold = threshold
 
     def value(self, answers: Sequence[str]) -> float:
-        """Return how unlike some answers are.
+        """Return the instability of answers.
 
         Args:
-            answers: to the same question by the same configuration, two or more.
+            answers: two or more answers of one configuration to the same question.
 
         Returns:
-            0 for the same words always, 1 for none in common.
+            0 for identical words, 1 for no common words.
 
         Raises:
             InputError: fewer than two answers.
@@ -59,13 +58,13 @@ class Instability:
         return 1.0 - sum(_overlap(one, other) for one, other in pairs) / len(pairs)
 
     def detect_among(self, answers: Sequence[str]) -> tuple[Flag, ...]:
-        """Return a flag if the answers are too unlike.
+        """Return a flag if the instability is above the threshold.
 
         Args:
             answers: as for `value`.
 
         Returns:
-            One flag, over the whole of the first answer, or none.
+            One flag over the whole first answer, or none.
 
         Raises:
             InputError: fewer than two answers.

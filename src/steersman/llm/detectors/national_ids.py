@@ -1,7 +1,7 @@
-"""Numbers that states give to people, told from others by their check digits.
+"""National identification numbers, checked by their check digits.
 
-One check digit lets one number in ten through, so a number without a shape of its own counts only
-after a word that names it. Each expression looks at a bounded number of characters at each place.
+One check digit accepts one number in ten, so a number without a distinctive format counts only
+after a word that names it. Each expression examines a bounded number of characters per position.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TURNED = (
 
 
 class Place(NamedTuple):
-    """Where such a number stands.
+    """Position of a national number.
 
     Attributes:
-        start: of its first character.
-        end: behind its last.
+        start: start offset.
+        end: end offset, exclusive.
         kind: country and name, such as ``es_dni``.
     """
 
@@ -51,15 +51,15 @@ class _Shape(NamedTuple):
 
 
 def find_national_ids(text: str) -> Iterator[Place]:
-    """Yield the places of national numbers: twelve kinds of eleven countries.
+    """Yield the positions of national numbers: twelve kinds of eleven countries.
 
-    US numbers have no check digit: there it is the shape alone, without the ranges never given.
+    US numbers have no check digit: only format and valid ranges are checked.
 
     Args:
         text: text.
 
     Returns:
-        Places; one number may be of several kinds.
+        Positions; one number may match several kinds.
 
     >>> [place.kind for place in find_national_ids("DNI 12345678Z, not 12345678A")]
     ['es_dni']
@@ -176,7 +176,7 @@ _SHAPES = (
     _Shape("us_ssn", _written(r"\d{3}([ -])\d\d\1\d{4}"), _us_ssn),
     _Shape("us_ssn", _written(r"\d{9}"), _us_ssn, _called(r"ssn|social security(?: number)?")),
     _Shape("es_dni", _written(r"(?:\d{8}|[xyz]-?\d{7})-?[a-hj-np-tv-z]"), _es_dni),
-    # Without regard to case, [a-z] has the sign of kelvins too, which is no letter of a code.
+    # With IGNORECASE, [a-z] also matches the kelvin sign, which is not a letter of a code.
     _Shape("it_cf", _written(r"(?a:[a-z]{6}\d\d[a-ehlmprst]\d\d[a-z]\d{3}[a-z])"), _it_cf),
     _Shape(
         "fr_nir",

@@ -1,9 +1,8 @@
-"""An ONNX model of texts without its wish for a locale that a machine may not have.
+"""ONNX locale patch: replaces the locale ``en_US.UTF-8`` of a model by "C".
 
-ONNX Runtime asks the operating system for ``en_US.UTF-8`` wherever a model folds case, and does not
-load the model where that is not installed, as in most containers. Nothing of it matters to a model
-that is given lower case, so the node is told the locale that every system has. A model is a message
-of Protocol Buffers; what is changed is written again, all else copied.
+ONNX Runtime cannot load a model that folds case if ``en_US.UTF-8`` is not installed, as in most
+containers. The locale does not matter for lower-case input. A model is a Protocol Buffers message;
+only the changed fields are rewritten.
 """
 
 from __future__ import annotations
@@ -21,16 +20,10 @@ _LOCALE = b"locale"
 
 
 def in_plain_locale(model: bytes) -> bytes:
-    """Return a model whose nodes that fold case do so in the locale "C".
-
-    Args:
-        model: in ONNX.
-
-    Returns:
-        The model; the same bytes where no node folds case.
+    """Return an ONNX model whose case-folding nodes use the locale "C".
 
     Raises:
-        DataError: these bytes are no model.
+        DataError: the bytes are not an ONNX model.
     """
     try:
         return _within(model, _GRAPH, lambda graph: _within(graph, _NODE, _plain))
@@ -60,7 +53,7 @@ def _within(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> by
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield number, value and all bytes of each field; the value of a plain number is its bytes."""
+    """Yield number, value and raw bytes of each field."""
     place = 0
     while place < len(message):
         begin = place

@@ -1,4 +1,4 @@
-"""Personal data with a shape: what the store's scrubbers find, and numbers that states give."""
+"""Detector of personal data with a known format, and of national numbers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _BY_SHAPE = ("phone", "us_ssn")
 
 
 class PersonalData:
-    """Finds e-mail addresses, telephone numbers, cards, IBANs, IPs and national numbers.
+    """Detector of e-mail addresses, telephone numbers, cards, IBANs, IPs and national numbers.
 
-    Cards, IBANs and all national numbers but the US one are believed by their check digits. Names
-    and postal addresses have no shape and are not found.
+    Check digits are verified for cards, IBANs and all national numbers but the US one. Names and
+    postal addresses have no fixed format and are not found.
 
     Args:
-        kinds: of the first five; a scrubber of your own, installed and named ``custom:NAME``, too.
-        national: whether national numbers are looked for.
+        kinds: some of the first five kinds; also an installed scrubber ``custom:NAME``.
+        national: whether to find national numbers.
 
     Raises:
-        InputError: an unknown kind, or a scrubber that is not installed.
+        InputError: unknown kind, or the scrubber is not installed.
 
     >>> [flag.kind for flag in PersonalData().detect("bob@example.org, SSN 219-09-9999")]
     ['email', 'us_ssn']
@@ -34,34 +34,33 @@ class PersonalData:
     name = "personal_data"
 
     def __init__(self, kinds: Sequence[str] = KINDS, *, national: bool = True) -> None:
-        # The store's package is slow to import, and few who import this one need it.
+        # The store package is slow to import, and few importers need it.
         from steersman.store.scrubbing import find, scrub  # noqa: PLC0415
 
-        scrub("", kinds)  # refuses what it does not know
+        scrub("", kinds)  # raises for an unknown kind
         self._find = find
         self._kinds = tuple(kinds)
         self._national = national
 
     def detect(self, text: str) -> tuple[Flag, ...]:
-        """Return where personal data are.
+        """Return the positions of personal data.
 
         Args:
             text: text.
 
         Returns:
-            Flags in the order of their places, none within another. What overlaps is one, from
-            where the first begins to where the last ends; its kind is that of what begins first,
-            but a telephone number or a US one, known by shape alone, gives way to another.
+            Flags by position. Overlapping findings are merged into one flag with the kind of the
+            first one; kinds without a check digit (telephone, US number) have lower priority.
         """
         places = [(one.start, one.end, one.kind) for one in self._find(text, self._kinds)]
         if self._national:
             places += find_national_ids(text)
-        # Of two at one place the longer is first, and of two as long the scrubbers'.
+        # At the same start the longer comes first; at equal length the scrubber's.
         places.sort(key=lambda one: (one[0], -one[1]))
         return tuple(Flag(self.name, kind, 1.0, start, end) for start, end, kind in _apart(places))
 
     def masked(self, text: str) -> str:
-        """Return a text with each finding replaced by its kind: what may be kept and shown.
+        """Return a text with each finding replaced by its kind.
 
         Args:
             text: text.
@@ -77,7 +76,7 @@ class PersonalData:
 
 
 def _apart(places: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Return places, sorted by where they begin, with those that overlap as one."""
+    """Return positions sorted by start, with overlapping ones merged."""
     apart: list[tuple[int, int, str]] = []
     for start, end, kind in places:
         if not apart or start >= apart[-1][1]:

@@ -1,4 +1,4 @@
-"""Hateful and offensive words, by a small classifier of texts."""
+"""Detector of hateful and offensive texts, by a small classifier."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _PROBE = "The museum opens at nine."
 
 
 class Toxicity:
-    """Flags texts that a classifier takes for hateful or offensive.
+    """Detector of hateful or offensive texts, by a classifier.
 
     Args:
-        model: in ONNX: texts in (``text``), probabilities of hateful, offensive and neither out.
-            `steersman.systems.toxicity_model.toxicity` has one out of a wheel.
-        threshold: probability of hateful or offensive above which a text is flagged, 0 to 1.
+        model: ONNX model: input ``text``, output probabilities of hateful, offensive and neither.
+            `steersman.systems.toxicity_model.toxicity` loads one from a wheel.
+        threshold: probability of hateful or offensive above which a text is flagged, in [0, 1].
 
     Raises:
-        DataError: the extra ``rag`` (ONNX Runtime) is not installed, or the model is another.
-        InputError: a threshold out of its range.
+        DataError: the extra ``rag`` (ONNX Runtime) is not installed, or the model does not match.
+        InputError: the threshold is out of range.
     """
 
     name = "toxicity"
@@ -49,14 +49,14 @@ class Toxicity:
             texts: any.
 
         Returns:
-            (texts, 3), rows of sum one.
+            (texts, 3), each row with sum 1.
 
         Raises:
-            DataError: the model gives something else.
+            DataError: the model returns another shape.
         """
         if not texts:
             return np.zeros((0, 3))
-        # Upper case is another word to the model, and half a character no text at all.
+        # The model is case-sensitive, and a lone surrogate is not valid text.
         given = [one.lower().encode("utf-8", "replace").decode() for one in texts]
         try:
             rows = self._session.run(None, {"text": np.array(given, object)})[1]
