@@ -1,4 +1,4 @@
-"""Contexts as vectors: hashing, scaling, and meanings for what is missing."""
+"""Encoding of contexts as vectors: hashing, scaling and missing values."""
 
 from __future__ import annotations
 

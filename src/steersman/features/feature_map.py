@@ -1,4 +1,4 @@
-"""From a context to the vector a policy learns from."""
+"""Feature map: encodes a context as a vector."""
 
 from __future__ import annotations
 
@@ -48,20 +48,19 @@ _MOST_LISTED = 20
 
 
 class FeatureMap:
-    """Encodes contexts as vectors of fixed length; immutable, and the same on every machine.
+    """Immutable encoder of contexts as vectors of fixed length, bit-identical on every machine.
 
-    Layout: slot 0 is a bias of 1. Then come the numbers in the order of their names, one slot each,
-    two where a missing value is flagged; together their squared norm is at most 2. All other slots
-    are a signed hash of texts, categories and vectors: each field has norm 1, is weighted by its
-    share w / √Σw² and added; the block is cut back to norm 1 where collisions make it longer. So
-    the squared norm of the whole is at most 4, whatever is sent.
+    Slot 0 is a bias of 1. Numbers follow in the order of their names: one slot each, two with
+    `missing: flag`; their squared norm is at most 2. The other slots hold a signed hash of texts,
+    categories and vectors. Each hashed field has norm 1 and weight w / √Σw²; the block is rescaled
+    to norm 1 if collisions make it longer. So the squared norm of the vector is at most 4.
 
     Args:
-        context: the declared fields; where ``mean``, ``sd`` and the like are null, `fit` must fill
-            them before anything can be encoded.
+        context: declared fields. If ``mean``, ``sd`` and similar are null, call `fit` before
+            encoding.
 
     Raises:
-        InputError: ``context`` is no declaration.
+        InputError: ``context`` is not a declaration.
 
     >>> from steersman.spec import Context
     >>> context = Context.model_validate(
@@ -103,7 +102,7 @@ class FeatureMap:
 
     @property
     def slot_names(self) -> tuple[str, ...]:
-        """What each slot holds, to explain a decision."""
+        """Names of the slots, to explain a decision."""
         numbers = tuple(slot for number in self._numbers for slot in number.slots)
         return ("bias", *numbers, *(f"hashed {i}" for i in range(self.dim - self._start)))
 
@@ -111,7 +110,7 @@ class FeatureMap:
     def hash(self) -> str:
         """SHA-256, as 64 hex digits, of declaration, statistics and layout version.
 
-        Two maps with the same hash turn the same context into the same bytes.
+        Two maps with equal hashes encode a context as the same bytes.
         """
         return sha256(_canonical(self.state()).encode("ascii")).hexdigest()
 
@@ -119,15 +118,16 @@ class FeatureMap:
         """Return the context as a vector.
 
         Args:
-            values: by field name. Text and category: str; number: finite; vector: list or array of
-                the declared size. Absent, None and NaN are missing and mean what is declared.
+            values: values by field name. Text and category: str; number: finite; vector: list or
+                array of the declared size. Absent, None and NaN are missing; see ``missing`` of the
+                field.
 
         Returns:
             Shape (dim,), float64; squared norm 1 to 4.
 
         Raises:
-            InputError: a name that is not declared, a value of another type, nested, not finite or
-                too long, a missing one that is required, or statistics not fitted yet.
+            InputError: undeclared name, wrong type, nested, non-finite or too long value, missing
+                required value, or statistics that are not fitted yet.
         """
         self._check(values)
         vector = np.zeros(self.dim)
@@ -171,7 +171,7 @@ class FeatureMap:
             Shape (n, dim), float64.
 
         Raises:
-            InputError: as `encode`, with the row's number; or no sequence at all.
+            InputError: as for `encode`, with the row number; or not a sequence.
         """
         _check_rows(rows, Sequence | np.ndarray, "a list of contexts")
         matrix = np.zeros((len(rows), self.dim))
@@ -208,16 +208,17 @@ class FeatureMap:
         return np.array(slots), *(np.array(column, dtype=np.float64) for column in scales)
 
     def fit(self, rows: Iterable[Mapping[str, object]]) -> FeatureMap:
-        """Return a map whose undeclared statistics are those of ``rows``; this one is unchanged.
+        """Return a new map with undeclared statistics fitted from ``rows``.
 
-        Statistics are fitted once: the vectors a policy learned from must not change their meaning
-        under it. To fit again, start from a new map, and learn again.
+        Statistics are fitted once, because a policy needs constant encodings. To fit again, create
+        a new map and relearn the policy.
 
         Args:
-            rows: contexts; missing values are left out.
+            rows: contexts; missing values are ignored.
 
         Raises:
-            InputError: wrong values, a field without any value, or statistics fitted before.
+            InputError: invalid values, a field without values, or statistics that are already
+                fitted.
         """
         _check_rows(rows, Iterable, "a list or another iterable of contexts")
         if self._was_fitted:
@@ -235,13 +236,13 @@ class FeatureMap:
 
     @property
     def _layout(self) -> int:
-        """The last version that changed any of these fields: others keep hash and states."""
+        """Last layout version that changed one of these field types."""
         return max(
             (_CHANGED.get(field.type, 1) for field in self._context.fields.values()), default=1
         )
 
     def state(self) -> dict[str, Any]:
-        """Return declaration, statistics and layout version as plain values that JSON can hold."""
+        """Return declaration, statistics and layout version as JSON values."""
         return {
             "layout": self._layout,
             "context": self._context.model_dump(mode="json"),
@@ -253,16 +254,15 @@ class FeatureMap:
 
     @classmethod
     def from_state(cls, context: Context, state: Mapping[str, Any]) -> FeatureMap:
-        """Return the map that ``state`` was taken from.
+        """Return the map of a state.
 
         Args:
-            context: the declaration it belongs to.
-            state: as given by `state`.
+            context: declaration of the map.
+            state: result of `state`.
 
         Raises:
-            InputError: ``context`` is no declaration.
-            StateError: no mapping, another layout version, another declaration, or damaged
-                statistics.
+            InputError: ``context`` is not a declaration.
+            StateError: not a mapping, another layout version or declaration, or damaged statistics.
         """
         fresh = cls(context)
         _check_state(state)
@@ -346,7 +346,7 @@ class FeatureMap:
 
 
 def _are_plain(values: Sequence[object]) -> bool:
-    """Return whether all are finite floats, or integers that floats hold exactly enough."""
+    """Return whether all values are finite floats or integers."""
     kinds = set(map(type, values))
     if not kinds <= _PLAIN:
         return False
@@ -366,7 +366,7 @@ def _check_declaration(context: object) -> None:
 
 
 def _check_rows(rows: object, kind: type | UnionType, wanted: str) -> None:
-    """Refuse what holds no rows, and the single context and text, whose parts are none."""
+    """Refuse values that are not a collection of rows, including a single context or text."""
     single = isinstance(rows, str | bytes | bytearray | Mapping) or getattr(rows, "ndim", 1) == 0
     if single or not isinstance(rows, kind):
         message = f"rows got {shown(rows)}; allowed: {wanted}; send one context as [context]"

@@ -1,7 +1,4 @@
-"""Texts evened out: case, compatibility forms and what cannot be seen; and their words.
-
-All in time that grows with the text alone.
-"""
+"""Text normalization (NFKC, case folding, invisible characters) and word splitting."""
 
 from __future__ import annotations
 
@@ -25,19 +22,18 @@ _LAST_SCRIPT = 0x1F000
 
 
 def fold_text(text: str) -> str:
-    """Return a text in NFKC and case folded, without what cannot be seen.
+    """Return a text in NFKC, case folded, without invisible characters.
 
-    NFKC sorts the marks that follow one letter, in time that grows with the square of their number;
-    twenty thousand on one letter would take half a second. After thirty in a row, more than any
-    language writes, an invisible joiner begins a new row, as the source has it.
+    NFKC sorts combining marks in quadratic time: 20,000 marks on one letter would take half a
+    second. After 30 marks, an invisible joiner starts a new group (stream-safe text).
 
     Args:
         text: any text.
 
     Returns:
-        The folded text; other texts may have it too, such as those that differ in case.
+        The folded text.
 
-    >>> fold_text("Ｗhat's the ﬁrst PL\u00adAN?")
+    >>> fold_text("Ｗhat's the ﬁrst PL­AN?")
     "what's the first plan?"
 
     Source:
@@ -54,14 +50,13 @@ def fold_text(text: str) -> str:
 def folded_words(text: str) -> list[str]:
     """Return the words of a text after `fold_text`: runs of letters, digits and ``_``.
 
-    Marks belong to the letter before them: those that write vowels in Hindi, Tamil or Thai part no
-    word, and tell one from another.
+    Combining marks belong to the letter before them, for example vowels in Hindi, Tamil or Thai.
 
     Args:
         text: any text.
 
     Returns:
-        Words in their order, repeats kept.
+        Words in order, with repeats.
 
     >>> folded_words("Der Weg, der WEG"), folded_words("की और का")
     (['der', 'weg', 'der', 'weg'], ['की', 'और', 'का'])
@@ -72,16 +67,15 @@ def folded_words(text: str) -> list[str]:
 
 
 def without_invisible(text: str) -> str:
-    """Return a text without the signs that shape it and are not seen, such as soft hyphens.
+    """Return a text without invisible formatting characters, such as soft hyphens.
 
     Args:
         text: any text.
 
     Returns:
-        The text without them; ideographic variants and the flags made of tags lose what tells them
-        apart, as in the source.
+        The text without them. Ideographic variants and tag-based flags lose their distinction.
 
-    >>> without_invisible("co\u00adop"), without_invisible("m\u2060n")
+    >>> without_invisible("co­op"), without_invisible("m⁠n")
     ('coop', 'mn')
 
     Source:
@@ -92,7 +86,7 @@ def without_invisible(text: str) -> str:
 
 @cache
 def combining_marks() -> str:
-    """Return all signs that belong to the letter before them; looked up once, on first use."""
+    """Return all combining marks, computed on first use."""
     signs = map(chr, range(0x300, _LAST_SCRIPT))
     return "".join(sign for sign in signs if category(sign) in {"Mn", "Mc"})
 

@@ -1,7 +1,7 @@
-"""Fields that live in the hashed slots: texts, categories and vectors.
+"""Hashed fields: texts, categories and vectors.
 
-Each turns one value into a vector of norm 1 over the hashed region, or into zero when there is
-nothing to say, so that a long text weighs no more than a short one.
+Each value becomes a vector of norm 1 over the hashed slots, or zero if it is empty. So a long text
+has the same weight as a short one.
 """
 
 from __future__ import annotations
@@ -32,22 +32,16 @@ class HashedField(Protocol):
     weight: float
 
     def add(self, region: NDArray[np.float64], value: object, share: float) -> None:
-        """Add the value, as a vector of norm ``share`` or 0, to the hashed region.
-
-        Args:
-            region: changed in place.
-            value: what the caller sent, or None when it is missing.
-            share: the norm it gets.
-        """
+        """Add the value as a vector of norm ``share`` to ``region`` in place; None is missing."""
         ...
 
 
 class HashedText:
-    """Words and, within words, character n-grams.
+    """Text field: hashed words and character n-grams within words.
 
-    A word counts √(times it occurs); its n-grams, marked ``<`` and ``>`` at the word's ends,
-    together weigh as much as the word itself. Words are runs of letters with their marks, digits
-    and ``_`` after NFKC and case folding, so punctuation alone is an empty text.
+    A word has weight √(number of occurrences). Its n-grams, with ``<`` and ``>`` at the word's
+    ends, together have the same weight as the word. Words are runs of letters with their marks,
+    digits and ``_`` after NFKC and case folding, so punctuation alone is an empty text.
     """
 
     def __init__(self, name: str, field: TextField, place: SignedHash) -> None:
@@ -101,7 +95,7 @@ class HashedText:
 
 
 class HashedCategory:
-    """One slot per category; a missing one is a category that no value can be."""
+    """Category field: one slot per category, and a separate category for a missing value."""
 
     def __init__(self, name: str, field: CategoryField, place: SignedHash) -> None:
         self.weight = field.weight
@@ -128,10 +122,10 @@ class HashedCategory:
 
 
 class HashedVector:
-    """A dense vector by count sketch: every entry is added, signed, to one slot.
+    """Vector field by count sketch: every entry is added with a sign to one slot.
 
-    The inner product of two sketches is unbiased for that of the vectors, with a standard error of
-    at most √(2 / slots) for unit vectors; raise ``dim`` where that is too much.
+    The inner product of two sketches is unbiased. For unit vectors its standard error is at most
+    √(2 / slots); raise ``dim`` to lower it.
 
     Source: Charikar, Chen, Farach-Colton, Finding Frequent Items in Data Streams, 2002.
     """

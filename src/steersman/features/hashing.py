@@ -1,9 +1,8 @@
-"""Signed feature hashing: any number of names in a fixed number of slots.
+"""Signed feature hashing into a fixed number of slots.
 
-A token goes to slot h mod size with sign ±1, both from one 64-bit hash, so that collisions cancel
-in expectation and inner products stay unbiased. The hash is BLAKE2b with the seed as salt: in the
-standard library, the same on every machine and in every process, and, unlike MurmurHash3, without
-known ways to construct collisions cheaply.
+A token goes to slot h mod size with sign ±1, both from one 64-bit hash. So collisions cancel in
+expectation and inner products stay unbiased. The hash is BLAKE2b with the seed as salt: it is equal
+on every machine, and no cheap way to construct collisions is known.
 
 Source: Weinberger et al., Feature Hashing for Large Scale Multitask Learning, ICML 2009, eq. 1; the
 sign is taken from the same hash as the slot, of which it uses another bit.
@@ -63,9 +62,9 @@ class SignedHash:
 
 
 def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``vector`` with Euclidean norm 1, or as it is when it is zero.
+    """Return ``vector`` scaled to Euclidean norm 1; a zero vector stays unchanged.
 
-    Correctly rounded sums make the result the same to the bit on every machine.
+    Correctly rounded sums make the result bit-identical on every machine.
     """
     largest = float(np.max(np.abs(vector), initial=0.0))
     if largest == 0.0:

@@ -1,4 +1,4 @@
-"""Numbers: centre and spread, declared or fitted once, and the slots they fill."""
+"""Number fields: centre and spread, declared or fitted, and their slots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BLOCK_NORM_SQUARED = 2.0
 
 
 class Statistics(NamedTuple):
-    """What a number is centred at and divided by.
+    """Centre and spread that standardise a number.
 
     Attributes:
         centre: mean or median, in the unit of the field.
@@ -41,7 +41,7 @@ class Statistics(NamedTuple):
 
 
 def declared(field: NumberField) -> Statistics | None:
-    """Return the statistics a field declares, or None when they are to be fitted."""
+    """Return the declared statistics of a field, or None if they need a fit."""
     if field.scale == "none":
         return Statistics(0.0, 1.0)
     if field.scale == "zscore":
@@ -54,11 +54,8 @@ def declared(field: NumberField) -> Statistics | None:
 def fitted(name: str, field: NumberField, values: Sequence[float]) -> Statistics:
     """Return the statistics of ``values``: mean and population sd, or median and iqr / 1.349.
 
-    Where half of them and more are the same, the quartiles may be too, though others differ: then
-    the spread beside the median is the sd, so that the field says what it can.
-
-    A constant field has spread 1: it then says nothing until it changes. Constant is what differs
-    by no more than a rounding of its centre.
+    If the quartiles are equal but other values differ, the spread is the sd. A field that is
+    constant up to rounding has spread 1.
 
     Raises:
         InputError: no values, or values so large that their spread is not finite.
@@ -100,7 +97,7 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
 def scaled_together(
     values: Floats, centres: Floats, spreads: Floats, clips: Floats, shares: Floats
 ) -> Floats:
-    """Return what `NumberSlot.scaled` returns for each of many numbers, to the bit.
+    """Return `NumberSlot.scaled` of many numbers, bit-identical.
 
     Args:
         values: shape (n, numbers), finite.
@@ -116,13 +113,13 @@ def scaled_together(
 
 
 class NumberSlot:
-    """One number's slot, and the next one when a missing value is flagged.
+    """Slot of a number field, and a second slot with `missing: flag`.
 
     Args:
-        name: the field.
-        field: its declaration.
-        slot: where it goes.
-        share: the largest absolute value its slots may have.
+        name: name of the field.
+        field: declaration of the field.
+        slot: index of the first slot.
+        share: largest absolute value of its slots.
     """
 
     def __init__(self, name: str, field: NumberField, slot: int, share: float) -> None:
@@ -132,29 +129,18 @@ class NumberSlot:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """What each of its slots holds."""
+        """Names of its slots."""
         flagged = self.field.missing == "flag"
         return (self.name, f"{self.name} is missing") if flagged else (self.name,)
 
     def scaled(self, value: float, statistics: Statistics) -> float:
-        """Return what a finite number puts into its slot.
-
-        Args:
-            value: finite.
-            statistics: declared or fitted.
-        """
+        """Return the slot value of a finite number."""
         from_centre = (value - statistics.centre) / statistics.spread
         clip = self.clip
         return max(-clip, min(clip, from_centre)) / clip * self.share
 
     def fill(self, vector: np.ndarray, value: object, statistics: Statistics) -> None:
-        """Write a value into the slots of ``vector``, which are zero.
-
-        Args:
-            vector: shape (dim,), float64; changed in place.
-            value: what the caller sent, or None when it is missing.
-            statistics: declared or fitted.
-        """
+        """Write a value into the zero slots of ``vector`` in place. None: missing."""
         if value is not None:
             vector[self.slot] = self.scaled(as_number(self.name, value), statistics)
         elif self.field.missing == "refuse":

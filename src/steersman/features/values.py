@@ -1,6 +1,6 @@
-"""What callers put into a context, checked: every refusal names the field, the type and a way out.
+"""Validation of context values.
 
-Absent, ``None`` and NaN all mean *missing*; what that stands for is declared per field.
+Absent, ``None`` and NaN are all *missing*; each field declares how to handle it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TRUTHS = frozenset({bool, np.bool_})
 
 
 def is_missing(value: object) -> bool:
-    """Return whether ``value`` stands for nothing: None or NaN."""
+    """Return whether ``value`` is None or NaN."""
     if value is None:
         return True
     if type(value) is str:
@@ -30,7 +30,7 @@ def is_missing(value: object) -> bool:
 
 
 def refuse_missing(name: str) -> InputError:
-    """Return the error for a field that must be there."""
+    """Return the error for a missing required field."""
     return InputError(
         f"context field {name!r} is missing and declared `missing: refuse`; send it, or change "
         "`missing`"
@@ -133,7 +133,7 @@ def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
 
 
 def shown(value: object) -> str:
-    """Return the type of a value for an error, and the value itself where it is short and plain."""
+    """Return the type of a value for an error message, with the value if it is short."""
     huge = isinstance(value, int) and value.bit_length() > 200  # Python refuses to print some
     plain = repr(value) if isinstance(value, str | bool | int | float) and not huge else ""
     return f"{type(value).__name__} {plain[:60]}".strip()

@@ -1,7 +1,8 @@
-"""Off-policy evaluation: what a log of other decisions says about a target policy.
+"""Off-policy evaluation of a target policy on a log of other decisions.
 
-A log is read once (:class:`LoggedData`), diagnosed, and either refused with reasons or estimated by
-IPS, SNIPS, the direct method and the doubly robust estimator, each with an interval.
+:class:`LoggedData` holds a log. The evaluation first checks the importance weights. It then either
+refuses the log and gives reasons, or estimates the value by IPS, SNIPS, the direct method and the
+doubly robust estimator, each with a confidence interval.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What off-policy evaluation accepts beside the log itself."""
+"""Validation of the arguments of off-policy evaluation."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from steersman.ope.logged_data import LoggedData
 
 
 def check_log_and_seed(data: object, seed: object) -> None:
-    """Refuse what is no log, or no seed.
+    """Refuse an invalid log or seed.
 
     Args:
         data: a `LoggedData`.
         seed: a whole number of at least 0.
 
     Raises:
-        InputError: it is something else.
+        InputError: invalid value.
 
     >>> check_log_and_seed(None, 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -31,13 +31,13 @@ def check_log_and_seed(data: object, seed: object) -> None:
 
 
 def check_log(data: object) -> None:
-    """Refuse what is no log.
+    """Refuse an invalid log.
 
     Args:
         data: a `LoggedData`.
 
     Raises:
-        InputError: it is something else.
+        InputError: invalid value.
 
     >>> check_log(LoggedData([0], [1.0], [0.5], [[1.0]]))
     """
@@ -50,7 +50,7 @@ def check_log(data: object) -> None:
 
 
 def one_or_more(given: Any) -> tuple[Any, ...]:
-    """Return what may be given alone or as several, as several.
+    """Return one value or several values as a tuple.
 
     Args:
         given: one thing, of which a text is one, or several of them.
@@ -65,7 +65,7 @@ def one_or_more(given: Any) -> tuple[Any, ...]:
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
-    """Refuse what is no whole number, less than the least, or more than the most.
+    """Refuse a value that is not a whole number within the limits.
 
     Args:
         name: of the argument.
@@ -74,7 +74,7 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
         most: that is allowed; None: there is none.
 
     Raises:
-        InputError: it is something else.
+        InputError: invalid value.
 
     >>> check_whole("seed", -1, 0)
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Columns of a log, read and checked: numbers, labels, and the rewards that there can be."""
+"""Validation of log columns: numbers, labels and reward ranges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def array_of(values: ArrayLike, name: str) -> NDArray[Any]:
 
     Args:
         values: Anything that numpy can read as an array.
-        name: What it is called, for the error.
+        name: Name of the column, for the error.
 
     Returns:
         Of any shape and type.
@@ -52,7 +52,7 @@ def real_numbers(values: ArrayLike, name: str) -> Floats:
 
     Args:
         values: Anything that numpy can read as an array.
-        name: What they are called, for the error.
+        name: Name of the column, for the error.
 
     Raises:
         InputError: Rows of several lengths, a masked array, or anything but real numbers.
@@ -73,11 +73,11 @@ def real_numbers(values: ArrayLike, name: str) -> Floats:
 
 
 def check_finite(array: Floats, name: str, largest: float = LARGEST_REWARD) -> None:
-    """Refuse numbers that no estimator can work with.
+    """Refuse non-finite or too large numbers.
 
     Args:
         array: Numbers of any shape.
-        name: What they are called, for the error.
+        name: Name of the column, for the error.
         largest: Absolute value that is allowed.
 
     Raises:
@@ -113,7 +113,7 @@ def floats_of(
 
     Args:
         values: Anything that numpy can read as an array.
-        name: What they are called, for the error.
+        name: Name of the column, for the error.
         shape: Wanted, where None stands for any size of at least 1.
         largest: Absolute value that is allowed.
 
@@ -143,7 +143,7 @@ def unit_labels(values: ArrayLike, rows: int, column: str = "clusters") -> NDArr
     Args:
         values: One label a row.
         rows: How many there are.
-        column: What they are called, for the error.
+        column: Name of the column, for the error.
 
     Returns:
         Shape (rows,), of one type.
@@ -184,7 +184,7 @@ def unit_labels(values: ArrayLike, rows: int, column: str = "clusters") -> NDArr
 
 
 def _is_none(label: object) -> bool:
-    """Return whether it is a NaN of any kind, which is not itself, or may not even be asked."""
+    """Return whether a value is any kind of NaN."""
     try:
         return bool(label != label)  # noqa: PLR0124
     except TypeError:
@@ -192,7 +192,7 @@ def _is_none(label: object) -> bool:
 
 
 def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
-    """Return the least and the greatest reward that there can be, checked.
+    """Return the validated range of possible rewards.
 
     Args:
         declared: Both, the lower one first.
@@ -220,7 +220,7 @@ def possible_rewards(declared: tuple[float, float]) -> tuple[float, float]:
 
 
 def within_range(rewards: Floats, declared: tuple[float, float], *, rounding: float = 0.0) -> None:
-    """Refuse rewards that a declared range says cannot occur.
+    """Refuse rewards outside the declared range.
 
     Args:
         rewards: At least one.

@@ -1,4 +1,4 @@
-"""Whether a log can say anything about a target policy, and if not, why not."""
+"""Diagnostics of importance weights, and reasons to refuse a log."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _DIGITS = 12  # of a figure: sums of the same weights in another order differ in
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """What the importance weights of a log look like.
+    """Diagnostics of the importance weights of a log.
 
     Args:
         n: Rows.
-        units: Units: those that the log names, else its rows.
+        units: Number of units named by the log; without names, number of rows.
         ess: Effective sample size, (sum of weights)^2 / sum of squared weights, where the weights
             of one unit are added up before they are squared; in units.
         max_weight: Largest weight of a row.
         max_weight_share: Largest weight of a unit over the sum of weights.
         mean_weight: Mean weight; 1 in expectation when the log supports the target.
         mean_weight_error: Its standard error, over units where the log names them.
-        unsupported: Share of the target's choices that the log could not have drawn: in rows where
-            it had no other choice, and where the log says so (``missing``).
+        unsupported: Share of the target's actions that the log could not have drawn: in rows with
+            propensity 1, and as given in ``missing``.
     """
 
     n: int
@@ -51,7 +51,7 @@ class Diagnostics:
 
 
 def diagnose(data: LoggedData) -> Diagnostics:
-    """Return the diagnostics of a log; defined for every log, also one without any overlap.
+    """Return the diagnostics of a log, also for a log without overlap.
 
     Args:
         data: The log and the target policy.
@@ -109,20 +109,20 @@ def _rounded(figure: float) -> float:
 
 
 def _told(figure: float, bound: float, digits: int) -> str:
-    """Return a figure with as many digits as it takes to see on which side of a bound it lies."""
+    """Return a number with enough digits to show on which side of a bound it is."""
     while round(figure, digits) == bound and digits < _DIGITS:
         digits += 1
     return f"{figure:.{digits}f}"
 
 
 def reasons_to_refuse(found: Diagnostics) -> list[str]:
-    """Return why the log is no evidence about the target; empty when it is.
+    """Return the reasons to refuse a log; empty if the log is accepted.
 
     Args:
         found: The log's diagnostics.
 
     Returns:
-        Plain sentences with the numbers seen, the bounds, and what to do.
+        Sentences with the value, the limit and what to do.
     """
     logged, one, weight, asked = f"{found.n:,} rows", "row", "weight", "requests"
     if found.units < found.n:
@@ -157,7 +157,7 @@ def reasons_to_refuse(found: Diagnostics) -> list[str]:
 
 
 def mean_weight_is_off(found: Diagnostics) -> bool:
-    """Return whether the mean weight is too far from 1; one unit alone cannot tell.
+    """Return whether the mean weight is too far from 1; False for a single unit.
 
     Args:
         found: The log's diagnostics.

@@ -1,4 +1,4 @@
-"""The four estimators of a target policy's value, one class each, and the seam for others."""
+"""Estimators of a target policy's value, and the protocol for custom estimators."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _REWARD_RANGE = (0.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """A log as estimators read it; what several of them need is worked out once.
+    """Log as estimators read it, with cached intermediate results.
 
     Args:
         data: The log and the target policy.
-        adaptive: True when the logging policy learned from these very rewards.
+        adaptive: True if the logging policy learned from these rewards.
         seed: Seed of the folds.
-        levels: Whether estimators level the noise of an adaptive log's rounds; who compares two
-            targets levels their difference (``steersman.registry.off_policy_delta``).
+        levels: Whether estimators stabilise the noise of an adaptive log. A comparison of two
+            targets stabilises their difference instead (``steersman.registry.off_policy_delta``).
     """
 
     data: LoggedData
@@ -97,7 +97,7 @@ class Log:
 
 
 class Estimator(Protocol):
-    """Anything that turns a log into rounds can be evaluated; ``check_estimator`` says how well."""
+    """Protocol of estimators that turn a log into rounds; test one with ``check_estimator``."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Evaluate a target policy on a log: refuse, or estimate with intervals."""
+"""Off-policy evaluation of single decisions."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _MOST_RESAMPLES = 1_000_000  # more would tell nothing new, and take hours
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one estimator says; all None when the log was refused.
+    """Estimate of one estimator; all fields are None if the log was refused.
 
     Args:
         value: Estimated mean reward of the target policy.
-        low: Lower end of the interval; None where the estimator has none, or where all rewards are
-            one value outside the range that is known of them.
-        high: Upper end.
-        standard_error: Of the value, linearised; None where a model's error is not known.
+        low: Lower end of the interval. None: the estimator has none, or all rewards are one value
+            outside the declared range.
+        high: Upper end of the interval.
+        standard_error: Linearised standard error of the value. None: a model's error is unknown.
     """
 
     value: float | None = None
@@ -62,15 +62,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that one evaluation found; ``report["dr"]`` is the estimate of that name.
+    """Result of one evaluation; ``report["dr"]`` is the estimate of that name.
 
     Args:
         estimates: Estimates by name.
-        diagnostics: What the weights look like, also when refused.
-        reasons: Why the log is no evidence about this target; empty when it is.
+        diagnostics: Diagnostics of the weights, also for a refused log.
+        reasons: Reasons to refuse the log; empty if it is accepted.
         level: Confidence level of the intervals.
-        interval: How they were formed.
-        adaptive: Whether the log was read as one of a learning policy.
+        interval: Method of the intervals.
+        adaptive: Whether the log comes from a learning policy.
     """
 
     estimates: Mapping[str, Estimate]
@@ -124,21 +124,18 @@ def evaluate(
     adaptive: bool = False,
     seed: int = 0,
 ) -> Report:
-    """Return what a log of other decisions says about the value of a target policy.
+    """Return the estimated value of a target policy from a log of other decisions.
 
-    Refuses, with reasons and without an exception, when the weights show that the log cannot tell:
-    effective sample size below 100, one weight above 5 % of the sum (both over units where the log
-    names them: a unit's weights are added up), the mean weight more than 5
-    standard errors from 1, or a log without choice where the target differs.
+    A report without estimates gives reasons if the log is not sufficient: effective sample size
+    below 100, one weight above 5 % of the sum (both over units if the log has units), mean weight
+    more than 5 standard errors from 1, or propensity 1 where the target differs.
 
     Assumes exact propensities, positivity, and independent rows (or units, or rounds given the past
-    when ``adaptive``). Evaluating many targets and keeping the best, or looking again after each
-    day, breaks the level: correct for it or use a confidence sequence. Other decision points are
-    held at the policies that were logged. Where all rewards with weight are one value, their noise
-    is not known: intervals then are no narrower than that of as many units, ``ess``, that are all
-    alike, within ``data.reward_range`` or [0, 1]. Where those of some actions are, or of their
-    heaviest rows, intervals are wider by what as many units leave open of these, for what the
-    target takes of them.
+    if ``adaptive``). Selecting the best of many targets, or repeated looks, breaks the level:
+    correct for it or use a confidence sequence. Other decision points keep their logged policies.
+    If all weighted rewards are equal, the interval is at least as wide as that of ``ess`` equal
+    units within ``data.reward_range`` or [0, 1]. If this holds only for some actions, or for their
+    heaviest rows, the interval is widened in proportion to the target's use of them.
 
     Args:
         data: The log and the target policy's distribution in each context.

@@ -1,4 +1,4 @@
-"""Intervals of a ratio of sums: Wald, score, empirical Bernstein, and where nothing varied."""
+"""Confidence intervals of a ratio of sums: Wald, score and empirical Bernstein."""
 
 from __future__ import annotations
 

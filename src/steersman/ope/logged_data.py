@@ -1,4 +1,4 @@
-"""What off-policy evaluation is given: a log, and what the target policy would have done."""
+"""Input of off-policy evaluation: a log and the distribution of the target policy."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ _LARGEST_CONTEXT = 1e6  # with whose squares every reward model can still work
 
 @dataclass(frozen=True, eq=False)
 class LoggedData:
-    """A log of decisions with exact propensities, and a target policy on the same contexts.
+    """Log of decisions with exact propensities, and a target policy on the same contexts.
 
-    Anything that numpy can read as an array is taken; it is checked here once, and copied only
-    where it has another type.
+    Accepts anything that numpy can convert to an array. Arrays of the right type are not copied.
 
     Args:
         actions: Index of the logged action, integers in [0, K), shape (n,), n >= 1, in the order
@@ -84,7 +83,7 @@ class LoggedData:
     names: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        """Convert and check every field, in an order in which later checks may rely on earlier."""
+        """Convert and validate every field."""
         rewards = floats_of(self.rewards, "rewards", (None,), LARGEST_REWARD)
         rows = rewards.shape[0]
         target = floats_of(self.target, "target", (rows, None))

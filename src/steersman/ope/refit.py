@@ -1,4 +1,4 @@
-"""Fitting a reward model again on each bootstrap sample, from sums over blocks of rows."""
+"""Refit of the reward model on each bootstrap sample, from sums over blocks of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests must be logged until a question about a policy can be answered."""
+"""Forecast of the number of requests that an off-policy evaluation needs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LARGEST_ROOT = 1e8
 
 @dataclass(frozen=True)
 class RequestsNeeded:
-    """A forecast from a pilot log, and which rule decides it.
+    """Forecast from a pilot log.
 
     Args:
         rows: Requests to log, of the pilot's kind; None when no number of them would do.
@@ -62,7 +62,7 @@ def requests_needed(
     adaptive: bool = False,
     seed: int = 0,
 ) -> RequestsNeeded:
-    """Return how many requests tell the target's value from another value ``effect`` away.
+    """Return the number of requests that detect a difference of ``effect`` in the target's value.
 
     Scales the pilot's noise and weights to longer logs of the same kind. Assumes that traffic,
     logging policy and floor stay as they were. A pilot that never met the rare large weights makes
@@ -85,7 +85,7 @@ def requests_needed(
         propensities or support are wrong, which more rows cannot mend.
 
     Raises:
-        InputError: An argument is outside its range, ``adaptive`` is neither true nor false, no
+        InputError: Argument out of range, ``adaptive`` is neither true nor false, no
             pilot row has weight, or all rewards that have weight are alike.
 
     Example:

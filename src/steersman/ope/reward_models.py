@@ -36,7 +36,7 @@ _AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a reward model that never saw a row says about it.
+    """Out-of-sample predictions of a reward model.
 
     Args:
         chosen: Predicted reward of the logged action, shape (n,).

@@ -1,4 +1,4 @@
-"""What the value and every interval of an estimator share: one term per logged round."""
+"""Rounds: one term per logged decision, the basis of estimates and intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """An estimate as a ratio of sums over rounds: V = sum(numerator) / sum(denominator).
+    """Estimate as a ratio of sums over rounds: V = sum(numerator) / sum(denominator).
 
     Args:
         numerator: One term per round, in the reward's unit, shape (n,).
@@ -85,16 +85,15 @@ class Rounds:
 
 
 def check_rounds(name: str, rounds: object, count: int) -> Rounds:
-    """Return what an estimator made of a log, if it is what every estimate is made of.
+    """Return the validated result of an estimator.
 
     Args:
-        name: The estimator's.
-        rounds: What it returned.
-        count: Rounds of the log, n.
+        name: Name of the estimator.
+        rounds: Its result.
+        count: Number of rounds of the log, n.
 
     Raises:
-        InputError: No `Rounds`, terms of another length, terms that are not finite, or denominators
-            that sum to nothing.
+        InputError: Not `Rounds`, another length, non-finite terms, or denominators that sum to 0.
 
     Example:
         >>> check_rounds("mine", None, 3)

@@ -1,8 +1,8 @@
-"""Off-policy evaluation of decisions that are sequences: selections of several steps.
+"""Off-policy evaluation of sequences.
 
-One logged decision holds the propensity of every step. A weight of the first t steps alone belongs
-to what came back at step t, so later steps add no noise to earlier rewards; and a model of what is
-still to come takes out most of the rest, without bias as long as it never saw the decision.
+A logged decision has the propensity of every step. The reward at step t is weighted by the first t
+steps only, so later steps add no noise to earlier rewards. A model of future rewards removes most
+of the remaining noise, without bias if it was not trained on the decision.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ALIKE = 1e-12  # of the largest reward: sums of the same terms in another order
 
 @dataclass(frozen=True, eq=False)
 class LoggedSequences:
-    """Logged selections of at most T steps, and what a target policy would have done at each.
+    """Logged selections of at most T steps, with the probabilities of a target policy.
 
     Args:
         propensities: (n, T) with which each step's action was drawn, in (0, 1]; 1 after the end.
@@ -150,7 +150,7 @@ def evaluate_sequences(
     level: float = 0.95,
     adaptive: bool = False,
 ) -> Report:
-    """Return what logged selections say about the value of a target policy of sequences.
+    """Return the estimated value of a sequence policy from logged selections.
 
     With ρ_t = Π_{s≤t} π(a_s|s_s)/p_s, rewards r_t, and predictions Q̂, V̂:
 

@@ -1,4 +1,4 @@
-"""Weights that keep the noise of an adaptive log's rounds level over time.
+"""Stabilised weights for adaptive logs.
 
 A learning policy's propensities wander, and with them the variance of a round; worse, they wander
 *because of* the noise that came before (an arm that was lucky is explored more). The studentised

@@ -1,7 +1,7 @@
-"""What a decision earned: outcomes within their window, weighed and brought to 0 to 1.
+"""Rewards of decisions from outcomes within a time window.
 
-`evaluate` when all outcomes are in; `evaluate_window` and `credit` as they come, per decision and
-per episode; `revision` for what a learner has to change.
+`evaluate` takes complete outcomes. `evaluate_window` and `credit` take outcomes as they arrive, per
+decision and per episode. `revision` returns the change for a learner.
 """
 
 from __future__ import annotations

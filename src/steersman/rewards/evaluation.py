@@ -1,9 +1,8 @@
-"""The reward: a pure function of the declaration and the outcomes within the window.
+"""Computation of rewards from outcomes, as pure functions.
 
-Nothing is stored and no clock is read, so the same outcomes give the same reward whenever, in
-whatever order and however often they arrive, save that of two of one name and one time the last
-given counts; a late or corrected outcome is a revision, whose exact effect on a linear learner is
-`revision`.
+The result does not depend on the order, time or number of arrivals of the outcomes. Exception: of
+two outcomes with the same name and time, the last one counts. A late or corrected outcome is a
+revision; `revision` returns its exact effect on a linear learner.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ Status = Literal["scored", "waiting", "assumed", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What a decision earned, as far as is known.
+    """Reward of a decision at a point in time.
 
     Attributes:
         value: 0 to 1; None while waiting or when dropped.
-        status: ``scored`` from outcomes; ``waiting`` for required ones or for the window to close;
-            ``assumed`` (the declared value of ``missing``); or ``dropped`` (never to be learned).
-        terms: raw values by outcome, as they came or as declared for what did not come.
-        scaled: the same, each brought to 0 to 1 and cut there.
-        absent: required outcomes that did not come.
-        unscored: outcomes that came and that no term names; they are kept, and change nothing.
-        final: whether the window is closed; only events delivered late can still revise it.
+        status: ``scored``: computed from outcomes. ``waiting``: outcomes or the end of the window
+            are pending. ``assumed``: the declared value of ``missing``. ``dropped``: never learned.
+        terms: raw values by outcome, received or declared for missing ones.
+        scaled: values clipped and scaled to [0, 1].
+        absent: missing required outcomes.
+        unscored: received outcomes without a term; they have no effect.
+        final: whether the window is closed. Only late events can still change the reward.
     """
 
     value: float | None
@@ -49,22 +48,21 @@ class Reward:
 
 
 def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
-    """Return the reward of a decision whose outcomes are all in.
+    """Return the reward of a decision with complete outcomes.
 
     With z = clip((v - low) / (high - low), 0, 1) per term, the value is
-    (Σ w z - Σ negative w) / Σ |w|: 1 when every wanted term is full and every unwanted one empty, 0
-    the other way round. The ratios between terms are those of the weights; raw terms are kept.
+    (Σ w z - Σ negative w) / Σ |w|. It is 1 if every term with a positive weight is full and every
+    term with a negative weight is 0.
 
     Args:
-        spec: the declared terms, and what missing ones mean.
-        outcomes: finite numbers by name. Names without a term are listed as ``unscored``.
+        spec: declared reward.
+        outcomes: finite numbers by outcome name. Names without a term are listed in ``unscored``.
 
     Returns:
-        The final reward; its value is None when required outcomes are absent and dropped.
+        The final reward. Its value is None if required outcomes are missing and dropped.
 
     Raises:
-        InputError: a value that is not a finite number, a name that is no text, no mapping, or a
-            ``spec`` that is no declaration.
+        InputError: non-finite value, invalid name, not a mapping, or an invalid ``spec``.
 
     >>> from steersman.spec import Reward as RewardSpec
     >>> spec = RewardSpec.model_validate(
@@ -89,22 +87,21 @@ def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
 def evaluate_window(
     spec: RewardSpec, outcomes: Iterable[Outcome], *, decided_at: float, now: float
 ) -> Reward:
-    """Return the reward of a decision as it is known at ``now``.
+    """Return the reward of a decision at time ``now``.
 
-    The latest outcome of a name counts (by ``at``; the last one given, if two have the same). One
-    later than ``decided_at + window_s`` never counts; one before the decision does, since clocks of
-    applications differ. With ``trigger: first`` there is a value once all required terms are in,
-    with ``trigger: window`` only when the window has closed.
+    The latest outcome of a name counts (by ``at``; the last one for equal times). Outcomes after
+    ``decided_at + window_s`` never count. Outcomes before the decision count, because application
+    clocks differ. With ``trigger: first`` there is a value once all required outcomes have arrived;
+    with ``trigger: window`` only after the window has closed.
 
     Args:
-        spec: the declared reward.
-        outcomes: in any order.
-        decided_at: when the decision was made, in seconds.
-        now: the time for which the answer is wanted, in seconds on the same clock; outcomes after
-            it are not known yet.
+        spec: declared reward.
+        outcomes: outcomes in any order.
+        decided_at: time of the decision, in seconds.
+        now: current time, in seconds on the same clock. Later outcomes are ignored.
 
     Returns:
-        The reward, final once the window has closed.
+        The reward, final after the window has closed.
 
     Raises:
         InputError: a time that is not finite, outcomes that are none, or a ``spec`` that is no

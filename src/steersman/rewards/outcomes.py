@@ -1,4 +1,4 @@
-"""Outcomes: named numbers that came back after a decision."""
+"""Outcomes: named numbers that arrive after a decision."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from steersman.errors.showing import brief
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A named number, and when it was true.
+    """Named number with its time.
 
     Attributes:
-        name: the outcome, such as ``success`` or ``latency_ms``; not blank.
+        name: name of the outcome, such as ``success`` or ``latency_ms``; not blank.
         value: any finite number; true and false count as 1 and 0.
-        at: seconds on the clock of the decision, when it happened (not when it was received).
-        decision: the decision it belongs to; None for the whole episode.
+        at: time of the outcome in seconds on the clock of the decision, not the time of arrival.
+        decision: id of the decision. None: the whole episode.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Outcome:
     decision: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no reward can be computed from, before it is kept anywhere."""
+        """Validate and convert the fields."""
         outcome_name(self.name)
         if self.decision is not None:
             text(f"decision of outcome {self.name!r}", self.decision)
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def outcome_name(value: object) -> str:
-    """Return ``value`` if an outcome can be called that.
+    """Return ``value`` if it is a valid outcome name.
 
     Args:
         value: a name.
@@ -57,7 +57,7 @@ def text(what: str, value: object) -> str:
     """Return ``value`` if it is a string.
 
     Args:
-        what: what errors call it.
+        what: name of the value in errors.
         value: a name.
 
     Raises:
@@ -73,7 +73,7 @@ def finite(what: str, value: object) -> float:
     """Return ``value`` as a finite float.
 
     Args:
-        what: what errors call it.
+        what: name of the value in errors.
         value: a number; true and false count as 1 and 0.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Intervals, tests and sample sizes, each with its assumptions and what breaks them."""
+"""Confidence intervals, tests and sample sizes, with their assumptions."""
 
 from __future__ import annotations
 

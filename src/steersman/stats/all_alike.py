@@ -1,4 +1,4 @@
-"""An interval where no spread was seen, which does not make a mean certain."""
+"""Confidence interval of a mean when all observed values are equal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steersman.stats.interval import Interval
 def all_alike_interval(
     value: float, n: int, *, low: float, high: float, level: float = 0.95
 ) -> Interval:
-    """Return an interval for the mean of bounded numbers of which all that were seen are one value.
+    """Return a confidence interval for the mean of bounded numbers that are all equal.
 
     Normal, t and bootstrap intervals have no width then, and say of three right answers that all
     are right. What n independent units have not shown may still be the share 1 - (alpha / 2)^(1/n)
@@ -31,7 +31,7 @@ def all_alike_interval(
         Interval of the mean within [low, high].
 
     Raises:
-        InputError: An argument outside its range.
+        InputError: Argument out of range.
 
     Example:
         >>> low, high = all_alike_interval(1.0, 10, low=0.0, high=1.0)

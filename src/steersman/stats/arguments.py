@@ -1,4 +1,4 @@
-"""Checks of arguments that every statistical function shares."""
+"""Validation of statistical arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def open_unit(value: float, name: str) -> float:
         The number as a float.
 
     Raises:
-        InputError: Outside (0, 1), NaN, or no number.
+        InputError: Outside (0, 1), NaN, or not a number.
 
     Example:
         >>> open_unit(0.95, "level")
@@ -62,7 +62,7 @@ def finite(value: float, name: str) -> float:
         The number as a float.
 
     Raises:
-        InputError: Infinite, NaN, or no number.
+        InputError: Infinite, NaN, or not a number.
 
     Example:
         >>> finite(-2, "low")
@@ -86,7 +86,7 @@ def positive(value: float, name: str) -> float:
         The number as a float.
 
     Raises:
-        InputError: Zero, negative, infinite, NaN, or no number.
+        InputError: Zero, negative, infinite, NaN, or not a number.
 
     Example:
         >>> positive(2, "sd")
@@ -105,13 +105,13 @@ def count(value: int, name: str, *, at_least: int = 1) -> int:
     Args:
         value: Number to check, at least ``at_least`` and at most 2^53.
         name: Argument's name, for the message.
-        at_least: Smallest number that the caller can work with.
+        at_least: Smallest allowed number.
 
     Returns:
         The number as an int.
 
     Raises:
-        InputError: Outside the range, a fraction, NaN, or no number.
+        InputError: Out of range, a fraction, NaN, or not a number.
 
     Example:
         >>> count(20.0, "n")
@@ -130,7 +130,7 @@ def sample(values: ArrayLike, name: str, *, at_least: int = 2) -> NDArray[np.flo
     Args:
         values: Numbers, shape (n,).
         name: Argument's name, for the message.
-        at_least: Smallest size that the caller can work with.
+        at_least: Smallest allowed size.
 
     Returns:
         The numbers, float64 (n,); the caller's own array when it already is one.
@@ -200,14 +200,14 @@ def _holds_text(given: NDArray[Any]) -> bool:
 
 
 def check_truth(name: str, value: object) -> None:
-    """Refuse what is neither true nor false.
+    """Refuse a value other than True or False.
 
     Args:
-        name: of the argument.
-        value: what was given.
+        name: Argument's name, for the message.
+        value: Value to check.
 
     Raises:
-        InputError: it is something else, such as a text, of which any but the empty one is true.
+        InputError: Another value.
 
     >>> check_truth("adaptive", "no")
     Traceback (most recent call last):
@@ -219,10 +219,10 @@ def check_truth(name: str, value: object) -> None:
 
 
 def as_number(value: SupportsFloat | str) -> float:
-    """Return a float, NaN for what is no number, so that range checks refuse it.
+    """Return a float, or NaN for a value that is not a number, so that range checks refuse it.
 
     Args:
-        value: Anything; text, true and false are no numbers.
+        value: Any value; text, true and false give NaN.
 
     Example:
         >>> as_number("0.95"), as_number(b"1"), as_number(True)

@@ -1,4 +1,4 @@
-"""An interval for bounded numbers that holds at every sample size."""
+"""Empirical-Bernstein interval of bounded numbers, valid at every sample size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bernstein_half_width(variance: float, n: int, *, level: float, span: float) 
         Half-width in the numbers' unit.
 
     Raises:
-        InputError: An argument is outside its range, or no number.
+        InputError: Argument out of range, or no number.
 
     Example:
         >>> round(bernstein_half_width(0.25, 1000, level=0.95, span=1.0), 4)

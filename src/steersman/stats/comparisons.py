@@ -1,4 +1,4 @@
-"""Tests of two arms at one planned look, and the check of the split between them."""
+"""Two-arm tests at one planned look, and the sample-ratio test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LARGEST_TOTAL = 2.0**53
 
 @dataclass(frozen=True)
 class Comparison:
-    """A difference of two means, its interval and its test.
+    """Difference of two means with its interval and test.
 
     Args:
         difference: Mean of the candidate minus mean of the control, in the reward's unit.
@@ -51,7 +51,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class SampleRatio:
-    """Whether units were split as planned.
+    """Result of a sample-ratio test.
 
     Args:
         observed: Units per arm.

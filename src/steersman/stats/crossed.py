@@ -1,4 +1,4 @@
-"""The mean of a table whose rows and whose columns both share something: runs by cases."""
+"""Mean of a crossed table of runs by cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ALIKE = 1e-12
 def crossed_mean(
     values: ArrayLike, *, level: float = 0.95, within: tuple[float, float] | None = None
 ) -> Estimate:
-    """The mean of what every run made of every case, for other runs and other cases alike.
+    """Return the mean over runs and cases, with an interval for new runs and new cases.
 
     All cases of one run share what that run learned, and all runs share the cases. An interval over
     the cases alone is too narrow as soon as runs differ: at three runs whose own variance weighs as

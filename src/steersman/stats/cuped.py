@@ -1,4 +1,4 @@
-"""Variance reduction by what was known before the test."""
+"""CUPED: variance reduction by a pre-test covariate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROUNDING = 1e-14  # of the largest covariate: numbers that differ by less may b
 
 
 def cuped_adjust(y: ArrayLike, covariate: ArrayLike) -> NDArray[np.float64]:
-    """Return the numbers less what a pre-test covariate explains, with their mean unchanged.
+    """Return the numbers minus the part that a pre-test covariate explains, with the same mean.
 
     Adjust both arms in one call, then compare the adjusted arms: the variance falls by the squared
     correlation and the difference stays unbiased.

@@ -1,4 +1,4 @@
-"""Critical values for a test that looks a few planned times."""
+"""Group-sequential bounds: critical values for a few planned looks."""
 
 from __future__ import annotations
 

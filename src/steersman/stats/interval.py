@@ -1,4 +1,4 @@
-"""The value that every interval is returned as."""
+"""Interval type."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Interval:
-    """Two ends, in the unit of the estimated quantity; either may be infinite.
+    """Interval with two ends in the unit of the estimate; either may be infinite.
 
-    Unpacks as a pair and answers ``in``.
+    It unpacks as a pair and supports ``in``.
 
     Args:
         low: Lower end.
@@ -28,14 +28,14 @@ class Interval:
         (True, 0.3)
 
     Raises:
-        InputError: The lower end is above the upper one, or they are no numbers.
+        InputError: The lower end is above the upper end, or an end is not a number.
     """
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse ends in the wrong order; NaN, of what is not known, has none."""
+        """Refuse ends in the wrong order; NaN is allowed for unknown ends."""
         try:
             crossed = bool(self.low > self.high)
         except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How many units show an effect, and which effect a number of units can show."""
+"""Power analysis: sample size, minimal detectable effect and power."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def required_sample_size(
     test: Test = "t",
     paired: bool = False,
 ) -> int:
-    """Return the fewest units per arm (or pairs) whose test reaches ``power``.
+    """Return the smallest number of units per arm (or pairs) that reaches ``power``.
 
     The answer to "how many requests until this can be known" in a live test. Assumptions, and
     what breaks them, are those of :func:`achieved_power`.
@@ -96,7 +96,7 @@ def required_sample_size(
         Units per arm, or pairs, at least 2.
 
     Raises:
-        InputError: An argument is outside its range, or 2^53 units would not be enough.
+        InputError: Argument out of range, or 2^53 units would not be enough.
 
     Example:
         >>> required_sample_size(0.03, 0.25), required_sample_size(0.03, 0.25, paired=True)
@@ -132,7 +132,7 @@ def minimum_detectable_effect(
     test: Test = "t",
     paired: bool = False,
 ) -> float:
-    """Return the smallest true difference that ``n`` units per arm find with ``power``.
+    """Return the smallest true difference that ``n`` units per arm detect with ``power``.
 
     Assumptions, and what breaks them, are those of :func:`achieved_power`.
 

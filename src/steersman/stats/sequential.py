@@ -1,4 +1,4 @@
-"""Inference that stays valid however often one looks."""
+"""Sequential inference, valid under repeated looks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steersman.stats.interval import Interval
 def asymptotic_confidence_sequence(
     mean: float, variance: float, n: int, *, level: float = 0.95, n_star: int
 ) -> Interval:
-    """Return an interval for the mean that may be looked at after every unit.
+    """Return a confidence sequence for the mean, valid after every unit.
 
     The probability that *any* of the intervals, over all n, misses the true mean is about
     1 - ``level``; so one may peek, stop early and go on. A fixed-time interval does not allow that:

@@ -1,4 +1,4 @@
-"""How long something takes when some cases end before it happened (censoring)."""
+"""Survival analysis of censored durations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval.
+    """Number with its interval.
 
     Args:
         value: The number; infinite where more than half never ended.
@@ -38,7 +38,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class SurvivalCurve:
-    """The share of cases that last longer than each time at which one ended.
+    """Kaplan-Meier survival curve.
 
     Args:
         times: (m,) distinct times of ends, increasing.
@@ -63,7 +63,7 @@ class SurvivalCurve:
 
     @property
     def median(self) -> Estimate:
-        """The time by which half have ended, with its interval.
+        """Median time with its interval.
 
         The first time at which at most half last longer; infinite where censoring hides it. The
         ends are the same time on the interval's two curves. Where the lower one stays above a half,
@@ -79,7 +79,7 @@ class SurvivalCurve:
         return Estimate(self._first_half(self.survival), ends)
 
     def restricted_mean(self, until: float) -> Estimate:
-        """The mean of min(time, ``until``), with its interval.
+        """Return the restricted mean, the mean of min(time, ``until``), with its interval.
 
         Unlike the median it exists whatever the censoring, up to the longest time for which a case
         was watched: what the rest do later, nobody saw. It has no width where nothing ended before
@@ -128,7 +128,7 @@ class SurvivalCurve:
 
 
 def kaplan_meier(times: ArrayLike, ended: ArrayLike, *, level: float = 0.95) -> SurvivalCurve:
-    """The share of cases that last longer than each time, when some were not watched to the end.
+    """Return the Kaplan-Meier survival curve of censored durations.
 
     A session that was cut off unsolved after ten steps says that it takes more than ten, not that
     it takes ten. Dropping such cases, or counting them as ten, makes everything look quicker.

@@ -1,4 +1,4 @@
-"""The difference of two arms, and the split between them, valid however often one looks."""
+"""Sequential comparison of two arms, and sequential sample-ratio test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_ARRIVED = 1e14
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What is left of an arm's numbers, one per unit: all that a sequence needs.
+    """Count, mean and variance of an arm's numbers, one per unit.
 
     Args:
         n: Units, a whole number of at least 0.
@@ -46,7 +46,7 @@ class Moments:
     variance: float
 
     def __post_init__(self) -> None:
-        """Refuse what no interval can be formed from, before it hides in a comparison."""
+        """Validate the moments."""
         n, mean, variance = map(as_number, (self.n, self.mean, self.variance))
         whole = n >= 0.0 and n.is_integer()
         if not (whole and math.isfinite(mean) and 0.0 <= variance < math.inf):
@@ -66,7 +66,7 @@ def two_arm_confidence_sequence(
     n_star: int,
     one_sided: bool = False,
 ) -> Interval:
-    r"""Return an interval for the difference of two means that may be looked at at any time.
+    r"""Return a confidence sequence for the difference of two means, valid at any time.
 
     Let N = n_c + n_k units have been seen, each on the candidate with probability 1/2 and
     independently of all before. The estimate mean_c - mean_k is the average of
@@ -146,7 +146,7 @@ def sequential_sample_ratio_test(
     level: float = 0.999,
     concentration: float = 200.0,
 ) -> SampleRatio:
-    """Return whether units were split as planned, however often one looks.
+    """Return whether units were split as planned, valid under repeated looks.
 
     The p-value is one over a martingale: the likelihood of the counts under a Dirichlet mixture
     around the plan, over their likelihood under the plan. The chance that it ever falls to 1 -

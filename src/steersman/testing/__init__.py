@@ -1,4 +1,4 @@
-"""Contract checks for policies, estimators and stores, as a product: run them over your own."""
+"""Contract checks for your own policies, estimators and stores."""
 
 from steersman.testing.estimators import check_estimator
 from steersman.testing.policies import check_policy

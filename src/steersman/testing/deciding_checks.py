@@ -20,7 +20,7 @@ _LOOKED_AT = (3, 0, 11, 26, 45)  # rows of the log whose decisions are looked at
 
 
 def check_distribution(policy: ChoicePolicy, log: Log) -> None:
-    """Mass is non-negative, sums to 1, keeps the floor, and is nil where not eligible."""
+    """Check that probabilities are valid, keep the floor, and are 0 where not eligible."""
     for rows, asked in ((slice(0, 0), _LOOKED_AT[:1]), (slice(0, 40), _LOOKED_AT)):
         log.teach(policy, rows)
         for row, eligible in product(asked, _eligible(log)):
@@ -58,7 +58,7 @@ def _columns(policy: ChoicePolicy, log: Log, eligible: Sequence[str] | None) -> 
 def _check_shapes(
     policy: ChoicePolicy, log: Log, eligible: Sequence[str] | None, choice: Choice
 ) -> None:
-    """Scores and the distribution have one entry for each action."""
+    """Check that scores and distribution have one entry per action."""
     wanted = (len(_columns(policy, log, eligible)),)
     for name, array in (("scores", choice.scores), ("distribution", choice.distribution)):
         said = f"{name} has the shape {array.shape}; allowed: one number per action, {wanted}"
@@ -66,7 +66,7 @@ def _check_shapes(
 
 
 def check_order(policy: ChoicePolicy, log: Log) -> None:
-    """An action has the same mass in whichever order a request names what is eligible."""
+    """Check that probabilities do not depend on the order of eligible actions."""
     log.teach(policy)
     for row, eligible in product(_LOOKED_AT[:2], _eligible(log)):
         forwards = list(log.names if eligible is None else eligible)
@@ -80,7 +80,7 @@ def check_order(policy: ChoicePolicy, log: Log) -> None:
 
 
 def _masses(policy: ChoicePolicy, log: Log, row: int, eligible: list[str]) -> dict[str, float]:
-    """Return the mass of each action by its name."""
+    """Return the probability of each action by name."""
     distribution = policy.distribution(log.contexts[row], **log.request(row, eligible))
     return dict(zip(_columns(policy, log, eligible), distribution.tolist(), strict=True))
 
@@ -88,7 +88,7 @@ def _masses(policy: ChoicePolicy, log: Log, row: int, eligible: list[str]) -> di
 def _check_eligible(
     policy: ChoicePolicy, log: Log, eligible: Sequence[str] | None, choice: Choice
 ) -> None:
-    """What is drawn is eligible, by the request's own word, and has the mass it is said to have."""
+    """Check that the drawn action is eligible and has the stated propensity."""
     names = _columns(policy, log, eligible)
     wanted = [eligible is None or name in eligible for name in names]
     assert choice.eligible.tolist() == wanted, (
@@ -103,7 +103,7 @@ def _check_eligible(
 
 
 def check_propensity(policy: ChoicePolicy, log: Log) -> None:
-    """The propensity is the entry of the distribution, and draws come with just that frequency."""
+    """Check that the propensity is the entry of the distribution and the frequency of draws."""
     log.teach(policy)
     names = list(policy.actions or log.names)
     x, request = log.contexts[0], log.request(0)
@@ -124,7 +124,7 @@ def check_propensity(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_pure(policy: ChoicePolicy, log: Log) -> None:
-    """Deciding takes one uniform, changes nothing, and shares no memory."""
+    """Check that a decision draws one uniform, changes nothing, and shares no memory."""
     log.teach(policy)
     before, distributions = state_bytes(policy), log.distributions(policy)
     x, request = log.contexts[0], log.request(0)
@@ -145,7 +145,7 @@ def check_pure(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_many(policy: ChoicePolicy, log: Log) -> None:
-    """Deciding many contexts at once makes the choices of deciding each in turn, to the bit."""
+    """Check that batch decisions are bit-identical to single decisions."""
     if log.joint:
         return
     log.teach(policy)

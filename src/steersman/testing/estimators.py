@@ -1,4 +1,4 @@
-"""Contract checks that every off-policy estimator must pass, also one that you write yourself.
+"""Contract checks of off-policy estimators, also for your own.
 
 Each ``check_*`` function raises AssertionError with what was broken. They use public names alone.
 """
@@ -78,14 +78,14 @@ def _refuse_others(value: object) -> None:
 
 
 def check_constant_reward(estimator: Estimator, rng: np.random.Generator) -> None:
-    """Where every reward is c and the target is what was logged, the value is c."""
+    """Check that a constant reward c on policy gives the value c."""
     data = _on_policy(_log(rng))
     constant = replace(data, rewards=np.full(len(data), 0.7), q_hat=np.full(data.target.shape, 0.7))
     _close(_value(estimator, constant), 0.7, "value under a constant reward, on policy")
 
 
 def check_logged_policy(estimator: Estimator, rng: np.random.Generator) -> None:
-    """The value of the logged policy itself is near the mean of its rewards."""
+    """Check that the value of the logged policy is near its mean reward."""
     data = _on_policy(_log(rng))
     error = float(data.rewards.std()) / np.sqrt(len(data))
     value, mean = _value(estimator, data), float(data.rewards.mean())
@@ -96,7 +96,7 @@ def check_logged_policy(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_known_world(estimator: Estimator, rng: np.random.Generator) -> None:
-    """The truth of simulated worlds is found, also when rows are read as an adaptive log.
+    """Check that the estimator finds the true value in simulated worlds.
 
     Right predictions do not hide it, and wrong ones only from who says ``from_model``.
     """
@@ -119,7 +119,7 @@ def check_known_world(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_span(estimator: Estimator, rng: np.random.Generator) -> None:
-    """The span, on which Bernstein intervals rest, is no narrower than the terms that are seen."""
+    """Check that the span is at least as wide as the observed terms."""
     for world in (MILD, WILD):
         for _, data in _predicted(world, rng, _ROWS):
             for adaptive in (False, True):
@@ -138,7 +138,7 @@ def check_span(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_coverage(estimator: Estimator, rng: np.random.Generator) -> None:
-    """Intervals hold the truth as often as they say, and are as wide as values are spread."""
+    """Check the coverage and the width of intervals."""
     found = [_estimate(estimator, _log(rng, rows=500)) for _ in range(_LOGS)]
     values = np.array([one.value for one in found])
     ends = np.array([(one.low, one.high) for one in found if one.low is not None])
@@ -163,7 +163,7 @@ def check_coverage(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_order_of_rows(estimator: Estimator, rng: np.random.Generator) -> None:
-    """Without adaptivity the order of rows does not matter (given predictions from outside)."""
+    """Check that the order of rows does not matter without ``adaptive``."""
     data = _with_predictions(_log(rng), rng)
     value = _value(estimator, data)
     shuffled = _rows(data, rng.permutation(len(data)))
@@ -171,7 +171,7 @@ def check_order_of_rows(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_scale_of_rewards(estimator: Estimator, rng: np.random.Generator) -> None:
-    """Rewards in another unit give the value and interval in that unit."""
+    """Check that value and interval scale with the unit of rewards."""
     data = _with_predictions(_log(rng), rng)
     tripled = replace(data, rewards=3.0 * data.rewards, q_hat=_times(data.q_hat, 3.0))
     for before, after in zip(
@@ -181,7 +181,7 @@ def check_scale_of_rewards(estimator: Estimator, rng: np.random.Generator) -> No
 
 
 def check_duplicated_units(estimator: Estimator, rng: np.random.Generator) -> None:
-    """Every row twice is no news when both copies are known to be of one unit."""
+    """Check that duplicate rows of the same unit change nothing."""
     data = replace(_with_predictions(_log(rng), rng), clusters=np.arange(_ROWS))
     doubled = _rows(data, np.repeat(np.arange(_ROWS), 2))
     for before, after in zip(
@@ -191,7 +191,7 @@ def check_duplicated_units(estimator: Estimator, rng: np.random.Generator) -> No
 
 
 def check_intervals(estimator: Estimator, rng: np.random.Generator) -> None:
-    """Intervals hold the value and grow with the level; one end never comes without the other."""
+    """Check that intervals have both ends, contain the value, and grow with the level."""
     data = _log(rng)
     for method in ("wald", "score", "bootstrap", "bernstein"):
         widths = []
@@ -212,7 +212,7 @@ def check_intervals(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_seed(estimator: Estimator, rng: np.random.Generator) -> None:
-    """The same log and seed give the same answer to the last bit."""
+    """Check that the same log and seed give a bit-identical result."""
     data = _log(rng)
     options: dict[str, Any] = {"interval": "bootstrap", "resamples": _RESAMPLES, "seed": 5}
     first, second = (_estimate(estimator, data, **options) for _ in range(2))
@@ -220,7 +220,7 @@ def check_seed(estimator: Estimator, rng: np.random.Generator) -> None:
 
 
 def check_inputs_untouched(estimator: Estimator, rng: np.random.Generator) -> None:
-    """No array of the log is changed."""
+    """Check that the estimator does not change the log."""
     data = replace(_with_predictions(_log(rng), rng), contexts=rng.normal(size=(_ROWS, 2)))
     before = {
         field.name: np.array(getattr(data, field.name), copy=True)
@@ -235,7 +235,7 @@ def check_inputs_untouched(estimator: Estimator, rng: np.random.Generator) -> No
 
 
 def check_refusal(estimator: Estimator, rng: np.random.Generator) -> None:
-    """A log without overlap gets reasons and no numbers, and no exception."""
+    """Check that a log without overlap is refused with reasons."""
     data = _log(rng)
     away = np.zeros_like(data.target)
     away[np.arange(len(data)), (data.actions + 1) % away.shape[1]] = 1.0

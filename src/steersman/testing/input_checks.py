@@ -1,4 +1,4 @@
-"""Contract checks of what a policy is given: refused where it is bad, and never changed."""
+"""Contract checks of policy inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_no_aliasing(policy: ChoicePolicy, log: Log) -> None:
-    """What was learned does not change when the caller reuses its arrays."""
+    """Check that a policy does not share memory with its caller."""
     if not isinstance(log.contexts[0], np.ndarray):
         return
     x = log.contexts[0].copy()
@@ -33,7 +33,7 @@ def check_no_aliasing(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_arguments(policy: ChoicePolicy, log: Log) -> None:
-    """No call changes what it is given, and an answer that is written to changes no later one."""
+    """Check that calls do not change their arguments, and results are not shared."""
     bucket = log.bucket(policy)
     log.teach(policy, slice(0, 30), bucket=bucket)
     given = _arguments(policy, log)
@@ -109,7 +109,7 @@ def _seen(value: Any) -> Any:
 
 
 def check_bad_input(policy: ChoicePolicy, log: Log) -> None:
-    """Bad input is a clear error and leaves the state as it was."""
+    """Check that bad input raises a clear error and does not change the state."""
     log.teach(policy)
     x = log.contexts[0]
     before, distributions = state_bytes(policy), log.distributions(policy)
@@ -173,7 +173,7 @@ def _bad_contexts(policy: ChoicePolicy, log: Log) -> list[Callable[[], Any]]:
 
 
 def check_unknown_action(policy: ChoicePolicy, log: Log) -> None:
-    """An unknown action is an ActionError, which is a ValueError too."""
+    """Check that an unknown action raises an ActionError."""
     if not policy.actions:
         return
     try:

@@ -1,4 +1,4 @@
-"""Contract checks of what was learned: batches, weights, replays, corrections and merges."""
+"""Contract checks of learning: batches, weights, replays, corrections and merges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TWICE = 2.0  # a weight that must not be lost
 
 
 def check_batch(policy: ChoicePolicy, log: Log) -> None:
-    """Learning a batch equals learning its rows one by one, each with its weight."""
+    """Check that learning a batch equals learning its rows one by one."""
     batch = copied(policy)
     log.teach(policy)
     batch.learn_batch(log.contexts, log.actions, log.rewards, weights=log.weights)
@@ -25,7 +25,7 @@ def check_batch(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_weight(policy: ChoicePolicy, log: Log) -> None:
-    """A weight is a number of observations: an update of weight 0 is none, one of 2 is two.
+    """Check that a weight counts observations: 0 changes nothing, 2 equals two updates.
 
     Only policies with equally many updates are compared, all in one time bucket: what decays with
     updates has then decayed alike. How often an action was learned from is left out.
@@ -52,7 +52,7 @@ def check_weight(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_replay(policy: ChoicePolicy, log: Log) -> None:
-    """The same log gives the same bytes."""
+    """Check that the same log gives the same bytes."""
     twin = copied(policy)
     log.teach(policy)
     log.teach(twin)
@@ -60,7 +60,7 @@ def check_replay(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_revision(policy: ChoicePolicy, log: Log) -> None:
-    """A reward corrected later equals the reward learned right at once."""
+    """Check that a corrected reward equals the right reward learned at once."""
     corrected = copied(policy)
     x, action = log.contexts[0], log.actions[0]
     bucket = log.bucket(policy)
@@ -85,7 +85,7 @@ def check_revision(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
-    """An update taken back leaves what was never learned, however late it goes."""
+    """Check that a withdrawn update leaves no trace."""
     x, action = log.contexts[0], log.actions[0]
     bucket = log.bucket(policy)
     later = None if bucket is None else bucket + 3
@@ -104,7 +104,7 @@ def check_withdrawal(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_merge(policy: ChoicePolicy, log: Log) -> None:
-    """Deltas of three copies merge in any order and grouping, each once."""
+    """Check that deltas of three copies merge in any order and grouping, each once."""
     base = policy.state()
     parts = [slice(0, 20), slice(20, 40), slice(40, 60)]
     deltas = []
@@ -145,7 +145,7 @@ def check_merge(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_since(policy: ChoicePolicy, log: Log) -> None:
-    """Deltas since a state hold what came after it; a state remembers what was merged."""
+    """Check that deltas since a state hold later updates, and states keep merged ids."""
     log.teach(policy, slice(0, 20))
     base = policy.state()
     other, merged = type(policy).from_state(base), type(policy).from_state(base)
@@ -175,7 +175,7 @@ def check_since(policy: ChoicePolicy, log: Log) -> None:
 
 
 def _check_clocks(policy: ChoicePolicy, log: Log, parts: Sequence[slice]) -> None:
-    """What workers learned in different time buckets weighs as one learner weighs it."""
+    """Check that merged copies weight time buckets as one learner does."""
     base, deltas = policy.state(), []
     for number, part in enumerate(parts):
         worker = type(policy).from_state(base)

@@ -1,4 +1,4 @@
-"""The log that contract checks teach policies, and how two policies are compared."""
+"""Synthetic log of contract checks, and comparison of policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worlds that contract checks log, with the truth about a target policy in each."""
+"""Synthetic worlds of estimator checks, with known true values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Actions with known means, a policy that logs them and a target that differs from it.
+    """World with known mean rewards, a logging policy and a target policy.
 
     What both policies do depends on which of two kinds a context is; what an action earns does not,
     so that a model that knows no contexts is right too.
@@ -38,7 +38,7 @@ class World:
 
     @property
     def truth(self) -> float:
-        """The target's value."""
+        """True value of the target policy."""
         return float((self.target @ self.means).mean())
 
     def error(self, rows: int) -> float:

@@ -1,4 +1,4 @@
-"""Contract checks that every policy must pass, also one that you write yourself.
+"""Contract checks of policies, also for your own.
 
 Each ``check_*`` function raises AssertionError with what was broken. They use public names alone.
 """
@@ -82,7 +82,7 @@ def check_policy(
 
 
 def _made(policy: ChoicePolicy | Callable[[], ChoicePolicy]) -> ChoicePolicy:
-    """Return the policy to be checked, made if need be; a class alone has nothing to choose from.
+    """Return the policy to check; call the given function if needed.
 
     Raises:
         InputError: it is no policy and makes none.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_copy(policy: ChoicePolicy, log: Log) -> None:
-    """What the state of a policy makes is that policy, whatever it was constructed with."""
+    """Check that ``from_state(state())`` gives an equal policy."""
     given, made = deepcopy(policy), copied(policy)
     for rows in (slice(0, 0), slice(0, 20)):
         for one in (given, made):
@@ -32,7 +32,7 @@ def check_copy(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_state(policy: ChoicePolicy, log: Log) -> None:
-    """A state makes an equal policy, and a damaged one is refused."""
+    """Check that a state round trip works and a damaged state is refused."""
     log.teach(policy)
     twin = copied(policy)
     assert state_bytes(twin) == state_bytes(policy), "the copy must have the same state"
@@ -73,7 +73,7 @@ def _damages(policy: ChoicePolicy) -> list[dict[str, Any]]:
 
 
 def check_actions_change(policy: ChoicePolicy, log: Log) -> None:
-    """A new action gets its forced share and its prior; removed again, all is as before."""
+    """Check that a new action gets its share and prior, and its removal restores the rest."""
     if not policy.actions or hasattr(policy, "parts"):  # which says once what there is
         return
     log.teach(policy)
@@ -97,7 +97,7 @@ def check_actions_change(policy: ChoicePolicy, log: Log) -> None:
 
 
 def check_reserved(policy: ChoicePolicy, log: Log) -> None:
-    """What is reserved for a new action outlasts a state, and takes of nobody's floor."""
+    """Check that the reserved share of a new action is saved and keeps the floor of others."""
     if not policy.actions or hasattr(policy, "parts"):
         return
     log.teach(policy)

@@ -1,4 +1,4 @@
-"""Contract checks of a PostgreSQL server: what the store relies on, tried on the server itself.
+"""Contract checks of a PostgreSQL server for the store.
 
 Run them over a server before it holds anything that matters: another version, another vendor's
 build, a proxy in between. They write rows of two tenants of their own and leave them there.
@@ -33,7 +33,7 @@ _LONG_AGO = datetime(1971, 1, 1, tzinfo=UTC)
 
 
 def check_store(database: Server) -> None:
-    """Check a migrated database; AssertionError says what it does not keep.
+    """Check a migrated database; an AssertionError names the failed check.
 
     Tenants do not see, change or count each other's rows, whatever the role; nothing is seen
     without a tenant, also on a connection that had one; writing again with the same key changes
@@ -69,7 +69,7 @@ async def _check_all(database: Server) -> None:
 
 
 async def check_catalogue(place: Place) -> None:
-    """Check that every table of tenants is held by forced row-level security, for everybody.
+    """Check that every tenant table has forced row-level security.
 
     Args:
         place: two tenants on a server.
@@ -138,7 +138,7 @@ async def _refuse_foreign(place: Place, role: str, tenant: UUID | None) -> None:
 
 
 async def check_decisions_once(place: Place) -> None:
-    """Check that a decision's key names one decision for ever, per tenant.
+    """Check that an idempotency key identifies one decision per tenant.
 
     Args:
         place: two tenants on a server.
@@ -160,7 +160,7 @@ async def check_decisions_once(place: Place) -> None:
 
 
 async def check_events_once(place: Place) -> None:
-    """Check that an event is stored once, of a decision that is there, and makes work.
+    """Check that an event of a stored decision is stored once and creates work.
 
     Args:
         place: two tenants on a server.
@@ -188,7 +188,7 @@ async def check_events_once(place: Place) -> None:
 
 
 async def check_crossing_batches(place: Place) -> None:
-    """Check that batches with the same keys in other orders neither deadlock nor double.
+    """Check that batches with equal keys in different orders cause no deadlock or duplicate.
 
     Args:
         place: two tenants on a server.
@@ -219,7 +219,7 @@ async def check_crossing_batches(place: Place) -> None:
 
 
 async def check_late_commits(place: Place) -> None:
-    """Check that work of a transaction that commits late appears then, behind what was done.
+    """Check that the work of a late commit appears after its commit.
 
     Args:
         place: two tenants on a server.
@@ -253,7 +253,7 @@ async def _queued(place: Place, decided: dict[str, Any]) -> set[int]:
 
 
 async def check_partitions(place: Place) -> None:
-    """Check that a row goes to its day's partition, or else to the one for all other days.
+    """Check that a row goes to the partition of its day, or to the default partition.
 
     Args:
         place: two tenants on a server.

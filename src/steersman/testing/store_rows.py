@@ -1,4 +1,4 @@
-"""Where the store's contract is tried: two tenants on a server, and rows of theirs as JSON.
+"""Fixtures of the store checks: two tenants on a server, and their rows as JSON.
 
 Rows go in through the SQL functions alone, so that whatever speaks PostgreSQL can be checked.
 """
@@ -20,7 +20,7 @@ ROLES = ("app", "worker", "owner")
 
 
 class Server(Protocol):
-    """What a database has to offer to be checked: ``steersman.store.Database`` does."""
+    """Protocol of a checked database; ``steersman.store.Database`` implements it."""
 
     async def connect(self, role: Any = "app") -> Any:
         """Return an asyncpg connection that acts as a role: app, worker or owner.
@@ -52,7 +52,7 @@ class Place:
             await connection.close()
 
     async def fetch(self, role: str, tenant: UUID | None, query: str, *arguments: Any) -> Any:
-        """Return what a role reads as a tenant, or as nobody."""
+        """Return the rows that a role reads as a tenant, or without a tenant."""
         connection = self.roles[role]
         async with connection.transaction():
             if tenant is not None:
@@ -61,7 +61,7 @@ class Place:
 
 
 async def prepare(database: Server) -> Place:
-    """Make two tenants, and connect as every role."""
+    """Create two tenants, and connect as every role."""
     place = Place(database, uuid4(), uuid4(), {})
     for role in ROLES:
         place.roles[role] = await database.connect(role)
