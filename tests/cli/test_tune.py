@@ -146,7 +146,7 @@ def test_a_run_that_is_under_way_elsewhere_is_let_alone(recording, tmp_path):
     before = (tmp_path / "run" / "episodes.jsonl").read_bytes()
     with RunFolder(tmp_path / "run").owned():
         said = run(*asked, "--evaluations", 2, *held, status=1)
-    assert "another process goes on with this run" in said
+    assert "another process is writing this run" in said
     # Half a line of a run that goes on is left to it by the run that comes after it.
     (tmp_path / "run" / "episodes.jsonl").write_bytes(before + b'{"half')
     after = ("--out", tmp_path / "next", "--after", tmp_path / "run", "--evaluations", 1)
@@ -291,7 +291,7 @@ def test_a_log_says_what_choosing_otherwise_would_bring(recording, tmp_path):
     halving = tmp_path / "halving"
     run("run", recording, "--out", halving, "--strategy", "halving", "--evaluations", 3, *held,
         status=None)  # fmt: skip
-    assert "chooses and does not draw" in " ".join(run("estimate", halving, status=1).split())
+    assert "is deterministic" in " ".join(run("estimate", halving, status=1).split())
 
 
 def test_whether_questions_leak_is_told(recording, tmp_path):
@@ -326,7 +326,7 @@ def test_a_holdout_judges_one_run_and_no_other(tmp_path):
     assert not seen & set(range(0, 120, 3))
     assert run("run", file, "--out", tmp_path / "one", *asked, *held) == first  # the same run
     told = run("run", file, "--out", tmp_path / "two", *asked, "--seed", 1, *held, status=1)
-    assert "judges once" in told
+    assert "can be used once" in told
     assert "the run one" in told
     assert not (tmp_path / "two").exists()
     # Other weights find another configuration, also in a folder of the same name or in its place.
@@ -334,9 +334,11 @@ def test_a_holdout_judges_one_run_and_no_other(tmp_path):
     shipped = (tmp_path / "one" / "policy.yaml").read_text(encoding="utf-8")
     policy.write_text(shipped.replace("delta: 0.2", "delta: 0.6"), encoding="utf-8")
     weighed = (*asked, "--policy", policy, *held)
-    assert "judges once" in run("run", file, "--out", tmp_path / "b" / "one", *weighed, status=1)
+    assert "can be used once" in run(
+        "run", file, "--out", tmp_path / "b" / "one", *weighed, status=1
+    )
     shutil.rmtree(tmp_path / "one")
-    assert "judges once" in run("run", file, "--out", tmp_path / "one", *weighed, status=1)
+    assert "can be used once" in run("run", file, "--out", tmp_path / "one", *weighed, status=1)
     assert run("run", file, "--out", tmp_path / "one", *asked, *held) == first  # begun anew
     other = (*asked[:-1], "dev")
     assert "has the splits" in run("run", file, "--out", tmp_path / "x", *other, *held, status=1)
@@ -402,6 +404,6 @@ def test_a_run_is_not_drawn_on_another_recording_nor_before_it_was_judged(record
     run("run", recording, "--out", out, "--strategy", "random", "--evaluations", 2, *baseline)
     assert "was not tuned on this recording" in run("report", out, other, status=1)
     (out / "verdict.json").unlink()
-    assert "was not judged" in run("report", out, recording, status=1)
-    assert "was not judged" in run("export", out, "--home", tmp_path / "home", status=1)
+    assert "has no verdict" in run("report", out, recording, status=1)
+    assert "has no verdict" in run("export", out, "--home", tmp_path / "home", status=1)
     assert "name the folder of a run" in run("report", tmp_path / "none", recording, status=1)

@@ -192,7 +192,7 @@ def _published(shipping: Shipping, point: PointRow, document: str) -> tuple[Desc
         how += " by force"
         forced = Reason(actor=_ACTOR, force=_FORCE)
         made = run(publish(database, point, signer, forced, spec=document))
-    shipping.say(f"{_name(point)} {made.version}: {how}; broken, always takes `micro`")
+    shipping.say(f"{_name(point)} {made.version}: {how}; broken: always `micro`")
     return made, advice
 
 

@@ -60,7 +60,7 @@ def test_a_model_that_refuses_everybody_says_nothing_of_a_configuration(tmp_path
     found = live.measure(WORDS, ALL)
     assert (found.batch, found.unjudged) == (None, {"model": len(ALL)})
     assert caplog.text.count(f"the model that answers is away: {refusal}") == 1
-    with pytest.raises(DataError, match=r"could not be judged now \(model 3\).*their keys"):
+    with pytest.raises(DataError, match=r"have no verdict \(model 3\).*servers and keys"):
         live.evaluate(WORDS, ALL)
     model.refusal = None
     assert not live.evaluate(WORDS, ALL).failed.any()

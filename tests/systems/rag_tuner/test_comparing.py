@@ -135,7 +135,7 @@ def test_degraded_questions_are_left_out_of_the_one_and_not_of_the_other():
     ahead = reward_of(hybrid.batch, TUNED).per_query - reward_of(words.batch, TUNED).per_query[1:]
     assert hybrid.ahead.value == pytest.approx(ahead.mean())
     embedder.away = 99
-    with pytest.raises(DataError, match="dense was away for every question under hybrid"):
+    with pytest.raises(DataError, match="dense was not available for any question under hybrid"):
         compare(searcher, QUESTIONS, BOTH[:2], TUNED)
 
 

@@ -114,7 +114,7 @@ def test_a_search_without_its_embedder_is_tried_again_then_marked_and_no_evidenc
     assert found.told[0].degraded == ("dense",)
     assert found.batch.queries.tolist() == [1, 2]
     embedder.away = 3
-    with pytest.raises(DataError, match="dense was away for 1 of 3 queries"):
+    with pytest.raises(DataError, match="dense was not available for 1 of 3 queries"):
         away.evaluate(hybrid, ALL)
     embedder.away = 0
     calls = embedder.calls
@@ -176,7 +176,7 @@ def test_a_part_that_hangs_is_no_evidence_as_one_that_raises():
     found = live.measure(replace(WORDS, rerank=True), ALL[:1])
     assert found.batch is None
     assert found.told[0].degraded == ("rerank",)
-    with pytest.raises(DataError, match="rerank was away for 1 of 1 queries"):
+    with pytest.raises(DataError, match="rerank was not available for 1 of 1 queries"):
         live.evaluate(replace(WORDS, rerank=True), ALL[:1])
     slow.let_go.set()
     assert live.evaluate(WORDS, ALL).failed.sum() == 0

@@ -85,7 +85,7 @@ def test_the_budget_of_an_episode_ends_it_and_the_next_goes_on(tmp_path):
     found = live.measure(WORDS, ALL)
     assert found.cost_usd <= 0.04 + 1e-9
     assert [one.why for one in found.told.values()] == ["", "budget", "budget"]
-    with pytest.raises(DataError, match="the budget of an evaluation ended before 1 of 3"):
+    with pytest.raises(DataError, match="is used up; 1 of 3 queries"):
         live.evaluate(WORDS, ALL)
     batch = live.evaluate(WORDS, ALL)
     assert not np.isnan(batch.quality).any()
@@ -133,7 +133,7 @@ def test_a_judge_that_is_away_or_refuses_says_nothing_of_a_configuration(tmp_pat
     assert found.unjudged == {why: 2}
     assert found.batch.queries.tolist() == [0]
     assert broken([found.batch], load_policy_config()) == {WORDS: ()}
-    with pytest.raises(DataError, match=rf"2 of 3 answers could not be judged now \({why} 2\)"):
+    with pytest.raises(DataError, match=rf"2 of 3 answers have no verdict \({why} 2\)"):
         live.evaluate(WORDS, ALL)
     who.error = None
     assert live.evaluate(WORDS, ALL).quality[:, 0].tolist() == [1.0] * 3
@@ -294,7 +294,7 @@ def test_a_model_that_is_away_is_no_evidence_and_is_asked_again_later(tmp_path):
     live = evaluator(kept=kept, answers=answers(model, retry=Retry(tries=1)))
     found = live.measure(WORDS, ALL)
     assert (found.batch, found.unjudged) == (None, {"model": len(ALL)})
-    with pytest.raises(DataError, match="could not be judged now"):
+    with pytest.raises(DataError, match="have no verdict"):
         live.evaluate(WORDS, ALL)
     model.down = False
     assert not live.evaluate(WORDS, ALL).failed.any()
@@ -388,7 +388,7 @@ def test_stopped_it_begins_no_further_query_and_goes_on_later(tmp_path):
     live = evaluator(
         kept=kept, answers=asked, limits=Limits(workers=1), stopped=lambda: model.answers >= 1
     )
-    with pytest.raises(DataError, match="evaluate again to go on"):
+    with pytest.raises(DataError, match="evaluate again to continue"):
         live.measure(WORDS, ALL)
     assert model.answers == 1
     assert evaluator(kept=kept, answers=asked).measure(WORDS, ALL).paid_before == 1

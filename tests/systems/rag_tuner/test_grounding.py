@@ -111,7 +111,9 @@ def test_a_question_without_its_passages_is_undefined_and_no_zero(collection):
 
 def test_a_backend_that_never_answers_gives_no_number(collection):
     texts = [one.text for one in collection.questions]
-    with pytest.raises(InputError, match=r"0 questions could be judged both ways \(no answer"):
+    with pytest.raises(
+        InputError, match=r"0 questions have verdicts with and without passages \(no answer"
+    ):
         asked(collection, backend=Reader(fails=texts))
 
 

@@ -16,7 +16,9 @@ def test_the_second_is_refused_and_told_who_was_first(tmp_path):
     assert holdout.used("abc", "test") is None
     first = holdout.use("abc", "test", "run 1", at=NOW)
     assert (first.by, first.at) == ("run 1", "2026-11-21T20:00:00+00:00")
-    with pytest.raises(DataError, match=r"judged run 1 on 2026-11-21T20:00:00\+00:00.*judges once"):
+    with pytest.raises(
+        DataError, match=r"judged run 1 on 2026-11-21T20:00:00\+00:00.*can be used once"
+    ):
         holdout.use("abc", "test", "run 2", at=NOW)
     holdout.use("abc", "dev", "run 2", at=NOW)
     holdout.use("other", "test", "run 2", at=NOW)

@@ -38,7 +38,7 @@ def test_of_two_on_both_sides_the_one_that_judges_stays():
     assert (found.question, found.repeats, found.splits) == ("a", "b", ("train", "test"))
     assert found.leaks
     assert 0.8 <= found.similarity < 1.0
-    with pytest.raises(DataError, match=r"1 questions stand on two sides.*'a' \(train\) and 'b'"):
+    with pytest.raises(DataError, match=r"1 questions are on both sides.*'a' \(train\) and 'b'"):
         check_leakage(made)
     check_leakage(cleaned(made))
 

@@ -58,7 +58,7 @@ async def test_a_canary_is_told_in_episodes_over_what_control_took_meanwhile(dat
         assert 4 <= len(found.p50) <= 8
         other = await create_tenant(database, f"{tenant.name}-other", actor="test")
         async with as_tenant(connection, other.id):
-            with pytest.raises(DataError, match="none of the candidate's has an outcome"):
+            with pytest.raises(DataError, match="no decision of the candidate with an outcome"):
                 await of_canary(connection, other.id, str(begun.id))
         with pytest.raises(InputError, match="queries is 9"):
             await of_canary(connection, tenant.id, str(begun.id), queries=9)

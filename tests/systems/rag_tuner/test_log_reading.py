@@ -46,7 +46,7 @@ def test_a_line_is_an_evaluation(tmp_path):
         ({"propensitiy": 0.5}, "propensitiy"),
         ({"configuration": {"variant": "splade", "k": 3}}, "variant is 'splade'"),
         ({"configuration": {"variant": "bm25", "k": 3, "rerank": "off"}}, "rerank"),
-        ({"category": "howto"}, "a question has one of each"),
+        ({"category": "howto"}, "use the same for all lines of a question"),
         ({"question": ""}, "length >= 1"),
         ({"of_query": {}}, "queries"),
     ],
@@ -64,7 +64,7 @@ def test_what_is_no_log(tmp_path, content):
     file.write_bytes(content)
     with pytest.raises(DataError, match="write one JSON object"):
         read_log([file], "x")
-    with pytest.raises(DataError, match="name a file"):
+    with pytest.raises(DataError, match="give a file"):
         read_log([tmp_path / "none"], "x")
 
 

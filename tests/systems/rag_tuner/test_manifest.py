@@ -74,7 +74,7 @@ def test_other_data_are_refused_with_all_that_differs(folder, change, says):
     with pytest.raises(DataError, match="is not handbook-v1") as caught:
         check(manifest, folder)
     assert says in str(caught.value)
-    assert "describe these as another data set" in str(caught.value)
+    assert "describe this data as another data set" in str(caught.value)
 
 
 def test_counts_that_a_person_mistyped_are_told(folder):

@@ -101,7 +101,7 @@ def test_what_was_not_judged_is_not_exported(folder, tmp_path):
     with pytest.raises(InputError, match="keep_days is 0"):
         export_run(folder, keep_days=0, **given)
     (folder / "verdict.json").unlink()
-    with pytest.raises(DataError, match="was not judged; `steersman tune run`"):
+    with pytest.raises(DataError, match="has no verdict; run `steersman tune run`"):
         export_run(folder, **given)
 
 

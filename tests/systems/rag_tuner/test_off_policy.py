@@ -56,7 +56,7 @@ def test_a_rule_of_which_the_log_knows_little_is_refused():
 
 def test_what_is_no_evidence_is_told():
     some = lines(3)
-    with pytest.raises(DataError, match="chooses and does not draw"):
+    with pytest.raises(DataError, match="is deterministic"):
         estimated([*some, {**some[0], "propensity": None}], holding(TUNED.space, {}))
     with pytest.raises(InputError, match="none of 1 evaluations has a reward"):
         estimated([{**some[0], "reward": None}], holding(TUNED.space, {}))

@@ -99,7 +99,7 @@ def test_objects_are_never_unpickled(tmp_path):
 def test_another_version_is_told(tmp_path):
     file = tmp_path / "a.npz"
     np.savez(file, head=np.frombuffer(json.dumps({"format": 2}).encode(), np.uint8))
-    with pytest.raises(DataError, match="format 2, known is 1"):
+    with pytest.raises(DataError, match="format 2, expected 1"):
         load_recorded(file)
 
 

@@ -51,5 +51,5 @@ def test_a_line_that_is_no_answer_is_named(tmp_path, content):
     file.write_text(f"\n{content}\n")
     with pytest.raises(DataError, match="line 2"):
         list(flagged_answers(file, [], PersonalData()))
-    with pytest.raises(DataError, match=r"name the predictions\.jsonl"):
+    with pytest.raises(DataError, match=r"give the predictions\.jsonl"):
         list(flagged_answers(tmp_path / "none", [], PersonalData()))

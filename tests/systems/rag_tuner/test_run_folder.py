@@ -68,7 +68,7 @@ def test_half_a_line_is_taken_away_by_who_goes_on_and_a_damaged_one_is_told(tmp_
     with pytest.raises(DataError, match=r"episodes\.jsonl:1"):
         run.episodes()
     file.write_bytes(b'{"number": 1}\n')
-    with pytest.raises(DataError, match="begin another run"):
+    with pytest.raises(DataError, match="start another run"):
         run.batches()
 
 
@@ -77,7 +77,7 @@ def test_two_do_not_go_on_with_one_run(tmp_path):
     first, second = evaluations(2)
     with run.owned():
         run.append(first)
-        with pytest.raises(DataError, match="another process goes on with this run"):
+        with pytest.raises(DataError, match="another process is writing this run"):
             other.append(second)
         assert [one["number"] for one in other.episodes()] == [1]
     other.append(second)
@@ -156,5 +156,5 @@ def test_killed_midway_it_goes_on_and_pays_nothing_twice(tmp_path):
 def test_a_policy_that_is_gone_is_told(tmp_path):
     begun(tmp_path)
     (tmp_path / "run" / "policy.yaml").unlink()
-    with pytest.raises(DataError, match="is gone; restore it"):
+    with pytest.raises(DataError, match="is missing; restore it"):
         RunFolder(tmp_path / "run").begin(MANIFEST, "policy: 1\n")

@@ -106,7 +106,7 @@ def test_only_what_was_evaluated_and_holds_is_eligible():
     mass = policy.distribution(np.zeros(16), eligible=names)
     assert np.count_nonzero(mass) == 21  # of every weight, which does nothing there
     assert {configuration_of(policy.actions[place]) for place in np.flatnonzero(mass)} == {WORDS}
-    with pytest.raises(InputError, match="none of 2 evaluated configurations holds"):
+    with pytest.raises(InputError, match="none of 2 evaluated configurations passes"):
         eligible(evaluated(slow={BEST, WORDS}), POINT)
 
 

@@ -90,7 +90,7 @@ def test_only_the_same_queries_are_compared():
     with pytest.raises(InputError, match="different queries"):
         judge(batch([0.5, 0.5]), batch([0.5, 0.5], OTHER, queries=np.array([1, 0])), FREE)
     undefined = batch([0.5, np.nan, np.nan])
-    with pytest.raises(InputError, match="1 queries could be scored"):
+    with pytest.raises(InputError, match="1 queries have a score"):
         judge(undefined, batch([0.5, 0.5, 0.5], OTHER), FREE)
     with pytest.raises(InputError, match="3 queries could be scored under both, of 1 conv"):
         judge(batch([0.5, 0.6, 0.7]), batch([0.5] * 3, OTHER), FREE, groups="aaa")

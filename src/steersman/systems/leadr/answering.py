@@ -49,7 +49,7 @@ _EXAMPLES = (
         "1924",
     ),
 )
-"""Nobody and nothing in them exists: a model that repeats one of their answers is found out."""
+"""The names are fictional, so a model that repeats one of these answers is detected."""
 _LEAD = re.compile(r"^(the )?(short )?answer( is)?:?\s+", re.IGNORECASE)
 
 
@@ -108,7 +108,7 @@ class Answerer:
 
     @property
     def name(self) -> str:
-        """The model's, to be told beside every answer."""
+        """Name of the model."""
         return self._judge.name
 
     def __call__(self, question: str, passages: Sequence[Candidate]) -> Answered:

@@ -95,7 +95,7 @@ class Collection:
 
     @classmethod
     def of_texts(cls, rows: Iterable[tuple[str, str, str]], **given: object) -> Collection:
-        """Return a collection of whole texts, each a document of its own.
+        """Return a collection of texts, each a separate document.
 
         Args:
             rows: id, title and text of each.

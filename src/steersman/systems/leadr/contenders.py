@@ -37,7 +37,7 @@ ONLY_BY_NAME = (NETWORK,)
 
 @dataclass(frozen=True, slots=True)
 class Cloned:
-    """A clone of who knows the gold passages, trained on each fold's training questions.
+    """Clone of an expert with the gold passages, trained on each fold's training questions.
 
     Args:
         name: in reports.
@@ -156,7 +156,7 @@ def contenders(
     seed: int = 0,
     shared: SharedTraining | None = None,
 ) -> list[Contender]:
-    """Return the contenders of an evaluation; who lacks an extra is told when it is trained.
+    """Return the policies of an evaluation; a missing extra is reported at training.
 
     Args:
         wanted: ``all`` but `ONLY_BY_NAME`, or names (as reports have them).
@@ -169,7 +169,7 @@ def contenders(
         The baseline first.
 
     Raises:
-        InputError: nobody is called that.
+        InputError: unknown policy.
 
     >>> [one.name for one in contenders(["oracle"])]
     ['top-k, fused', 'oracle']

@@ -33,7 +33,7 @@ Timer = Callable[[], float]
 
 
 class Contender(Protocol):
-    """A policy that takes part: ready made, or made anew from each fold's training questions."""
+    """Policy in an evaluation: fixed, or trained on each fold's training questions."""
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ def evaluate(
         contenders: at least one, of different names.
         groups: question id -> its conversation, which is held out as a whole.
         folds: 2 to 20.
-        seed: of folds and draws: a policy draws the same on a question whoever else takes part.
+        seed: seed of folds and draws; the draws of a policy do not depend on the other policies.
         answerer: of questions from what was picked; None: nothing is answered.
         judge: of an answer's faithfulness; None: whether it stands in what was shown.
         absent: policy -> why it does not take part, to be told.
@@ -122,7 +122,7 @@ def evaluate(
         installed or too few questions, is among the absent, with the reason.
 
     Raises:
-        DataError: nobody could take part.
+        DataError: no policy could be evaluated.
         InputError: too few questions or groups, folds out of range, or two contenders of one name.
         ClusterError: as `steersman.learn.spread`.
     """
@@ -241,7 +241,7 @@ def groups_of(pools: Sequence[Pool], groups: Mapping[str, str] | None) -> list[s
 
 
 def _untold(_: int) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def _fold_of(

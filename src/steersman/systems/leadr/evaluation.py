@@ -39,7 +39,7 @@ has none of it: no passage holds a yes or a no, and none can be traced."""
 
 
 COUNTED = frozenset({"redundancy", "passages", "tokens", "latency_ms", "calls", "cost"})
-"""Measures that are no share: a cosine, and what is counted or timed."""
+"""Measures that are not shares: cosines, counts and times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class GoldExpert:
         """Return (k,) 1 for what is right, 0 for the rest.
 
         Args:
-            task: whose state it is.
+            task: task of the state.
             standing: where one stands.
             options: its actions.
         """
@@ -71,7 +71,7 @@ class RankExpert:
         """Return (k,) 1 for the one action it would take, 0 for the rest.
 
         Args:
-            task: whose state it is.
+            task: task of the state.
             standing: where one stands.
             options: its actions.
         """

@@ -31,7 +31,7 @@ class Estimate:
 
     Attributes:
         value: the mean; NaN of nothing.
-        low: lower end of the interval, 95 % unless told otherwise; NaN with fewer than two groups.
+        low: lower end of the interval (default 95 %); NaN with fewer than two groups.
         high: upper end.
         count: of the questions that have a value.
         family: of estimates whose intervals cover together, this one among them.

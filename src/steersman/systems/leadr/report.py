@@ -27,7 +27,7 @@ LESS_IS_BETTER = frozenset(
     {"redundancy", "repetition", "tokens", "latency_ms", "calls", "cost", "unanswered"}
 )
 NEUTRAL = frozenset({"passages"})
-"""Neither more nor less of it is better."""
+"""Measures without a better direction."""
 
 PUBLISHED = {
     "hotpotqa": {"HippoRAG 2": (83.5, 96.3), "NV-Embed-v2": (84.1, 94.5), "BM25": (57.3, 74.8)},
@@ -39,45 +39,45 @@ Source: Gutiérrez et al., From RAG to Memory: Non-Parametric Continual Learning
 Models (HippoRAG 2, 2025), passage recall; recall@2 as Bai et al., AutoSchemaKG (2025), repeat it.
 """
 DIFFERENCES = (
-    "The published figures are of 1,000 questions over 9,811 (HotpotQA) and 11,656 (MuSiQue) "
-    "passages with models of 7 to 70 billion parameters. Here up to 300 questions of the same "
-    "sets, a third of them from the training part, are asked over some 7,400 and 7,300 passages: "
-    "fewer distractors make finding easier, so the two do not compare as equals."
+    "The published figures use 1,000 questions over 9,811 (HotpotQA) and 11,656 (MuSiQue) "
+    "passages with models of 7 to 70 billion parameters. Here: up to 300 questions of the "
+    "same sets, a third of them from the training part, over about 7,400 and 7,300 passages. Fewer "
+    "distractors make the search easier, so the figures are not directly comparable."
 )
 
 ABOUT_MEASURES = {
-    "recall": "share of the gold passages that was picked",
-    "ndcg": "the same, more for what is picked early",
-    "all_gold": "whether all of them were",
-    "holds_answer": "whether a picked passage holds a right answer, word for word",
-    "redundancy": "how near each passage is to the nearest before it",
-    "repetition": "share of the context's runs of four words that were said before in it",
-    "passages": "that were picked",
-    "tokens": "of the context",
-    "latency_ms": "of selecting, without retrieving",
-    "calls": "searches and followings of links",
+    "recall": "share of the gold passages that are picked",
+    "ndcg": "the same, with more weight on early picks",
+    "all_gold": "1 if all gold passages are picked",
+    "holds_answer": "1 if a picked passage contains a right answer, word for word",
+    "redundancy": "mean similarity of each passage to the nearest earlier one",
+    "repetition": "share of repeated four-word sequences in the context",
+    "passages": "number of picked passages",
+    "tokens": "tokens of the context",
+    "latency_ms": "time of the selection, without retrieval",
+    "calls": "number of searches and link expansions",
     "cost": "calls × tokens",
-    "em": "whether the model's answer is a right one",
-    "f1": "words that the answer shares with the nearest right one",
-    "answer_contained": "whether the answer holds a right one",
-    "citation_accuracy": "share of the passages it can be traced to that are gold",
-    "attributed": "whether any of them is",
-    "faithful": "whether what was shown bears the answer out",
-    "unanswered": "the model was not asked, or was away; counts in no figure of answers",
+    "em": "1 if the model's answer is a right one",
+    "f1": "word overlap (F1) with the nearest right answer",
+    "answer_contained": "1 if the answer contains a right one",
+    "citation_accuracy": "share of gold passages among those that support the answer",
+    "attributed": "1 if a gold passage supports the answer",
+    "faithful": "1 if the context supports the answer",
+    "unanswered": "no answer from the model; not part of the figures on answers",
 }
-"""Measure -> what it is, for people."""
+"""Description of each measure."""
 ABOUT_POLICIES = (
-    "top-k: the best by one ranking. MMR: relevance against repetition, weighed by λ. pointwise: "
-    "trees that know the gold of other questions and see each candidate by itself. +BC: trees that "
-    "imitate, step by step, who knows the gold of other questions (behaviour cloning). +RAFT, "
-    "+PPO: what learning from feedback alone, whether an answer is there, makes of the one before. "
-    "oracle: knows the gold of this very question, and picks it first."
+    "top-k: the best by one ranking. MMR: relevance minus redundancy, with weight λ. pointwise: "
+    "trees trained on gold passages of other questions, which score each candidate separately. "
+    "+BC: trees that imitate an expert with the gold passages of other questions (behaviour "
+    "cloning). +RAFT, +PPO: the previous policy, improved with feedback only (is an answer in the "
+    "passages?). oracle: picks the gold passages first (upper bound)."
 )
 
 
 @dataclass(frozen=True)
 class SetReport:
-    """What is told of one set.
+    """Report of one set.
 
     Attributes:
         evaluation: its rows.
@@ -119,7 +119,7 @@ def set_report(
     forms: FormsCompared | None = None,
     shown: str = CLONE,
 ) -> SetReport:
-    """Return what is told of a set.
+    """Return the report of a set.
 
     Args:
         evaluation: its rows; the baseline is among them.
@@ -127,7 +127,7 @@ def set_report(
         note: as for `SetReport`.
         ablated: variants that were tried.
         forms: of query that were compared.
-        shown: policy whose cases are told; the last that takes part, if it does not.
+        shown: policy of the case studies; default: the last one.
     """
     named = list(evaluation.rows)
     measures = tuple(
@@ -194,7 +194,7 @@ def ceilings(evaluation: Evaluation) -> tuple[float, float]:
 
 
 def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
-    """Return every figure by a name of its own.
+    """Return every figure by a unique name.
 
     Args:
         reports: of all sets.

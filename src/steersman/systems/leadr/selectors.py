@@ -37,7 +37,7 @@ class ScoredSelector:
         name: in reports.
         scorer: of the rows of `features`.
         environment: the rules.
-        rule: how scores become probabilities; greedy unless told otherwise.
+        rule: how scores become probabilities; default: greedy.
         explain: whether it says which features spoke for each step; that takes one more scoring.
     """
 

@@ -40,7 +40,7 @@ class SharedTraining:
         settings: CloneSettings,
         seed: int,
     ) -> Scorer:
-        """Return the clone of who knows the gold; as `steersman.learn.selecting.clone`.
+        """Return the clone of an expert with the gold passages, see `learn.selecting.clone`.
 
         Args:
             pools: that the tasks were made of.

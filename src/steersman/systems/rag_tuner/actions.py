@@ -26,7 +26,7 @@ _WEIGHT = "fusion_weight"
 
 
 class Choices:
-    """Every part of a configuration is chosen anew.
+    """Actions that choose every part of a configuration.
 
     Args:
         space: What may be chosen; parts with one value are left out.

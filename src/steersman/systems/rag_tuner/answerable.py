@@ -72,10 +72,10 @@ def answerable(world: World, tuned: Tuned, split: Split, baseline: Configuration
     mass = float(sum(space.draw_probabilities[space.index[one]] for one in held))
     if len(held) < 2:
         raise InputError(
-            f"the log answers for {len(held)} of {len(space.all):,} configurations that may be "
-            f"asked for, {mass:.1%} of what an even draw asks for: those known on {LEAST} of the "
-            f"questions tuned on, and on {LEAST} that judge and the baseline is known on as well; "
-            "evaluate more, or fewer configurations on more questions each"
+            f"the log covers {len(held)} of {len(space.all):,} configurations ({mass:.1%} of a "
+            f"uniform draw); each needs {LEAST} tuning questions, and {LEAST} held-out questions "
+            "shared with the baseline; log more evaluations, or fewer configurations on more "
+            "questions each"
         )
     return Answerable(tuned.among(held), len(space.all), mass, len(world.cells))
 

@@ -138,7 +138,7 @@ class Answers:
 
     @property
     def name(self) -> str:
-        """Who answers at which prices, and who judges by which measures: all that is kept."""
+        """Answering model with prices, and judge with measures: part of the storage key."""
         parts = [
             self._backend.name,
             self._judge_backend.name,
@@ -188,7 +188,7 @@ class Answers:
         return [one for one in found if one]
 
     def episode(self, *, max_cost_usd: float | None, max_calls: int | None) -> Episode:
-        """Return what answers and judges within a budget of its own.
+        """Return an answerer and judge with a separate budget.
 
         Args:
             max_cost_usd: The most money; None: any sum.
@@ -262,7 +262,7 @@ class Episode:
             or what it said of this prompt, which it refused or took too long for.
 
         Raises:
-            InputError: There is no such template, or a setting that the model does not take.
+            InputError: Unknown template, or a setting that the model does not support.
         """
         template = self._answers.prompts.get(prompt)
         if template is None:
@@ -369,7 +369,7 @@ class _Meter:
     def seconds(self) -> float:
         """Of all calls and the pauses between them, since an answer's user waits for them too.
 
-        Waiting for a turn is no latency of the configuration.
+        Waiting in a queue is not part of the latency.
         """
         return float(self._of_thread.seconds)
 

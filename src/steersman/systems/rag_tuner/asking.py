@@ -37,9 +37,9 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
         failed: Whether there was no answer.
         violation: Whether an answer held what must not be in it; found when it is read.
         unstable: Whether several answers to it say different things; found when it is read.
-        degraded: Parts of the search that did not answer: then it is no evidence.
+        degraded: Parts of the search that were not available; such a search is not counted.
         why: A measure is not defined, or there was no answer.
-        cost_usd: Of the answer; judging is no cost of the configuration.
+        cost_usd: Cost of the answer in USD, without the judge.
         answer: Its text; None: there is none.
         others: What was answered when it was asked again.
         contexts: Ids of the passages that were found, best first.

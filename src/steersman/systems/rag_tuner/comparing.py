@@ -53,8 +53,8 @@ class Compared:
 
     Args:
         configuration: It.
-        batch: What each question gave; those that are no evidence are left out.
-        degraded: Questions whose search had to do without a part of it: no evidence.
+        batch: Result of each question; incomplete searches are left out.
+        degraded: Number of questions with an incomplete search.
         reward: Of the batch.
         quality: Both measures; None: of no question.
         worth: The reward; likewise. Its interval takes the penalty as it is: P is no mean, and the
@@ -134,8 +134,8 @@ def _batch(configuration: Configuration, told: Sequence[Told]) -> Batch:
     places = [place for place, one in enumerate(told) if not one.degraded]
     if not places:
         parts = sorted({part for one in told for part in one.degraded})
-        raise DataError(f"{', '.join(parts)} was away for every question under {configuration}; "
-                        "see to it, or take bm25, which needs none")  # fmt: skip
+        raise DataError(f"{', '.join(parts)} was not available for any question under "
+                        f"{configuration}; check it, or use bm25")  # fmt: skip
     return batch_of(configuration, dict(enumerate(told)), places, MEASURES)
 
 

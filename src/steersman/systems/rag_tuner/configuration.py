@@ -25,15 +25,15 @@ _NEUTRAL = 0.5
 
 @dataclass(frozen=True, slots=True, order=True)
 class Configuration:
-    """How passages are found, and what they are put into.
+    """Retrieval configuration.
 
     Args:
         variant: ``bm25``, ``dense``, ``hybrid`` (scores fused by weight) or ``rrf`` (ranks fused).
-        k: Passages, 1 to 100.
-        rerank: Whether the found ones are ranked again by something slower.
-        fusion_weight: Of the dense scores, 0 to 1; ``hybrid`` alone reads it, so that elsewhere
+        k: Number of passages, 1 to 100.
+        rerank: True to rerank the found passages with a slower model.
+        fusion_weight: Weight of the dense scores, 0 to 1; only for ``hybrid``, elsewhere
             `canonical` sets it to .5.
-        expansion: Whether linked passages are put beside the found ones.
+        expansion: True to add linked passages.
         prompt: Id of the prompt template.
 
     Raises:
@@ -140,7 +140,7 @@ class Space:
         return {one: place for place, one in enumerate(self.all)}
 
     def draw(self, rng: np.random.Generator) -> Configuration:
-        """Return a configuration, each part drawn by itself: no variant is drawn more often.
+        """Return a configuration with each part drawn independently and uniformly.
 
         Args:
             rng: Draws.

@@ -108,7 +108,7 @@ class TuningEnvironment:
         self._episode: _Episode | None = None
 
     def beside(self) -> TuningEnvironment:
-        """Return an environment like this one, with an episode of its own.
+        """Return a copy of this environment with a separate episode.
 
         What configurations are worth is looked up once for both.
         """

@@ -80,7 +80,7 @@ class Measured:
 
     @property
     def degraded(self) -> tuple[int, ...]:
-        """Places of the queries whose search had to do without a part of it."""
+        """Indexes of the queries with an incomplete search."""
         return tuple(place for place, one in self.told.items() if one.degraded)
 
     @property
@@ -172,23 +172,22 @@ class LiveEvaluator:
         if found.degraded:
             parts = sorted({part for one in found.told.values() for part in one.degraded})
             raise DataError(
-                f"{', '.join(parts)} was away for {len(found.degraded)} of {count} queries, "
-                f"so {configuration} is not judged by them; see to it and evaluate again: what "
-                "was found is kept"
+                f"{', '.join(parts)} was not available for {len(found.degraded)} of {count} "
+                f"queries, so {configuration} has no result; check it and evaluate again: finished "
+                "queries are stored"
             )
         if unjudged:
             reasons = ", ".join(f"{why} {many}" for why, many in sorted(unjudged.items()))
             raise DataError(
-                f"{sum(unjudged.values())} of {count} answers could not be judged now ({reasons}), "
-                f"so {configuration} is not judged by them; see to the servers of the models that "
-                "answer and judge, their keys and the embedder, and evaluate again: what was found "
-                "is kept"
+                f"{sum(unjudged.values())} of {count} answers have no verdict ({reasons}), so "
+                f"{configuration} has no result; check the servers and keys of the answering model "
+                "and the judge, and the embedder; then evaluate again: finished queries are stored"
             )
         if unpaid or found.batch is None:
             raise DataError(
-                f"the budget of an evaluation ended before {unpaid} of {count} queries "
-                "were answered and judged; evaluate again to go on, or raise max_cost_usd or "
-                "max_calls: what was paid is kept"
+                f"the budget of the evaluation is used up; {unpaid} of {count} queries "
+                "are left; evaluate again to continue, or increase max_cost_usd or max_calls: "
+                "finished queries are stored"
             )
         return found.batch
 
@@ -204,7 +203,7 @@ class LiveEvaluator:
         Args:
             configuration: Any that the searcher can do.
             queries: (n,) places of the questions, n ≥ 1.
-            episode: Whose budget it takes from, where several share one; None: one of its own.
+            episode: Episode with a shared budget; None: a separate budget.
 
         Returns:
             A batch of those that are evidence, and what every query gave.
@@ -297,8 +296,8 @@ class LiveEvaluator:
             self._rate.wait()
             if self._stopped():
                 raise DataError(
-                    "stopped before all queries were asked; what was found is kept: evaluate "
-                    "again to go on"
+                    "stopped before all queries were finished; evaluate again to continue: "
+                    "finished queries are stored"
                 )
             found = self._asking.ask(self._questions[place], configuration)
             told = found.told

@@ -234,8 +234,8 @@ def _compared(measure: str, given: list[GroundedAnswer], alone: list[GroundedAns
     if len(ahead) < 2:
         why = next((one.reason for one in (*given, *alone) if one.reason), "there are too few")
         raise InputError(
-            f"{len(ahead)} questions could be judged both ways ({why}); give 2 or more, and a "
-            "backend that answers"
+            f"{len(ahead)} questions have verdicts with and without passages ({why}); give 2 or "
+            "more questions, and a working backend"
         )
     gain = mean_over(ahead, within=(-1.0, 1.0))
     return Grounding(

@@ -33,10 +33,10 @@ class Use:
 
 
 class Holdout:
-    """The record of who had the last word of which data.
+    """Record of the use of one-time holdout sets.
 
-    It is a file, so that it outlives whoever was killed after the questions were seen: `use` comes
-    before the questions are asked. Nothing stops a person who deletes it.
+    The record is a file, so it survives a killed process: call `use` before the questions are
+    asked. Deleting the file disables the check.
 
     Args:
         folder: Of the records, one for each data set and split; made when the first is written.
@@ -74,7 +74,7 @@ class Holdout:
         self.check(data, split, by)
         first = self.used(data, split)
         if first is None:
-            raise DataError(f"{file}: the record was removed just now; do not touch it")
+            raise DataError(f"{file}: the record was removed during this run; restore it")
         return first
 
     def check(self, data: str, split: str, by: str) -> None:
@@ -92,8 +92,7 @@ class Holdout:
         if first is not None and first.by != by:
             raise DataError(
                 f"{self._file(data, split)}: the split {split!r} judged {first.by} on {first.at}, "
-                "and a holdout judges once: what is chosen after its answer was seen fits it by "
-                "luck. Collect new questions, or judge on another split"
+                "and a holdout can be used once; collect new questions, or use another split"
             )
 
     def used(self, data: str, split: str) -> Use | None:
@@ -112,7 +111,7 @@ class Holdout:
         try:
             return Use(**json.loads(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
-            message = f"{file}: {error}; it says that the holdout was used: restore it"
+            message = f"{file}: {error}; it records the use of the holdout; restore it"
             raise DataError(message) from None
 
     def _file(self, data: str, split: str) -> Path:
@@ -133,4 +132,4 @@ def _tells(file: Path, data: str, split: str) -> bool:
     except FileNotFoundError:
         return False
     except (OSError, ValueError, TypeError, KeyError):
-        return True  # damaged, which whoever reads it tells
+        return True  # damaged; the reader reports it

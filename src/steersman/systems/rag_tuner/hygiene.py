@@ -117,7 +117,7 @@ def ready_to_split(
 def conversations(questions: Sequence[Question]) -> tuple[str, ...]:
     """Return the conversation of each question; "" of one that is alone in its own.
 
-    Where nobody names it, turns belong together that have the same first turn.
+    Without a conversation id, turns with the same first turn form a conversation.
 
     Args:
         questions: All of a collection.
@@ -193,9 +193,9 @@ def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:
             for one in found[:5]
         ]
         raise DataError(
-            f"{collection.name}: {len(found)} questions stand on two sides of a split: "
+            f"{collection.name}: {len(found)} questions are on both sides of a split: "
             + "; ".join(named)
-            + "; drop them (`cleaned` does), or split by what they have in common"
+            + "; drop them with `cleaned`, or split by groups"
         )
 
 

@@ -124,7 +124,7 @@ async def of_canary(
         By what was reported as ``latency_ms`` of all decisions.
 
     Raises:
-        DataError: Nobody reported how long the candidate took.
+        DataError: No decision of the candidate has a latency.
         InputError: `queries` is out of its range.
     """
     if queries < 10:
@@ -132,8 +132,8 @@ async def of_canary(
     rows = await connection.fetch(_TOLD, tenant, rollout, _OUTCOME, queries)
     if not rows:
         raise DataError(
-            f"of the decisions of rollout {rollout} none of the candidate's has an outcome "
-            f"{_OUTCOME!r}; name a rollout whose decisions report it"
+            f"rollout {rollout} has no decision of the candidate with an outcome "
+            f"{_OUTCOME!r}; give a rollout whose decisions report it"
         )
     nothing = (float("nan"), float("nan"))
     each = [(*row["own"], *(row["others"] or nothing)) for row in rows]

@@ -111,7 +111,7 @@ def read_log(files: Sequence[Path], name: str, *, seed: int = 0) -> Logged:
             read.take(line, where)
     if not read.cells:
         named = ", ".join(map(str, files))
-        raise DataError(f"{named}: no evaluation; write one JSON object for each question, as "
+        raise DataError(f"{named}: no evaluations; write one JSON object for each question, as "
                         "docs/how-to/tune-retrieval.md shows")  # fmt: skip
     kept = _thinned(read, np.random.default_rng([seed, _THINNED]))
     about = {
@@ -140,18 +140,18 @@ class _Read:
         self.measures = self.measures or tuple(line.quality)
         if set(line.quality) != set(self.measures):
             known, other = " and ".join(self.measures), " and ".join(line.quality)
-            raise DataError(f"{where}: measures are {other}, and {known} before; log one pair")
+            raise DataError(f"{where}: measures are {other}, but {known} before; log the same two")
         said = line.category, line.split, line.conversation
         before = self.about.setdefault(line.question, said)
         if before != said:
             raise DataError(
                 f"{where}: category, split, conversation of {line.question!r:.80} are {said!r}, "
-                f"and {before!r} before; a question has one of each"
+                f"but {before!r} before; use the same for all lines of a question"
             )
         if self.cells.setdefault((one, line.question), line) is not line:
             self.again += 1
         if len(self.cells) > _MOST:
-            raise DataError(f"{where}: more than {_MOST:,} evaluations; leave some out")
+            raise DataError(f"{where}: more than {_MOST:,} evaluations; split the log")
 
 
 def _lines(file: Path) -> Iterator[tuple[str, Line]]:
@@ -163,7 +163,7 @@ def _lines(file: Path) -> Iterator[tuple[str, Line]]:
                     for line in _parsed(text, where):
                         yield where, line
     except OSError as error:
-        raise DataError(f"{file}: {error.strerror}; name a file of JSON lines") from None
+        raise DataError(f"{file}: {error.strerror}; give a file of JSON lines") from None
 
 
 def _parsed(text: bytes, where: str) -> Iterable[Line]:
@@ -219,8 +219,8 @@ def _thinned(read: _Read, rng: np.random.Generator) -> list[tuple[Configuration,
         known = [value for value in each if value is not None]
         if known and len(known) < len(each):
             raise DataError(
-                f"{len(known)} of {len(each)} lines of {one} have a propensity; log it of all "
-                "or of none"
+                f"{len(known)} of {len(each)} lines of {one} have a propensity; log it for all "
+                "or for none"
             )
         draws = rng.random(len(keys))
         least = min(known, default=1.0)

@@ -143,8 +143,8 @@ class Logged:
         fits[fits] = known[rows[fits]] == np.asarray(queries)[fits]
         if not fits.all() or not len(rows):
             raise InputError(
-                f"the log of {self.collection} holds {one} on {int(fits.sum())} of these "
-                f"{len(rows)} questions; ask for those that `seen` returns"
+                f"the log of {self.collection} has {one} on {int(fits.sum())} of these "
+                f"{len(rows)} questions; use the questions of `seen`"
             )
         rows += self._bounds[one].start
         return Batch(

@@ -35,7 +35,7 @@ class Meta(Declared):
     """What else is known of a data set."""
 
     categories: Annotated[tuple[str, ...], Field(strict=False, max_length=1000)] = ()
-    """Kinds of questions, in alphabetic order; none if nobody says."""
+    """Kinds of questions, in alphabetic order; empty if unknown."""
     updated_at: Annotated[date, Field(strict=False)]
     """When its data were last changed."""
     filters: Annotated[tuple[_Text, ...], Field(strict=False, max_length=100)] = ()
@@ -158,7 +158,7 @@ def check(manifest: Manifest, folder: Path) -> JudgedCollection:
     raise DataError(
         f"{folder} is not {manifest.id}:\n"
         + "\n".join(f"- {one}" for one in wrong)
-        + "\nget the data that the manifest names, or describe these as another data set"
+        + "\nget the data of the manifest, or describe this data as another data set"
     )
 
 
@@ -215,4 +215,4 @@ def _hash(file: Path) -> str:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}; check its rights") from None
+        raise DataError(f"{file} cannot be read: {error.strerror}; check its permissions") from None

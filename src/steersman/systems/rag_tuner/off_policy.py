@@ -28,13 +28,13 @@ def holding(space: Space, parts: Mapping[str, Any]) -> dict[Configuration, float
 
     Args:
         space: What may be chosen.
-        parts: Value by name of the part; each of the others is drawn by itself.
+        parts: Value by name of the part; each of the others is drawn independently.
 
     Returns:
         Probability by configuration, those alone that are drawn.
 
     Raises:
-        InputError: None has them, or there is no such part.
+        InputError: No configuration has them, or unknown part.
 
     >>> from steersman.systems.rag_tuner.policy_config import load_policy_config
     >>> found = holding(load_policy_config().space, {"variant": "bm25", "k": 5})
@@ -52,7 +52,7 @@ def holding(space: Space, parts: Mapping[str, Any]) -> dict[Configuration, float
     }
     if not found:
         named = ", ".join(f"{name}={value}" for name, value in parts.items())
-        raise InputError(f"no configuration of the space has {named}; its bounds say what there is")
+        raise InputError(f"no configuration of the space has {named}; see its bounds")
     total = sum(found.values())
     return {one: mass / total for one, mass in found.items()}
 
@@ -76,15 +76,15 @@ def estimated(
 
     Raises:
         DataError: An evaluation has no propensity: its strategy does not draw.
-        InputError: There is no evaluation with a reward.
+        InputError: No evaluation has a reward.
     """
     known = [one for one in lines if one["reward"] is not None]
     if not known:
-        raise InputError(f"none of {len(lines)} evaluations has a reward; evaluate some")
+        raise InputError(f"none of {len(lines)} evaluations has a reward; evaluate more")
     if any(one["propensity"] is None for one in known):
         raise DataError(
-            "the strategy of this run chooses and does not draw, so that its log is no evidence "
-            "of other choices; take the run of factored, random or ppo"
+            "the strategy of this run is deterministic, so its log has no propensities; "
+            "use a run of factored, random or ppo"
         )
     drawn = [Configuration.of(one["configuration"]).canonical() for one in known]
     data = LoggedData(

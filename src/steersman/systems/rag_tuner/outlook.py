@@ -83,7 +83,7 @@ class Outlook:
         running: Configuration,
         rng: np.random.Generator | None = None,
     ) -> list[float]:
-        """Return the numbers of `names`; all 0 where nothing was told yet.
+        """Return the numbers of `names`; all 0 before the first result.
 
         Args:
             belief: What is believed; ``None`` for nothing.

@@ -65,7 +65,7 @@ def append_log(file: Path, questions: Sequence[Question], found: Sequence[Measur
     Args:
         file: JSON lines; made if it is not there.
         questions: That were evaluated.
-        found: Of `LiveEvaluator.measure`; queries that are no evidence are left out.
+        found: Of `LiveEvaluator.measure`; incomplete queries are left out.
 
     Returns:
         How many lines were written.

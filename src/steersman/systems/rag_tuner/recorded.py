@@ -56,7 +56,8 @@ class Recorded:
         latency_ms: (rankings, n) float32, how long each ranking took.
         about: What it was made from: versions, embedder, hash of the collection, machine.
         groups: (n,) the conversation of each query; "" where it is in none, () where all are so.
-        times: (n,) when each query was last changed, in ISO 8601; "" where nobody says, () of all.
+        times: (n,) when each query was last changed, in ISO 8601; "" if unknown, () if all are
+        unknown.
 
     Raises:
         InputError: Shapes that do not fit, or no query.
@@ -92,7 +93,7 @@ class Recorded:
             )
         if self.gains.shape[:2] != (kinds, count) or self.latency_ms.shape != (kinds, count):
             raise InputError(f"gains {self.gains.shape}, latency {self.latency_ms.shape}; "
-                             f"want ({kinds}, {count}, depth) and ({kinds}, {count})")  # fmt: skip
+                             f"expected ({kinds}, {count}, depth), ({kinds}, {count})")  # fmt: skip
         if (self.relevant < 1).any():
             raise InputError("a query has no relevant passage, so it cannot be scored; remove it")
         found = (self.gains > 0).cumsum(axis=2)
@@ -298,16 +299,16 @@ def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
         with zipfile.ZipFile(file) as inside:
             size = sum(one.file_size for one in inside.infolist())
         if size > _MAX_BYTES:
-            raise DataError(f"{file}: {size:,} bytes inside; allowed at most {_MAX_BYTES:,}")
+            raise DataError(f"{file}: {size:,} bytes unpacked; allowed: up to {_MAX_BYTES:,}")
         with np.load(file, allow_pickle=False) as arrays:
             head = json.loads(arrays["head"].tobytes())
             if head["format"] != _FORMAT:
-                raise DataError(f"{file}: format {head['format']!r}, known is {_FORMAT}; record it "
+                raise DataError(f"{file}: format {head['format']!r}, expected {_FORMAT}; record it "
                                 "again with `steersman tune record`")  # fmt: skip
             yield head, arrays
     except (OSError, ValueError, KeyError, TypeError, zlib.error, zipfile.BadZipFile) as error:
         message = (
-            f"{file}: no recorded evaluations: {error}; make them with `steersman tune record`"
+            f"{file}: no recorded evaluations: {error}; create them with `steersman tune record`"
         )
         raise DataError(message) from None
 

@@ -95,8 +95,8 @@ def check_space(space: Space) -> None:
     """
     if len(space.prompts) != 1:
         raise InputError(
-            f"prompts are {', '.join(space.prompts)}; one can be recorded: what is found does not "
-            "depend on it, and answers are not judged here"
+            f"prompts are {', '.join(space.prompts)}; expected one: the search does not depend on "
+            "the prompt, and a recording has no answers"
         )
 
 
@@ -143,8 +143,8 @@ def _asked(
     for one in settings:
         found = scored.find(one)
         if found.degraded:
-            message = f"{', '.join(found.degraded)} was away while {query[:60]!r} was asked"
-            raise DataError(f"{message}; nothing is recorded: see to it, and record again")
+            message = f"{', '.join(found.degraded)} was not available for {query[:60]!r}"
+            raise DataError(f"{message}; nothing is recorded; check it, and record again")
         ranked.append(np.array([hit.position for hit in found.hits], np.intp))
         took.append(sum(found.timings_ms.values()))
     return ranked, took

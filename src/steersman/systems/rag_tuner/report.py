@@ -37,7 +37,7 @@ _WEIGHTS = (0.0, 0.05, 0.2)
 
 @dataclass(frozen=True)
 class Report:
-    """All that is told of a run.
+    """Report of a run.
 
     Args:
         collection: Its name.
@@ -93,7 +93,7 @@ def compile_report(
         recorded: Every configuration on every query; or a log, of which those stand in the picture
             that were evaluated on ten of the held-out queries or more, each on its own.
         tuned: Bounds, gates, weights.
-        held_out: (n,) queries that nobody tuned on, n ≥ 2.
+        held_out: (n,) held-out queries, n ≥ 2.
         candidate: What was recommended.
         baseline: What serves.
         lines: Of the run's folder.

@@ -110,7 +110,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
             raise DataError(f"{file} is larger than {_LARGEST:,} bytes; split it")
         lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        message = f"{file} cannot be read: {error}; name the predictions.jsonl of a run"
+        message = f"{file} cannot be read: {error}; give the predictions.jsonl of a run"
         raise DataError(message) from None
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -123,7 +123,9 @@ def _row(line: str, where: str) -> dict[str, Any]:
         row = json.loads(line)
         given = {name: row[name] for name in ("question", "text", "prompt", "answer")}
     except (ValueError, KeyError, TypeError) as error:
-        message = f"{where} is no answer ({error!r}); a line has question, text, prompt and answer"
+        message = (
+            f"{where} is not an answer ({error!r}); expected question, text, prompt and answer"
+        )
         raise DataError(message) from None
     if not all(isinstance(value, str) for value in given.values()):
         raise DataError(f"{where}: question, text, prompt and answer must be texts")

@@ -42,7 +42,7 @@ class Batch:
         cost: (n,) ≥ 0, in units of the reference cost of one query.
         failed: (n,) whether it got no answer.
         violations: (n,) whether its answer held what must not be in it.
-        unstable: (n,) whether several answers to it say different things; left out: nobody looked.
+        unstable: (n,) True if repeated answers differ; default: not checked.
         measures: Names of the two measures. Gates on faithfulness and relevancy hold for measures
             of those names alone: a proxy passes no gate of another's name.
 

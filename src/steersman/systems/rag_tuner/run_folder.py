@@ -80,13 +80,13 @@ class RunFolder:
         differs = [name for name in {*begun, *wanted} if begun.get(name) != wanted.get(name)]
         file = self.folder / "policy.yaml"
         if not file.is_file():
-            raise DataError(f"{file} is gone; restore it, or name another folder")
+            raise DataError(f"{file} is missing; restore it, or use another folder")
         kept = file.read_text(encoding="utf-8")
         if differs or kept != policy:
             names = ", ".join(sorted(differs)) or "policy.yaml"
             raise DataError(
-                f"{self.folder} holds a run that differs in {names}; name another folder, or "
-                "go on with what that one was begun with"
+                f"{self.folder} has a run that differs in {names}; use another folder, or "
+                "continue with the options of that run"
             )
         return True
 
@@ -115,13 +115,13 @@ class RunFolder:
         try:
             found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            message = f"{file}: {error}; name the folder of a run of `steersman tune run`"
+            message = f"{file}: {error}; give the folder of a run of `steersman tune run`"
             raise DataError(message) from None
         if found.get("format") != _FORMAT:
-            raise DataError(f"{file}: format {found.get('format')!r}, known is {_FORMAT}")
+            raise DataError(f"{file}: format {found.get('format')!r}, expected {_FORMAT}")
         return found
 
-    # -- what came of it --------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -142,8 +142,8 @@ class RunFolder:
             try:
                 fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                message = f"{self.folder}: another process goes on with this run; wait until it is "
-                raise DataError(message + "done, or name another folder") from None
+                message = f"{self.folder}: another process is writing this run; wait until it is "
+                raise DataError(message + "finished, or use another folder") from None
             log.seek(0)
             log.truncate(log.read().rfind(b"\n") + 1)
             self._log = log
@@ -183,12 +183,12 @@ class RunFolder:
             try:
                 found.append(json.loads(line))
             except ValueError as error:
-                message = f"{file}:{number}: {error}; restore the file, or begin another run"
+                message = f"{file}:{number}: {error}; restore the file, or start another run"
                 raise DataError(message) from None
         return found
 
     def batches(self) -> list[Batch]:
-        """Return what was evaluated, to be told again.
+        """Return the evaluations, for replay to the strategy.
 
         Raises:
             DataError: A line is damaged.
@@ -196,7 +196,7 @@ class RunFolder:
         try:
             return [_batch(one) for one in self.episodes()]
         except (KeyError, TypeError, ValueError) as error:
-            message = f"{self.folder / 'episodes.jsonl'}: {error}; begin another run"
+            message = f"{self.folder / 'episodes.jsonl'}: {error}; start another run"
             raise DataError(message) from None
 
     @property
@@ -218,15 +218,17 @@ class RunFolder:
         """
         file = self.folder / "verdict.json"
         if not file.exists():
-            message = f"{self.folder} was not judged; `steersman tune run` with the same options "
-            raise DataError(message + "goes on with it to its end")
+            message = (
+                f"{self.folder} has no verdict; run `steersman tune run` with the same options "
+            )
+            raise DataError(message + "to finish it")
         try:
             found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             for name in ("candidate", "baseline"):
                 Configuration.of(found[name])
             int(found["evaluations"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{file}: {error!r}; begin another run") from None
+            raise DataError(f"{file}: {error!r}; start another run") from None
         else:
             return found
 

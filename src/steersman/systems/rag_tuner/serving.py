@@ -86,8 +86,7 @@ def eligible(found: Mapping[Configuration, tuple[str, ...]], point: DecisionPoin
     names = [_name(parts) for parts in held if parts is not None]
     if not names:
         raise InputError(
-            f"none of {len(found)} evaluated configurations holds every hard gate, so none may "
-            "serve; evaluate others"
+            f"none of {len(found)} evaluated configurations passes every hard gate; evaluate others"
         )
     return list(dict.fromkeys(names))
 
@@ -122,12 +121,11 @@ def declared_with(
         raise InputError(f"{one} has no evaluation, so its gates are unknown; evaluate it first")
     if found[one]:
         raise InputError(
-            f"{one} breaks {', '.join(found[one])} and may not serve, whatever its reward; take "
-            "another"
+            f"{one} breaks {', '.join(found[one])} and must not serve; choose another configuration"
         )
     parts = {name: value for name, value in one.parts().items() if name in actions.parts}
     if _parts(one, actions) is None or actions.name_of(parts) not in actions.names:
-        raise InputError(f"{one} is none of {point.skill}/{point.decision}'s configurations")
+        raise InputError(f"{one} is not a configuration of {point.skill}/{point.decision}")
     _check_barred(found, point)
     dumped = point.model_dump(mode="json")
     dumped |= {"policy": {"algorithm": "fixed", "action": parts}, "floor": floor}
@@ -141,7 +139,7 @@ def configuration_of(action: str) -> Configuration:
     """Return the configuration that a served action stands for.
 
     Args:
-        action: As a decision gives it.
+        action: Action of a decision.
 
     Returns:
         In canonical form; parts that the point lacks have their defaults.
@@ -171,15 +169,15 @@ def _check_barred(found: Mapping[Configuration, tuple[str, ...]], point: Decisio
         named = "; ".join(_name(parts) for parts in loose[:3])
         raise InputError(
             f"{len(loose)} configurations broke a hard gate, and {point.skill}/{point.decision} "
-            f"does not bar them, so that the floor would serve them: {named}; declare the point "
-            "with barred(found, point) as its actions.barred first"
+            f"does not bar them, so exploration could serve them: {named}; first declare the point "
+            "with barred(found, point) as its actions.barred"
         )
 
 
 def _mixed(point: DecisionPoint) -> Mixed:
     if not isinstance(point.actions, Mixed):
         message = f"{point.skill}/{point.decision} has {point.actions.kind} actions"
-        raise InputError(f"{message}; the tuner's are mixed")
+        raise InputError(f"{message}; the tuner needs mixed actions")
     return point.actions
 
 

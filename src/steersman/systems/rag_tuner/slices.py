@@ -200,7 +200,7 @@ class OfEach(Generic[T]):
             configuration: One that is known on some queries.
 
         Raises:
-            InputError: It is known on none, or there is no size.
+            InputError: No evaluations, or no size.
         """
         if configuration not in self._of:
             # By its name, so that it does not matter which one is asked for first.

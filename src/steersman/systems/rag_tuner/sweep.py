@@ -114,7 +114,7 @@ def sweep(
 
 
 class _Measured(NamedTuple):
-    """What is told of a configuration, wherever it was evaluated."""
+    """Results of a configuration."""
 
     configuration: Configuration
     held: bool
@@ -128,7 +128,7 @@ def _everything(
     recorded: World, tuned: Tuned, queries: NDArray[np.intp], baseline: Configuration,
     address: str | None,
 ) -> list[_Measured]:  # fmt: skip
-    # What learns imports what stores, and most who tune need neither.
+    # Imports the store; most tuning runs do not need it.
     from steersman.learn import spread  # noqa: PLC0415
 
     every = [*tuned.space.all, baseline]
@@ -136,9 +136,9 @@ def _everything(
         every = [one for one in every if len(recorded.seen(one, queries)) >= LEAST]
         if baseline not in every or len(every) < 2:
             raise InputError(
-                f"the log holds {len(every)} configurations, {baseline} perhaps among them, on "
-                f"{LEAST} of these {len(queries)} queries or more; name as --baseline one that was "
-                "evaluated as often, and evaluate others"
+                f"the log has {len(every)} configurations on at least {LEAST} of these "
+                f"{len(queries)} queries; expected the baseline {baseline} and another one; choose "
+                "another --baseline, or evaluate more"
             )
     blocks = [every[first : first + _BLOCK] for first in range(0, len(every), _BLOCK)]
     measure = partial(_measured, recorded, tuned, queries)

@@ -26,7 +26,7 @@ _ASKED = 7
 
 
 class Evaluator(Protocol):
-    """Whoever can say what a configuration gives: a recording, or the live stack."""
+    """Source of evaluations: a recording, or the live stack."""
 
     def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
         """Return what a configuration gives on some queries.
@@ -67,7 +67,7 @@ class LearnsSmaller(Protocol):
     """A strategy that can use what fewer passages would have given."""
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
-        """Learn what came for nothing.
+        """Learn results that cost no evaluation.
 
         Args:
             batches: Of one evaluation, so that together they tell hardly more than one.
@@ -103,9 +103,9 @@ def tune(
     seed: int,
     known: Sequence[Batch] = (),
 ) -> Iterator[Evaluated]:
-    """Yield evaluations as they are made; the strategy has been told of each.
+    """Yield evaluations one by one; the strategy has learned from each.
 
-    Every evaluation draws from a generator of its own, seeded by `seed` and its number, so that a
+    Every evaluation has a separate generator, seeded by `seed` and its number, so that a
     run that was stopped goes on as if it had not been.
 
     Args:
@@ -164,8 +164,8 @@ def retell(
     """
     if isinstance(strategy, OnPolicy) and strategy.on_policy:
         raise InputError(
-            f"the strategy {strategy.name!r} learns from what it draws itself, and would learn "
-            "nothing from an earlier run; begin without it, or take factored or tpe"
+            f"the strategy {strategy.name!r} learns only from its own draws, not from an earlier "
+            "run; start without it, or use factored or tpe"
         )
     quality: dict[Configuration, list[float]] = {}
     for batch in paid:
@@ -184,7 +184,6 @@ def _tell_smaller(strategy: object, evaluator: object, batch: Batch) -> None:
 def _check(batch: Batch, asked: Configuration, queries: NDArray[np.intp], number: int) -> None:
     if batch.configuration != asked or batch.queries.tolist() != queries.tolist():
         raise DataError(
-            f"evaluation {number} of the log is of {batch.configuration}; {asked} is asked for: "
-            "go on with the strategy, seed, policy and queries that the log was begun with, or "
-            "begin another"
+            f"evaluation {number} of the log is of {batch.configuration}; expected {asked}; "
+            "continue with the same strategy, seed, policy and queries, or start another run"
         )

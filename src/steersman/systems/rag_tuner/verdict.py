@@ -116,8 +116,8 @@ def judge(
     told = mean_over(ahead, within=(-widest, widest), groups=talks) if len(ahead) else None
     if told is None or told.units < 2:
         raise InputError(
-            f"{len(ahead)} queries could be scored under both, of {told.units if told else 0} "
-            "conversations or alone; evaluate 2 or more of these, with a judge that answers"
+            f"{len(ahead)} queries have a score under both, from {told.units if told else 0} "
+            "conversations or single queries; evaluate 2 or more, with a working judge"
         )
     same = candidate.configuration.canonical() == baseline.configuration.canonical()
     low, high = (0.0, 0.0) if same and not ahead.any() else (told.low, told.high)
@@ -176,7 +176,7 @@ def judged(
     Args:
         world: A recording or a log.
         tuned: Weights and gates.
-        held_out: (n,) places, ascending, that nobody tuned on.
+        held_out: (n,) ascending indexes of held-out queries.
         candidate: What was tuned.
         baseline: What serves.
 
@@ -186,8 +186,8 @@ def judged(
     both = shared(world, candidate, baseline, held_out)
     if len(both) < 2:
         raise InputError(
-            f"{candidate} and {baseline} were both evaluated on {len(both)} of {len(held_out)} "
-            "held-out queries; evaluate both on 2 or more"
+            f"{candidate} and {baseline} share {len(both)} of {len(held_out)} "
+            "held-out queries; evaluate both on at least 2"
         )
     found, base = (world.evaluate(one, both) for one in (candidate, baseline))
     return judge(found, base, tuned, groups=world.talks(both))

@@ -24,7 +24,7 @@ class Asked(NamedTuple):
     Args:
         configuration: In canonical form.
         propensity: With what probability it was drawn; 1 where nothing was, NaN where that is not
-            known, so that it is no evidence off-policy.
+            known, so it cannot be used for off-policy evaluation.
     """
 
     configuration: Configuration
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
 
 class Strategy(Protocol):
-    """Somebody who asks for evaluations and learns from them."""
+    """Strategy that asks for evaluations and learns from them."""
 
     name: str
 
@@ -55,7 +55,7 @@ class Strategy(Protocol):
         """Return what should serve, as far as is known.
 
         Raises:
-            InputError: Nothing was told yet, or every configuration known breaks a hard gate.
+            InputError: No results yet, or every known configuration breaks a hard gate.
         """
 
 

@@ -29,10 +29,10 @@ def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> S
         seed: Of those that have a generator of their own; the others draw from what `ask` is given.
 
     Returns:
-        One that asks for evaluations, and is told what came of them.
+        The strategy.
 
     Raises:
-        InputError: There is no such strategy, or it may ask for what the space has not.
+        InputError: Unknown strategy, or the strategy needs configurations outside the space.
         DataError: It needs an extra that is not installed.
 
     >>> from steersman.systems.rag_tuner.policy_config import load_policy_config
@@ -49,7 +49,7 @@ def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> S
     if name == "halving":
         return Halving(tuned)
     if name == "ppo":
-        # An extra, and slow to import: whoever does not ask for it shall not pay for it.
+        # An extra, and slow to import; load it only if needed.
         from steersman.systems.rag_tuner.strategies.ppo_contextual import (  # noqa: PLC0415
             ContextualPpo,
         )

@@ -103,7 +103,7 @@ class Factored:
         What was never evaluated may break one, however good the model thinks it is.
 
         Raises:
-            InputError: Nothing was told yet, or there is none.
+            InputError: No results yet, or none without a broken gate.
         """
         index = self._space.index
         held = [

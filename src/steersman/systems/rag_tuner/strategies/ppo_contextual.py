@@ -42,21 +42,21 @@ class ContextualPpo:
 
     Args:
         tuned: Bounds, gates, weights.
-        contexts: (queries, features) what is known of each question, as `contexts_of` gives it;
+        contexts: (queries, features) features of each question from `contexts_of`;
             none unless given, and then it is a bandit without context.
         every: Evaluations after which it learns, ≥ 1; question by question it learns after 256.
         settings: Of PPO.
         seed: Of its first weights.
 
     Raises:
-        InputError: Contexts that are no matrix of finite numbers, or nothing between evaluations.
+        InputError: Contexts are not a matrix of finite numbers, or no evaluations between updates.
 
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017).
     """
 
     name = "ppo"
     on_policy = True
-    """An old evaluation was not drawn from these weights: what it says of them nobody knows."""
+    """Old evaluations were not drawn from these weights, so they cannot train them."""
 
     def __init__(
         self,

@@ -222,7 +222,7 @@ class SequentialPpo:
         """Return the greatest posterior mean of those evaluated that hold every hard gate.
 
         Raises:
-            InputError: Nothing was told yet, or all that was evaluated breaks a gate.
+            InputError: No results yet, or all evaluated configurations break a gate.
         """
         known, index = self._ledger.configurations, self._space.index
         held = [

@@ -25,7 +25,7 @@ class Tpe:
     """Optuna's TPE sampler over the same space; the best mean is recommended.
 
     It draws from densities over single parts that it does not tell, so its propensities are not
-    known, and given as NaN: what it tried is no evidence off-policy.
+    known, and given as NaN: what it evaluated cannot be used for off-policy evaluation.
 
     Args:
         tuned: Bounds and gates.
@@ -57,7 +57,7 @@ class Tpe:
         """Return what the sampler suggests.
 
         Args:
-            rng: Not used; the sampler has a generator of its own.
+            rng: Not used; the sampler has a separate generator.
         """
         trial = self._study.ask()
         space = self._space
