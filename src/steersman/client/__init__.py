@@ -1,8 +1,10 @@
-"""The Python SDK: ask for decisions, tell what came of them, lose nothing while the server is gone.
+"""Python SDK: request decisions and report outcomes, without loss during outages.
 
-`Client` for threads and `AsyncClient` for event loops share one core. Events are on disk before a
-method returns, and are delivered in the background. Errors are those of `steersman.errors` below
-``ServiceError``, and ``InputError`` for what could never be sent.
+`Client` for threads and `AsyncClient` for event loops share one core. A method returns after its
+event
+is on disk; a background thread delivers it. Errors are subclasses of
+`steersman.errors.ServiceError`, and
+``InputError`` for values that cannot be sent.
 """
 
 from __future__ import annotations

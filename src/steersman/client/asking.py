@@ -1,4 +1,4 @@
-"""From what an application asks to what is sent, and the answer it gives itself in need."""
+"""Decide requests, and local answers with the default action."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _MOST_DEADLINE_MS = 60_000.0
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question of a batch; the arguments are those of `Client.decide`.
+    """One request of a batch; the arguments are those of `Client.decide`.
 
     Attributes:
-        skill: the application capability.
-        decision: the decision point within it.
-        context: what is known, by declared field name; JSON values.
-        eligible: the actions allowed for this request; None: all that are declared.
-        features: one list of numbers per eligible action.
-        episode: what this decision belongs to with others.
-        unit: what must stay on one arm of a rollout.
-        default: the action to take when no service answers; None: raise then.
-        parent: the decision this one follows from.
-        links: of a sequence: by candidate, the candidates that picking it brings in.
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        context: context by declared field name; JSON values.
+        eligible: eligible actions; None: all declared actions.
+        features: list of numbers per eligible action.
+        episode: episode of the decision.
+        unit: unit that stays on one arm of a rollout.
+        default: action if no service answers; None: raise an error.
+        parent: decision that this one follows.
+        links: for a sequence, the candidates that a pick adds, by candidate.
     """
 
     skill: str
@@ -52,7 +52,8 @@ class Ask:
         self._check_lists()
         if self.links is not None and isinstance(self.default, str):
             raise InputError(
-                f"links are given, so default must be a list of picks, got {self.default!r:.80}"
+                f"links are given, so default must be a list of picks, got {self.default!r:.80}; "
+                "give the list to use if no service answers"
             )
         if self.default is None or self.eligible is None or not len(self.eligible):
             return
@@ -65,7 +66,7 @@ class Ask:
             )
 
     def _check_lists(self) -> None:
-        """Refuse what is no list in place of one; texts would be lists of their letters."""
+        """Refuse a string in place of a list; it would be read as a list of letters."""
         features: Any = {} if self.features is None else self.features
         links: Any = {} if self.links is None else self.links
         for what, given in (("features", features), ("links", links)):
@@ -80,7 +81,7 @@ class Ask:
                 raise InputError(f"{message} for {name!r:.80}")
         default: Any = self.default
         picks = default if isinstance(default, Collection) else (default,)
-        # It is used when no service answers: a mistake must not wait for that.
+        # The default is needed during an outage, so check it now.
         if default is not None and not all(isinstance(pick, str) for pick in picks):
             raise InputError(f"default must be an action or a list of picks, got {default!r:.80}")
 
@@ -90,10 +91,11 @@ def _is_list(given: object) -> bool:
 
 
 def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:
-    """Return the message for ``ask``, with an idempotency key of its own.
+    """Return the request message with a new idempotency key.
 
-    The service is given a third of the time, so that an answer past its deadline, which is good if
-    not yet logged, still arrives within the first try.
+    The service gets a third of the time, so that an answer past its deadline, which is usable
+    although not
+    logged yet, still arrives within the first try.
     """
     return wire.DecideRequest(
         skill=ask.skill,
@@ -111,17 +113,14 @@ def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:
 
 
 def encode(message: Any, **parts: Any) -> bytes:
-    """Return a message as JSON, refusing what JSON cannot say or the service will not read.
+    """Return a message as JSON; refuse values that JSON or the service does not allow.
 
     Args:
-        message: a request or event.
-        parts: of it, by name, those that hold the application's own values.
-
-    Returns:
-        The body.
+        message: request or event.
+        parts: fields with values of the application, by name.
 
     Raises:
-        InputError: a type, a number or a text that cannot be sent.
+        InputError: a type, number or text that cannot be sent.
     """
     for name, value in parts.items():
         # msgspec would write null, which is another statement.
@@ -139,7 +138,7 @@ def encode(message: Any, **parts: Any) -> bytes:
 
 
 def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
-    """Return the decision for the default action, and the record that makes it known later."""
+    """Return a decision with the default action, and its record for later delivery."""
     if ask.default is None:
         raise InputError("no answer of the service and no default")
     identifier = wire.new_id()
@@ -174,7 +173,7 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
 
 
 def _parts(default: str | Sequence[str]) -> dict[str, Any] | None:
-    """Return the parts of a default that is a mixed action, as the service would; or None."""
+    """Return the parts of a default that is a mixed action, as the service would; else None."""
     if not isinstance(default, str) or not default.startswith("{"):
         return None
     try:
@@ -185,21 +184,21 @@ def _parts(default: str | Sequence[str]) -> dict[str, Any] | None:
 
 
 def _has_parts_of(default: str | Sequence[str], eligible: Sequence[str]) -> bool:
-    """Return whether a mixed action has the parts that one of the eligible names asks for."""
+    """Return whether a mixed action has the parts of one of the eligible names."""
     parts = _parts(default) or {}
     wanted = [_parts(name) for name in eligible] if parts else []
     return any(some and some.items() <= parts.items() for some in wanted)
 
 
 def signed_record(decision: wire.Decision) -> Item | None:
-    """Return what must be delivered later for a decision that may not be stored, if anything."""
+    """Return the record to deliver later if the decision may not be stored."""
     if decision.record is None:
         return None
     return Item("record", str(decision.decision_id), wire.write(decision.record))
 
 
 def decision_id(decision: wire.Decision | UUID | str) -> UUID:
-    """Return the id of a decision, given as itself, as a UUID or as text."""
+    """Return the id of a decision."""
     if isinstance(decision, wire.Decision):
         return decision.decision_id
     if isinstance(decision, UUID):

@@ -1,4 +1,4 @@
-"""The client for event loops: aiohttp sends, `asyncio.sleep` waits, the same core decides."""
+"""Client for event loops: aiohttp and `asyncio.sleep` around the common core."""
 
 # ruff: noqa: D102 (the methods' words are those of `Client`, copied by the decorator)
 
@@ -34,7 +34,7 @@ C = TypeVar("C", bound=type)
 
 
 def _documented_as_in(model: type) -> Callable[[C], C]:
-    """Give methods without words those of the method of the same name in ``model``."""
+    """Copy missing docstrings of methods from ``model``."""
 
     def document(described: C) -> C:
         for name, method in vars(described).items():
@@ -47,20 +47,21 @@ def _documented_as_in(model: type) -> Callable[[C], C]:
 
 @_documented_as_in(Client)
 class AsyncClient(Base):
-    """`Client` for asyncio: the same methods, to be awaited, with the same behaviour.
+    """Client for asyncio with the methods of `Client` as coroutines.
 
-    It may be used by one event loop after another (``asyncio.run`` twice), not by two at once.
-    Events are written to disk in a thread, and delivered by one.
+    It may be used by one event loop after another (``asyncio.run`` twice), but not by two at once.
+    A thread
+    writes events to disk, and another one delivers them.
 
     Args:
-        base_url: as in `Client`, and so are all others.
-        api_key: never logged, stored or shown.
-        options: by keyword, one or more of the following.
-        timeout_ms: for a whole call with all its tries.
-        retries: tries after the first.
-        queue_dir: the folder of the queue on disk.
-        queue_bytes: the most it may take.
-        drop: ``never`` or ``oldest``, when it is full.
+        base_url: URL of the service; all arguments are as in `Client`.
+        api_key: API key; never logged, stored or shown.
+        options: the following options, as keywords.
+        timeout_ms: timeout of a call with all its tries, in milliseconds.
+        retries: number of tries after the first.
+        queue_dir: folder of the queue on disk.
+        queue_bytes: maximum size of the queue in bytes.
+        drop: ``never`` or ``oldest``, for a full queue.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What both clients are made of: settings, the outbox and the core."""
+"""Common base of both clients: settings, outbox and core."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """The keywords of both clients; `Client` tells what they mean."""
+    """Keyword options of both clients; see `Client`."""
 
     timeout_ms: float
     retries: int
@@ -28,11 +28,11 @@ class Options(TypedDict, total=False):
 
 
 class Base:
-    """Holds what a client needs, sync or async.
+    """Common base of the sync and async client.
 
     Args:
-        base_url: of the service.
-        api_key: kept here and sent to the service, shown nowhere.
+        base_url: URL of the service.
+        api_key: API key; sent to the service only, never shown.
         options: see `Client`.
     """
 
@@ -50,12 +50,12 @@ class Base:
 
     @property
     def answered_locally(self) -> int:
-        """How many decisions this client answered with their default."""
+        """Number of decisions answered with their default."""
         return self._core.answered_locally
 
     @property
     def queue_path(self) -> Path:
-        """Where the queue lies on disk."""
+        """Path of the queue on disk."""
         return self._settings.queue_path
 
     def _timeout_s(self, timeout_ms: float | None) -> float:
@@ -66,7 +66,7 @@ class Base:
             raise InputError("this client is closed; create a new one")
 
     def _begins_to_close(self) -> bool:
-        """Return True once: two who close at once must not give one queue back twice."""
+        """Return True once, so that parallel calls do not release the queue twice."""
         try:
             self._to_close.pop()
         except IndexError:

@@ -1,4 +1,4 @@
-"""A circuit breaker: after repeated failures nobody waits for a server that is gone."""
+"""Circuit breaker: after repeated failures requests fail at once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ LONGEST_PAUSE_S = 30.0
 
 
 class Breaker(Forkable):
-    """Closed: all may pass. Open: none, for a while. Half open: one, and its fate decides.
+    """Circuit breaker. Closed: all requests pass. Open: none. Half open: one probe.
 
-    Every `allow` that returned True must be followed by one of `succeeded`, `failed` and
-    `abandoned`. Each failed probe doubles the pause.
+    Each `allow` that returned True needs one call of `succeeded`, `failed` or `abandoned`. Each
+    failed
+    probe doubles the pause.
 
     Args:
-        clock: seconds that never run backwards.
-        failures: in a row, that open it.
+        clock: monotonic clock in seconds.
+        failures: number of failures in a row that open it.
 
     >>> breaker = Breaker(lambda: 0.0, failures=1)
     >>> breaker.failed()
@@ -42,7 +43,7 @@ class Breaker(Forkable):
         track(self)
 
     def allow(self) -> bool:
-        """Return whether a request may be tried now."""
+        """Return whether a request may be sent now."""
         with self._lock:
             if self._opens_again_at is None:
                 return True
@@ -52,7 +53,7 @@ class Breaker(Forkable):
             return True
 
     def succeeded(self) -> None:
-        """Close it: the server answered."""
+        """Close the breaker."""
         with self._lock:
             self._in_a_row = 0
             self._opens_again_at = None
@@ -60,7 +61,7 @@ class Breaker(Forkable):
             self._probing = False
 
     def failed(self) -> None:
-        """Count a failure; the last one of a row, or of a probe, opens it."""
+        """Count a failure; open the breaker after too many in a row or after a failed probe."""
         with self._lock:
             self._in_a_row += 1
             was_probe, self._probing = self._probing, False
@@ -71,11 +72,11 @@ class Breaker(Forkable):
             self._opens_again_at = self._clock() + self._pause_s
 
     def abandoned(self) -> None:
-        """Forget a request that was cancelled: it shows nothing about the server."""
+        """Forget a cancelled request, which shows nothing about the server."""
         with self._lock:
             self._probing = False
 
     def after_fork_in_child(self) -> None:
-        """Take a new lock: a thread that is not here may hold the old one."""
+        """Replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
         self._probing = False

@@ -1,7 +1,7 @@
-"""A connection to a host by a moment, whatever its name server and its addresses do.
+"""TCP connections with a deadline that includes name lookup and all addresses.
 
-The system looks names up for as long as it likes, and who tries a host's addresses one after the
-other waits for each that says nothing: with eight of them eight times as long as was asked for.
+The system's name lookup has no time limit, and trying addresses in turn waits for each silent one:
+eight addresses would take eight times the timeout.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Address: TypeAlias = tuple[int, int, int, str, Any]
-"""As `socket.getaddrinfo` returns them."""
+"""Result of `socket.getaddrinfo`."""
 NEXT_AFTER_S = 0.25
-"""RFC 8305, section 8: what an address is given before the next is tried beside it."""
+"""Delay before the next address is tried in parallel (RFC 8305, section 8)."""
 
 
 class Names:
-    """Looks names up, each in a thread of its own that nobody waits for at exit.
+    """Name lookup in daemon threads that do not delay exit.
 
     >>> [address[4][0] for address in Names().find("127.0.0.1", 80).result()]
     ['127.0.0.1']
@@ -37,17 +37,12 @@ class Names:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew after a fork: the threads that looked up are not here."""
+        """Start again after a fork, without the parent's threads."""
         self._lock = threading.Lock()
         self._sought: dict[tuple[str, int], Future[list[Address]]] = {}
 
     def find(self, host: str, port: int) -> Future[list[Address]]:
-        """Return what will be a host's addresses; who asks for the same meanwhile shares it.
-
-        Args:
-            host: its name, or an address.
-            port: to be connected to.
-        """
+        """Return a future of a host's addresses; parallel lookups share it."""
         found: Future[list[Address]] = Future()
         found.set_running_or_notify_cancel()  # nobody who shares it may take it from the others
         with suppress(socket.gaierror):  # it is a name
@@ -88,16 +83,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Resolver:
-    """What aiohttp asks for names; its own looks them up in threads that a loop waits for."""
+    """Resolver for aiohttp, whose own one uses threads that the loop waits for."""
 
     async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
-        """Return a host's addresses.
-
-        Args:
-            host: its name.
-            port: to be connected to.
-            family: of the addresses wanted; 0: any.
-        """
+        """Return a host's addresses; family 0 means any."""
         addresses = await asyncio.wrap_future(names.find(host, port))
         return [
             {
@@ -113,26 +102,26 @@ class Resolver:
         ]
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to give back."""
+        """Do nothing."""
 
 
 def connect(
     host: str, port: int, until: float, options: Iterable[tuple[Any, ...]] = ()
 ) -> socket.socket:
-    """Return a connection to the first of a host's addresses that answers.
+    """Return a connection to the first of a host's addresses that responds.
 
     Args:
-        host: its name, or an address.
-        port: of it.
-        until: on the monotonic clock.
-        options: of the socket, as `socket.setsockopt` takes them.
+        host: host name or address.
+        port: port.
+        until: deadline on the monotonic clock.
+        options: socket options, as for `socket.setsockopt`.
 
     Returns:
-        A socket whose timeout is what is left.
+        Socket with the remaining time as its timeout.
 
     Raises:
-        TimeoutError: there was no connection by then.
-        OSError: there is no such name, or every address refused.
+        TimeoutError: deadline passed.
+        OSError: unknown host, or every address refused.
     """
     addresses = names.find(host, port).result(max(0.0, until - time.monotonic()))
     with selectors.DefaultSelector() as selector:
@@ -152,7 +141,7 @@ def _first(
     until: float,
     options: Sequence[tuple[Any, ...]],
 ) -> socket.socket:
-    """Return the socket that is connected first; those still under way stay in the selector."""
+    """Return the first connected socket; the others stay in the selector."""
     left = deque(addresses)
     refused = OSError("the host name has no address")
     next_at = now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What both clients do, without any I/O: requests built, answers judged, retries decided."""
+"""Client core without I/O: builds requests, judges answers, decides on retries."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ _decisions = msgspec.json.Decoder(_Decisions).decode
 
 
 class Core:
-    """The methods of a client as generators of steps.
+    """Methods of a client as generators of steps.
 
     Args:
-        outbox: takes what must not be lost.
-        retries: tries after the first.
-        clock: seconds that never run backwards.
+        outbox: durable queue.
+        retries: number of tries after the first.
+        clock: monotonic clock in seconds.
         now: seconds since 1970.
-        rng: draws the jitter; the default's state is not copied by a fork.
+        rng: random generator of the jitter; a fork does not copy the default's state.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Core:
         self.unrecorded = 0
 
     def decide(self, ask: Ask, timeout_s: float) -> Steps[wire.Decision]:
-        """Ask for one decision; without an answer, take the default if there is one."""
+        """Request one decision; use the default if there is no answer."""
         message = request_of(ask, timeout_s)
         body = encode(message, context=message.context, features=message.features)
         request = Request("POST", "/v1/decide", body, _headers())
@@ -97,7 +97,7 @@ class Core:
     def decide_many(
         self, asks: Sequence[Ask], timeout_s: float
     ) -> Steps[list[wire.Decision | ServiceError]]:
-        """Ask for several decisions; each place holds a decision, or why there is none."""
+        """Request several decisions; the result holds a decision or an error for each."""
         if not 1 <= len(asks) <= 1000:
             raise InputError(f"a batch must hold 1 to 1000 questions, got {len(asks)}; split it")
         messages = [request_of(ask, timeout_s) for ask in asks]
@@ -126,24 +126,24 @@ class Core:
     def explain(
         self, decision: wire.Decision | UUID | str, timeout_s: float, *, recompute: bool
     ) -> Steps[Any]:
-        """Ask how a decision came about."""
+        """Request the explanation of a decision."""
         path = f"/v1/decisions/{decision_id(decision)}/explain"
         path += "?recompute=true" if recompute else ""
         request = Request("GET", path, headers=_headers())
         return (yield from self.exchange(request, msgspec.json.decode, timeout_s))
 
     def ping(self, timeout_s: float) -> Steps[bool]:
-        """Ask once whether the service is alive."""
+        """Check once whether the service is alive."""
         heard = yield Send(Request("GET", "/healthz"), timeout_s)
         return getattr(heard, "status", 0) == 200
 
     def report(self, item: Item) -> Steps[str]:
-        """Put an event into the queue; return its id."""
+        """Queue an event; return its id."""
         yield Local(lambda: self.outbox.put([item]))
         return item.id
 
     def flush(self, timeout_s: float) -> Steps[int]:
-        """Wait until the queue is empty or the time is over; return what is left in it."""
+        """Wait until the queue is empty or the time is over; return the number of rows left."""
         until = self._clock() + timeout_s
         self.outbox.hurry()
         while not (yield Local(self.outbox.is_empty)) and self._clock() < until:
@@ -153,12 +153,12 @@ class Core:
         return left
 
     def exchange(self, request: Request, parse: Callable[[bytes], T], timeout_s: float) -> Steps[T]:
-        """Send a request until an answer is good, refused for good, or the time is over."""
+        """Send a request until it succeeds, is refused permanently, or the time is over."""
         until = self._clock() + timeout_s
         last = Again("not tried, because earlier requests failed in a row")
         tried = 0
         while tried < self._tries and self.breaker.allow():
-            # A server that hangs must not eat the time in which another one could answer.
+            # Limit each try, so that a hanging server leaves time for another one.
             share = 2 if tried == 0 and self._tries > 1 else 1
             verdict = yield from self._try(
                 Send(request, max(0.001, (until - self._clock()) / share)), parse
@@ -210,7 +210,7 @@ class Core:
         return filled
 
     def _answer_locally(self, asks: Sequence[Ask], reason: object) -> Steps[list[wire.Decision]]:
-        # Once an outage, not once a request: there may be thousands a second.
+        # Log once per outage, because there may be thousands of requests per second.
         _log.log(
             logging.DEBUG if self._outage else logging.WARNING,
             "decisions are answered with their defaults: %s",
@@ -223,7 +223,7 @@ class Core:
         return [decision for decision, _ in pairs]
 
     def _keep(self, records: Sequence[Item]) -> Steps[None]:
-        """Queue records; a queue that cannot take them must not take the answer away as well."""
+        """Queue records; a queue error must not prevent the answer."""
         if not records:
             return
 

@@ -1,4 +1,4 @@
-"""Connections of urllib3 that are made, and whose answers come, in time as a whole."""
+"""urllib3 connections with a deadline for the whole exchange."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 class _Until(io.RawIOBase):
-    """Reads from a socket until a moment on the monotonic clock.
+    """Socket reader with a deadline on the monotonic clock.
 
-    A socket's own timeout is for each read: a server that sends a byte now and then, in a head or
-    as one ``100 Continue`` after another, is never late by it.
+    A socket timeout applies to each read: a server that sends single bytes, or repeats ``100
+    Continue``,
+    never reaches it.
     """
 
     def __init__(self, sock: socket, until: float) -> None:
@@ -50,7 +51,7 @@ class _Until(io.RawIOBase):
 
 
 class _Answer(HTTPResponse):
-    """An answer that is read until a moment."""
+    """HTTP response with a deadline."""
 
     def __init__(self, sock: socket, *, until: float, method: str | None = None) -> None:
         super().__init__(sock, method=method)
@@ -59,7 +60,7 @@ class _Answer(HTTPResponse):
 
 
 class _InTime:
-    """Lets all of a connection's making, and all of an answer, take what is left of the time."""
+    """Connection whose setup and response share one deadline."""
 
     timeout: float
     host: str
@@ -87,11 +88,11 @@ class _InTime:
 
 
 class _Plain(_InTime, HTTPConnection):  # type: ignore[misc]  # of urllib3's own is any timeout
-    """Over TCP."""
+    ...
 
 
 class _Secure(_InTime, HTTPSConnection):  # type: ignore[misc]
-    """Over TLS."""
+    ...
 
 
 class _PlainPool(urllib3.HTTPConnectionPool):
@@ -103,10 +104,10 @@ class _SecurePool(urllib3.HTTPSConnectionPool):
 
 
 def pool_manager(connections: int) -> urllib3.PoolManager:
-    """Return connections to one service, each of whose requests must be given a timeout.
+    """Return a connection pool for one service; each request needs a timeout.
 
     Args:
-        connections: the most that are kept open.
+        connections: maximum number of kept connections.
     """
     manager = urllib3.PoolManager(num_pools=1, maxsize=connections)
     manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}

@@ -1,4 +1,4 @@
-"""How a batch of the queue is sent, and what the answer means for each of its rows."""
+"""Delivery of a batch of the queue, and the result for each of its rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 500
 FEW_ROWS = 64
-"""Of the first batch after trouble: a service under load refuses batches of more than 100."""
+"""Rows of the first batch after a failure; a loaded service refuses batches of more than 100."""
 MOST_BYTES = 768 << 10
-"""Below the 1 MiB that the service reads, envelope included."""
+"""Maximum size of a batch; the service accepts 1 MiB with the envelope."""
 _AT_FAULT = frozenset({400, 413, 422})
-"""Statuses of a whole batch that one of its rows may have caused, and that will come again."""
+"""Statuses of a whole batch that one of its rows may have caused permanently."""
 
 
 class _Results(msgspec.Struct):
@@ -37,15 +37,15 @@ _results = msgspec.json.Decoder(_Results).decode
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What to do after a batch was tried.
+    """Next step after a batch was sent.
 
     Attributes:
-        settlement: of its rows.
-        rows_next: most rows of the next batch: few after trouble and twice as many after each
-            success; halved until a row that spoils its batch is alone.
-        failed: pause, and longer each time in a row.
-        retry_after_s: at least so long.
-        reason: why it failed, for people.
+        settlement: results of its rows.
+        rows_next: maximum number of rows of the next batch: few after a failure, doubled after each
+            success, halved until a row that spoils its batch is alone.
+        failed: whether to pause, longer after each failure in a row.
+        retry_after_s: minimum pause in seconds.
+        reason: reason of the failure.
     """
 
     settlement: Settlement
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def batch_request(rows: Sequence[Row]) -> Request:
-    """Return the request that delivers ``rows``, records before events."""
+    """Return the request that delivers rows, records before events."""
     bodies: dict[str, list[bytes]] = {"record": [], "event": []}
     for row in rows:
         bodies[row.item.kind].append(row.item.body)
@@ -65,18 +65,16 @@ def batch_request(rows: Sequence[Row]) -> Request:
 
 
 def settle(rows: Sequence[Row], heard: Heard, now: float) -> Outcome:
-    """Return what an answer means for the rows that were sent.
+    """Return the results of the rows that were sent.
 
-    Only what the service called stored (or replayed) is done, and only what it refused for a
-    reason that stays is set aside; whatever is unclear is sent again, which the ids make harmless.
+    Rows that the service stored or replayed are done. Rows that it refused permanently are set
+    aside. All
+    others are sent again, which is harmless because of their ids.
 
     Args:
-        rows: as `batch_request` got them.
-        heard: what came back.
-        now: seconds since 1970, for a Retry-After that is a date.
-
-    Returns:
-        The settlement and how to go on.
+        rows: rows of `batch_request`.
+        heard: answer or failure.
+        now: seconds since 1970, for a Retry-After date.
     """
 
     def parse(body: bytes) -> list[wire.EventResult]:

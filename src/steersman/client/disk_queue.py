@@ -1,8 +1,10 @@
-"""The queue on disk: what was put survives kill -9, and several processes may share the file.
+"""Durable queue on disk that survives kill -9 and is shared by processes.
 
 SQLite in WAL mode with ``synchronous=NORMAL``: a commit hands its pages to the operating system
-before `DiskQueue.put` returns, so the death of the process loses nothing; losing power may lose the
-last rows, and never corrupts the rest.
+before
+`DiskQueue.put` returns, so a killed process loses nothing. A power failure may lose the last rows
+but
+never corrupts the rest.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ PRAGMA user_version = 1;
 
 
 class DiskQueue:
-    """Records and events in the order they were put.
+    """Queue of records and events in insertion order.
 
     Args:
-        path: of the file; its folder is made, for this user alone.
-        max_bytes: the most the rows may take.
-        drop: what to do when it is full: raise, or give up the oldest.
+        path: path of the file; its folder is created for this user only.
+        max_bytes: maximum size of the rows in bytes.
+        drop: behaviour when it is full: raise an error, or drop the oldest rows.
     """
 
     def __init__(self, path: Path, max_bytes: int, drop: Drop = "never") -> None:
@@ -56,16 +58,10 @@ class DiskQueue:
         self._closed = False
 
     def put(self, items: Sequence[Item]) -> int:
-        """Keep all items, or none; return how many old ones were dropped for them.
-
-        Args:
-            items: to be delivered.
-
-        Returns:
-            The number of rows given up.
+        """Store all items or none; return the number of dropped old rows.
 
         Raises:
-            QueueFullError: there is no room.
+            QueueFullError: no space.
             QueueError: the file cannot be written.
         """
         needed = sum(len(item.body) + len(item.id) + 16 for item in items)
@@ -78,14 +74,11 @@ class DiskQueue:
     def take(self, limit: int, max_bytes: int) -> list[Row]:
         """Return the oldest rows without removing them: records first, then events.
 
-        An event is only ever taken when every record fits before it, since it may be about one.
+        Events are returned only after all records, because they may be about one.
 
         Args:
-            limit: most rows, at least 1.
-            max_bytes: most bytes of bodies; a single row may have more.
-
-        Returns:
-            0 to ``limit`` rows.
+            limit: maximum number of rows, at least 1.
+            max_bytes: maximum size of the bodies in bytes; a single row may be larger.
         """
         rows: list[Row] = []
         size = 0
@@ -104,11 +97,11 @@ class DiskQueue:
         return rows
 
     def settle(self, settlement: Settlement, now: float) -> None:
-        """Do as the settlement says, all of it or nothing.
+        """Apply a settlement in one transaction.
 
         Args:
-            settlement: about rows that `take` returned.
-            now: seconds since 1970, kept with what was refused.
+            settlement: results of rows that `take` returned.
+            now: seconds since 1970, stored with refused items.
         """
         with self._transaction() as connection:
             for row in settlement.done:
@@ -128,7 +121,7 @@ class DiskQueue:
             return not connection.execute(query).fetchone()[0]
 
     def backlog(self) -> Backlog:
-        """Return what is in it."""
+        """Return the counts of the queue."""
         with self._transaction("DEFERRED") as connection:
             counters = dict(connection.execute("SELECT name, value FROM counter").fetchall())
             (records,) = connection.execute("SELECT count(*) FROM record").fetchone()
@@ -139,7 +132,7 @@ class DiskQueue:
         )
 
     def refused(self) -> list[RefusedItem]:
-        """Return the last items that were refused, oldest first."""
+        """Return the last refused items, oldest first."""
         with self._transaction("DEFERRED") as connection:
             found = connection.execute(
                 "SELECT kind, id, body, problem, at FROM refused ORDER BY seq"
@@ -147,26 +140,27 @@ class DiskQueue:
         return [RefusedItem(*row) for row in found]
 
     def close(self) -> None:
-        """Close the file; nothing works afterwards."""
+        """Close the file permanently."""
         with self._lock:
             self._closed = True
             self._disconnect()
 
     def before_fork(self) -> None:
-        """Close the file and keep everybody out.
+        """Close the file and block other threads.
 
-        SQLite keeps the locks of a file in the process's memory: a child that inherited them would
-        believe to hold what only the parent holds, and one of the two would lose rows.
+        SQLite keeps file locks in process memory. A child with a copy would believe to hold the
+        parent's locks,
+        and rows would be lost.
         """
         self._lock.acquire()
         self._disconnect()
 
     def after_fork_in_parent(self) -> None:
-        """Let everybody in again."""
+        """Unblock other threads."""
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Begin with a lock of its own; the file is opened at the next use."""
+        """Use a new lock; the next use opens the file."""
         self._lock = threading.RLock()
 
     def _make_room(self, connection: sqlite3.Connection, needed: int) -> int:
@@ -252,14 +246,14 @@ def _set_aside(connection: sqlite3.Connection, item: Item, problem: bytes, now: 
 
 
 def _forget_refused(connection: sqlite3.Connection) -> int:
-    """Remove the oldest of what was set aside to be looked at, up to 64 rows."""
+    """Delete the oldest refused items, up to 64 rows."""
     return connection.execute(
         "DELETE FROM refused WHERE seq IN (SELECT seq FROM refused ORDER BY seq LIMIT 64)"
     ).rowcount
 
 
 def _drop_oldest(connection: sqlite3.Connection) -> int:
-    """Remove up to 64 rows, events before records, since a record may be what events are about."""
+    """Delete up to 64 rows, events before records, because events may be about a record."""
     for table in ("event", "record"):
         gone = connection.execute(
             f"DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} ORDER BY seq LIMIT 64)"  # noqa: S608

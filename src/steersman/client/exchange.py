@@ -1,7 +1,8 @@
-"""The words between the core, which does no I/O, and the transports, which do nothing else.
+"""Steps between the core, which does no I/O, and the transports.
 
-The core's methods are generators: they yield a step, the transport takes it and sends back what
-came of it. So sync and async clients cannot differ in what they send, retry or give up.
+The core's methods are generators: they yield a step, and the transport sends back its result. So
+sync
+and async clients send and retry alike.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 MAX_ANSWER_BYTES = 64 << 20
-"""An answer longer than this is not read: a batch of 1,000 decisions is far below it."""
+"""Maximum size of an answer; 1,000 decisions are far below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request, without credentials: these are added where it is sent.
+    """HTTP request without credentials, which the transport adds.
 
     Attributes:
         method: GET or POST.
-        path: begins with a slash; the base URL stands before it.
+        path: path after the base URL, with a leading slash.
         body: JSON, or empty.
-        headers: beside those every request has.
+        headers: headers in addition to those of every request.
     """
 
     method: str
@@ -33,12 +34,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, whatever its status.
+    """HTTP answer with any status.
 
     Attributes:
-        status: of HTTP.
-        retry_after: that header as it came, or "".
-        body: as it came.
+        status: HTTP status.
+        retry_after: value of that header, or "".
+        body: body.
     """
 
     status: int
@@ -48,10 +49,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No answer came.
+    """Missing answer.
 
     Attributes:
-        reason: for people.
+        reason: reason for people.
     """
 
     reason: str
@@ -62,7 +63,7 @@ Heard: TypeAlias = Answer | Failure
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Step: send `request`, and hear an `Answer` or a `Failure` within `timeout_s`."""
+    """Step: send `request` and return an `Answer` or a `Failure` within `timeout_s`."""
 
     request: Request
     timeout_s: float
@@ -70,14 +71,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Step: let `seconds` pass."""
+    """Step: wait for `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Step: do something on this machine that may take a moment, such as writing to the queue."""
+    """Step: run a local function that may block, such as a write to the queue."""
 
     work: Callable[[], Any]
 

@@ -1,7 +1,7 @@
-"""What os.fork would break is let go before it, and made anew on both sides of it.
+"""Fork handling: resources are released before os.fork and recreated on both sides.
 
-A child inherits the parent's sockets, SQLite handles and locks, but not its threads: sharing a
-connection mixes two streams, and a lock that a vanished thread holds is never released.
+A child inherits sockets, SQLite handles and locks, but no threads. A shared connection mixes two
+streams, and a lock held by a missing thread is never released.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from weakref import WeakSet
 
 
 class Forkable:
-    """Something that must know of a fork; by itself it does nothing then."""
+    """Base of objects that react to a fork."""
 
     def before_fork(self) -> None:
-        """Reach a state that may be copied, and stay in it."""
+        """Enter a state that can be copied, and stay in it."""
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Continue."""
 
     def after_fork_in_child(self) -> None:
-        """Start afresh, touching nothing that belongs to the parent."""
+        """Start again without the parent's resources."""
 
 
 _living: WeakSet[Forkable] = WeakSet()
 _held: list[Forkable] = []
 _one_at_a_time = threading.Lock()
-"""Held through a fork: two threads that fork at once would let go of what the other one holds."""
+"""Held during a fork, because two parallel forks would release each other's locks."""
 
 
 def track(thing: Forkable) -> None:
-    """Tell ``thing`` of every fork, for as long as it lives."""
+    """Notify an object of every fork during its lifetime."""
     with _one_at_a_time:
         _living.add(thing)
 

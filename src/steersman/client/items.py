@@ -1,4 +1,4 @@
-"""What waits to be delivered, what becomes of it, and how much there is."""
+"""Items of the queue, their settlement, and the counts of the queue."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Drop = Literal["never", "oldest"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to deliver.
+    """Item to deliver.
 
     Attributes:
-        kind: a record (a decision to be stored late) or an event.
-        id: of the decision or event.
-        body: JSON, as it will be sent.
+        kind: record (decision to store later) or event.
+        id: decision id or event id.
+        body: JSON body.
     """
 
     kind: Kind
@@ -26,7 +26,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An item in the queue, with its number there."""
+    """Item in the queue, with its row number."""
 
     seq: int
     item: Item
@@ -34,14 +34,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RefusedItem:
-    """An item that the service refused for good; it is kept so that somebody can look at it.
+    """Item that the service refused permanently, kept for inspection.
 
     Attributes:
         kind: ``record`` or ``event``.
-        id: of the decision or event.
-        body: the JSON that was sent.
-        problem: the JSON that the service answered.
-        at: when, in seconds since 1970.
+        id: decision id or event id.
+        body: JSON that was sent.
+        problem: JSON that the service answered.
+        at: time in seconds since 1970.
     """
 
     kind: Kind
@@ -53,12 +53,12 @@ class RefusedItem:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What is done with the rows of a batch; those not named stay where they are.
+    """Results of the rows of a batch; other rows stay in place.
 
     Attributes:
-        done: delivered, to be removed.
-        refused: to be set aside, each with the problem.
-        later: to be put at the end, so that they hold up nothing.
+        done: delivered rows to remove.
+        refused: rows to set aside, with their problems.
+        later: rows to move to the end, so that they do not block others.
     """
 
     done: tuple[Row, ...] = ()
@@ -68,15 +68,14 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is in the queue, of all processes that share it.
+    """Counts of the queue, for all processes that share it.
 
     Attributes:
-        records: decisions to be stored late.
-        events: events not yet delivered.
-        bytes: used on disk.
-        refused: items the service refused so far; the last 1,000 can be looked at, fewer where
-            their room was needed.
-        dropped: items given up because the queue was full, with ``drop="oldest"``.
+        records: number of decisions to store later.
+        events: number of undelivered events.
+        bytes: size on disk in bytes.
+        refused: number of refused items; at most the last 1,000 are kept.
+        dropped: number of items dropped from a full queue with ``drop="oldest"``.
     """
 
     records: int

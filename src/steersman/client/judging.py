@@ -1,4 +1,4 @@
-"""What an answer means: a value, a reason to try again, or an error to raise."""
+"""Evaluation of an answer: value, retry, or error."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _ERRORS: dict[int, type[ServiceError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """The answer is good, and says `value`."""
+    """Successful answer with its `value`."""
 
     value: T
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The same request may succeed later.
+    """Temporary failure.
 
     Attributes:
-        reason: for people.
-        retry_after_s: not before so many seconds.
-        healthy: the server itself is well (it only asked to wait), so this is no failure of it.
-        problem: what it said, if it said something.
+        reason: reason for people.
+        retry_after_s: minimum pause in seconds.
+        healthy: whether the server works and only asked to wait.
+        problem: problem document of the answer, if any.
     """
 
     reason: str
@@ -58,7 +58,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The same request will never succeed."""
+    """Permanent failure."""
 
     error: ServiceError
 
@@ -67,16 +67,16 @@ Verdict: TypeAlias = Done[T] | Again | Refusal
 
 
 def judge(heard: Heard, parse: Callable[[bytes], T], now: float) -> Verdict[T]:
-    """Return what came of one try.
+    """Evaluate one try.
 
     Args:
-        heard: an answer, or why there is none.
-        parse: makes a value of a good body, or raises ValueError.
-        now: seconds since 1970, for a Retry-After that is a date.
+        heard: answer or failure.
+        parse: parser of a successful body; raises ValueError.
+        now: seconds since 1970, for a Retry-After date.
 
     Returns:
-        The verdict. An answer 200 whose body cannot be read was probably given by something that
-        stands in the place of the service, so it counts as none.
+        Verdict. A status 200 with an invalid body counts as a failure, because it probably comes
+        from a proxy.
     """
     if isinstance(heard, Failure):
         return Again(heard.reason)
@@ -96,7 +96,7 @@ def judge(heard: Heard, parse: Callable[[bytes], T], now: float) -> Verdict[T]:
 
 
 def read_problem(answer: Answer) -> Problem | None:
-    """Return the problem that an answer carries, or None where it is something else."""
+    """Return the problem document of an answer; None if it has none."""
     try:
         return _problem(answer.body)
     except ValueError:
@@ -104,14 +104,11 @@ def read_problem(answer: Answer) -> Problem | None:
 
 
 def error_of(status: int, problem: Problem | None) -> ServiceError:
-    """Return the error that stands for a status.
+    """Return the error for a status.
 
     Args:
-        status: of HTTP, or of one item in a batch.
-        problem: what the service said.
-
-    Returns:
-        The class that belongs to the status, with the service's own words.
+        status: HTTP status, also of one item in a batch.
+        problem: problem document of the service.
     """
     kind = _ERRORS.get(status, ServiceError)
     if problem is None:

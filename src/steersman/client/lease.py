@@ -1,4 +1,4 @@
-"""Who may send: a lock that the operating system takes back from a process that dies."""
+"""Lease of the sender: a lock that the operating system releases when the process dies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """The right to send from a queue, held by one process at a time and lost with it.
+    """Right to send from a queue, held by one process at a time.
 
-    A transaction on a second SQLite file, which stays empty.
+    It is a transaction on a second, empty SQLite file.
 
     Args:
-        path: of that file.
+        path: path of that file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,28 +27,28 @@ class Lease:
         self._open: sqlite3.Connection | None = None
 
     def take(self) -> bool:
-        """Return whether this process holds it now."""
+        """Return whether this process holds the lease now."""
         with self._lock:
             if self._open is None:
                 self._open = _locked(self._path)
             return self._open is not None
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lease."""
         with self._lock:
             self._release()
 
     def before_fork(self) -> None:
-        """Give it up, since SQLite's locks must not be copied; see `DiskQueue.before_fork`."""
+        """Release the lease, because SQLite's locks must not be copied; see `DiskQueue`."""
         self._lock.acquire()
         self._release()
 
     def after_fork_in_parent(self) -> None:
-        """Let it be taken again."""
+        """Allow the lease to be taken again."""
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Begin with a lock of its own."""
+        """Use a new lock."""
         self._lock = threading.Lock()
 
     def _release(self) -> None:

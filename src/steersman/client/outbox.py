@@ -1,4 +1,4 @@
-"""A queue and its sender: one of each per process and file, shared by the clients that use it."""
+"""Outbox: a queue with its sender, one per process and file, shared by clients."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EXIT_S = 1.0
 
 
 class Outbox(forking.Forkable):
-    """Keeps items on disk and delivers them in the background.
+    """Durable queue with background delivery.
 
     Args:
-        settings: of the client.
-        connect: makes the sender's own transport.
+        settings: settings of the client.
+        connect: creates the sender's transport.
     """
 
     def __init__(self, settings: Settings, connect: Callable[[], Transport]) -> None:
@@ -46,13 +46,10 @@ class Outbox(forking.Forkable):
         forking.track(self)
 
     def put(self, items: Sequence[Item]) -> None:
-        """Keep the items on disk and wake the sender.
-
-        Args:
-            items: to be delivered.
+        """Store items on disk and wake the sender.
 
         Raises:
-            QueueError: they could not be kept.
+            QueueError: the items could not be stored.
         """
         dropped = self._queue.put(items)
         if dropped:
@@ -64,19 +61,19 @@ class Outbox(forking.Forkable):
         return self._queue.is_empty()
 
     def backlog(self) -> Backlog:
-        """Return what is in the queue."""
+        """Return the counts of the queue."""
         return self._queue.backlog()
 
     def refused(self) -> list[RefusedItem]:
-        """Return what the service refused."""
+        """Return the refused items."""
         return self._queue.refused()
 
     def hurry(self) -> None:
-        """Let the sender try now, whatever pause it is in."""
+        """Let the sender try now, without its pause."""
         self._sender.hurry()
 
     def drain(self, until: float) -> None:
-        """Wait until the queue is empty, but not past ``until`` on the monotonic clock."""
+        """Wait until the queue is empty, at most until the deadline on the monotonic clock."""
         try:
             if self._queue.is_empty():
                 return
@@ -89,23 +86,23 @@ class Outbox(forking.Forkable):
             )
 
     def close(self) -> None:
-        """Stop sending; what is left stays on disk for the next start."""
+        """Stop sending; remaining rows stay on disk for the next start."""
         self._sender.stop()
         self._queue.close()
         self._lease.release()
 
     def before_fork(self) -> None:
-        """Close the files and keep the sender out of them."""
+        """Close the files and block the sender."""
         self._queue.before_fork()
         self._lease.before_fork()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Continue."""
         self._lease.after_fork_in_parent()
         self._queue.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
-        """Begin anew: another thread, other connections, the same queue."""
+        """Start again with a new thread and new connections."""
         self._lease.after_fork_in_child()
         self._queue.after_fork_in_child()
         self._sender = self._new_sender()
@@ -115,7 +112,7 @@ class Outbox(forking.Forkable):
 
 
 class _Shared:
-    """The outboxes of this process, each with the number of its users."""
+    """Outboxes of this process with their number of users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A file of SQLite for this user alone, that several processes open at once."""
+"""SQLite file of the queue, private to the user and shared by processes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ BUSY_S = 5.0
 
 
 def open_file(path: Path, schema: str) -> sqlite3.Connection:
-    """Return a connection to a file in WAL mode, made with its tables if it is not there.
+    """Return a connection to a file in WAL mode; create it with its tables if missing.
 
     Args:
-        path: of the file.
-        schema: statements that make a new file; they set ``user_version`` above 0.
-
-    Returns:
-        A connection as `connect_to` makes it.
+        path: path of the file.
+        schema: statements for a new file; they set ``user_version`` above 0.
 
     Raises:
-        QueueError: the file cannot be made.
-        sqlite3.Error: it cannot be used.
+        QueueError: the file cannot be created.
+        sqlite3.Error: the file cannot be used.
     """
     connection = connect_to(path, BUSY_S)
     try:
@@ -40,17 +37,14 @@ def open_file(path: Path, schema: str) -> sqlite3.Connection:
 
 
 def connect_to(path: Path, timeout_s: float) -> sqlite3.Connection:
-    """Return a connection to a file that is made for this user alone, if it is not there.
+    """Return a connection without implicit transactions; create the file if missing.
 
     Args:
-        path: of the file.
-        timeout_s: how long to wait for a lock of another.
-
-    Returns:
-        A connection without transactions of its own making, for any thread.
+        path: path of the file.
+        timeout_s: timeout in seconds for a lock of another process.
 
     Raises:
-        QueueError: the file cannot be made.
+        QueueError: the file cannot be created.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,7 +59,7 @@ def connect_to(path: Path, timeout_s: float) -> sqlite3.Connection:
 
 
 def queue_error(path: Path, error: Exception) -> QueueError:
-    """Return the error that tells what is wrong with a file of the queue."""
+    """Return the error that describes a problem with a queue file."""
     if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
         return QueueFullError(f"the disk of the queue {path} is full ({error}); free some space")
     return QueueError(

@@ -1,4 +1,4 @@
-"""What the application tells afterwards: events, checked here so that a mistake shows at once."""
+"""Events of the application, checked before they are queued."""
 
 from __future__ import annotations
 
@@ -35,24 +35,21 @@ def event_of(
     *,
     now: float,
 ) -> Item:
-    """Return the event as it will be sent.
+    """Return an event in its sent form.
 
     Args:
-        kind: one of the four types.
-        decision: what it is about ...
-        episode: ... or the episode; exactly one of the two.
+        kind: one of the four event types.
+        decision: decision of the event; give either it or the episode.
+        episode: episode of the event.
         outcomes: named finite numbers.
-        action_taken: what the application did instead of the action it was told.
-        body: anything else, up to 64 KiB as JSON.
-        at: when it happened.
-        event_id: the application's own; None: a new one.
-        now: seconds since 1970, where ``at`` is None: a queue may deliver much later.
-
-    Returns:
-        The item for the queue.
+        action_taken: action that the application took instead of the decided one.
+        body: other content, up to 64 KiB as JSON.
+        at: time of the event.
+        event_id: event id of the application; None: a new one.
+        now: seconds since 1970, used if ``at`` is None, because delivery may be much later.
 
     Raises:
-        InputError: something in it the service would refuse.
+        InputError: the service would refuse the event.
     """
     if (decision is None) == (episode is None):
         raise InputError("an event needs exactly one of decision and episode; give exactly one")

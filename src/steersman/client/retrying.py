@@ -1,4 +1,4 @@
-"""When to try again: jittered exponential backoff, and the server's own Retry-After."""
+"""Retry timing: exponential backoff with jitter, and the server's Retry-After."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ if TYPE_CHECKING:
     import random
 
 RETRIED = frozenset({408, 429, *range(500, 600)})
-"""Statuses after which the same request may succeed. Whatever stands before the service has numbers
-of its own from 500 on for one that it cannot reach, such as 521 and 530."""
+"""Statuses after which the same request may succeed. Proxies use their own numbers from 500 on,
+such as 521 and 530, for a service that they cannot reach.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses that double up to a ceiling, each drawn evenly between half of itself and itself.
+    """Pauses that double up to a maximum, each drawn uniformly between its half and itself.
 
-    The jitter keeps clients that failed together from coming back together.
+    The jitter spreads clients that failed together.
 
     Attributes:
-        first_s: the first pause at its longest.
-        longest_s: the ceiling.
-        rng: draws the jitter.
+        first_s: maximum of the first pause in seconds.
+        longest_s: maximum pause in seconds.
+        rng: random generator of the jitter.
     """
 
     first_s: float
@@ -35,25 +36,19 @@ class Backoff:
         """Return the seconds to wait.
 
         Args:
-            attempt: failures before, from 0.
-            retry_after_s: at least this long, since the server asked for it.
-
-        Returns:
-            Seconds, 0 or more.
+            attempt: number of earlier failures.
+            retry_after_s: minimum in seconds, requested by the server.
         """
         whole = min(self.first_s * 2.0 ** min(attempt, 30), self.longest_s)
         return max(whole * (0.5 + 0.5 * self.rng.random()), retry_after_s)
 
 
 def retry_after_s(header: str, now: float) -> float:
-    """Return how long a Retry-After header asks to wait.
+    """Return the seconds that a Retry-After header requests; 0 for an invalid header.
 
     Args:
-        header: seconds or an HTTP date; anything else asks for nothing.
-        now: seconds since 1970, for the date.
-
-    Returns:
-        Seconds, 0 or more.
+        header: seconds or an HTTP date.
+        now: seconds since 1970, for a date.
 
     >>> retry_after_s("7", now=0.0), retry_after_s("soon", now=0.0)
     (7.0, 0.0)

@@ -1,7 +1,8 @@
-"""The thread that drains a queue.
+"""Background thread that delivers the queue.
 
-A thread serves both clients: it goes on while an event loop is busy or gone, and at exit. It holds
-the lease while it sends, so that of several processes with one file one sends at a time.
+A thread serves both clients: it works while an event loop is busy or closed, and at exit. It holds
+the
+lease while it sends, so that one process per file sends at a time.
 """
 
 from __future__ import annotations
@@ -29,36 +30,38 @@ if TYPE_CHECKING:
 _log = logging.getLogger("steersman.client")
 TIMEOUT_S = 10.0
 GATHER_S = 0.02
-"""Events of one moment travel together; no caller waits for it."""
+"""Delay that gathers events into one batch; no caller waits for it."""
 LOOK_AGAIN_S = 30.0
-"""How often an idle sender looks for what another process left behind."""
+"""Interval in which an idle sender looks for rows of other processes."""
 LEASE_RETRY_S = 0.25
 PATIENCE_S = 60.0
-"""After so long without any progress the holder of the lease is taken for stopped, though alive:
-sending the same rows twice is harmless, not sending them is not."""
+"""Time without progress after which the lease holder counts as stopped. Sending rows twice is
+harmless,
+not sending them is not.
+"""
 LONGEST_ASKED_S = 300.0
-"""The most that a Retry-After is followed: who writes a day may mean another client."""
+"""Maximum Retry-After that the sender follows."""
 CLOSE_S = 0.1
 
 
 class Transport(Protocol):
-    """What a sender needs of a transport."""
+    """Transport of a sender."""
 
     def send(self, step: Send) -> Heard:
-        """Send a request and return what came of it."""
+        """Send a request and return its result."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class Sender:
-    """Delivers what is in a queue, from a daemon thread that starts when it is needed.
+    """Daemon thread that delivers a queue; it starts when needed.
 
     Args:
-        queue: to drain.
-        lease: held while there is something to send.
-        connect: makes the transport, in the thread that uses it.
-        rng: draws the jitter.
+        queue: queue to deliver.
+        lease: lease held while rows are left.
+        connect: creates the transport in the sending thread.
+        rng: random generator of the jitter.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Sender:
         self._stopped = threading.Event()
 
     def wake(self) -> None:
-        """Look into the queue soon."""
+        """Check the queue soon."""
         with self._starting:
             if self._stopped.is_set():
                 return
@@ -91,12 +94,12 @@ class Sender:
         self._wake.set()
 
     def hurry(self) -> None:
-        """Try now, whatever pause it is in."""
+        """Try now, without the present pause."""
         self._hurry.set()
         self.wake()
 
     def stop(self) -> None:
-        """End the thread; in a request that hangs it ends when that is over."""
+        """End the thread, after a request in progress."""
         self._stopped.set()
         self._hurry.set()
         self._wake.set()
@@ -142,7 +145,8 @@ class Sender:
                 self._after_failure(f"{error}", 0.0)
             return
         except Exception as error:  # noqa: BLE001 (logged, and tried again)
-            # Whatever it was, the events are in the queue: a thread that died would leave them.
+            # Keep the thread alive: the events are in the queue, and a dead thread would leave them
+            # there.
             if not self._stopped.is_set():
                 self._after_failure(f"unexpected error while sending: {error!r}", 0.0)
             return
@@ -162,7 +166,7 @@ class Sender:
 
     def _after_failure(self, reason: str, retry_after_s: float) -> None:
         pause = self._backoff.pause(self._failures, min(retry_after_s, LONGEST_ASKED_S))
-        # Loud once an outage, then quiet.
+        # Warn once per outage.
         level = logging.DEBUG if self._failures else logging.WARNING
         _log.log(level, "events stay queued, next try in %.1f s: %s", pause, reason)
         self._failures += 1

@@ -1,4 +1,4 @@
-"""Where the service is, with which key, and where the queue lies: arguments, then environment."""
+"""Settings of a client: URL, API key and queue, from arguments or the environment."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _ODD = re.compile(r"[\x00-\x20\x7f?#\\]")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a client was made with, checked.
+    """Checked settings of a client.
 
     Attributes:
-        base_url: http or https, without a slash at its end.
-        api_key: never shown.
-        timeout_s: for a whole call, all its tries included.
-        retries: tries after the first.
-        queue_path: the file of the queue.
-        queue_bytes: the most it may take.
-        drop: what to do when it is full.
+        base_url: http or https URL without a trailing slash.
+        api_key: API key; never shown.
+        timeout_s: timeout of a call with all its tries, in seconds.
+        retries: number of tries after the first.
+        queue_path: path of the queue file.
+        queue_bytes: maximum size of the queue in bytes.
+        drop: behaviour when the queue is full.
     """
 
     base_url: str
@@ -57,10 +57,10 @@ class Settings:
         drop: Drop = "never",
         environment: Mapping[str, str] = os.environ,
     ) -> Settings:
-        """Return the settings, with what was not given taken from the environment.
+        """Return the settings; missing values come from the environment.
 
         Raises:
-            InputError: something is missing or out of range; no message ever shows the key.
+            InputError: a value is missing or out of range; no message contains the key.
         """
         if not 0 <= retries <= 100:
             raise InputError(f"retries must be from 0 to 100, got {retries}")
@@ -76,7 +76,7 @@ class Settings:
 
 
 def checked_timeout_s(timeout_ms: float) -> float:
-    """Return seconds, refusing what is no time: 1 to 600,000 ms."""
+    """Return a timeout of 1 to 600,000 ms in seconds."""
     if not 1 <= timeout_ms <= 600_000:
         raise InputError(f"timeout_ms must be from 1 to 600000, got {timeout_ms}")
     return timeout_ms / 1000
@@ -139,6 +139,6 @@ def _queue_dir(environment: Mapping[str, str]) -> Path:
 
 
 def _fingerprint(url: str, key: str) -> str:
-    """Return a name for the file that tells servers and keys apart, and not what they are."""
+    """Return a file name part that distinguishes servers and keys without disclosing them."""
     digest = blake2b(f"{url}\n{key}".encode(), digest_size=12, person=b"steersman-queue")
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The client for threads: urllib3 sends, `time.sleep` waits, the core decides."""
+"""Client for threads: urllib3 and `time.sleep` around the common core."""
 
 from __future__ import annotations
 
@@ -28,23 +28,26 @@ T = TypeVar("T")
 
 
 class Client(Base):
-    """Asks a Steersman service for decisions, and tells it what came of them.
+    """Client of a Steersman service: requests decisions and reports outcomes.
 
-    What is told is kept on disk before a method returns and delivered in the background, so it
-    outlives the process. A client may be used from many threads, and after `os.fork` on both sides.
+    Reports are on disk before a method returns and are delivered in the background, so they survive
+    the
+    process. A client may be used from many threads, and after `os.fork` on both sides.
 
     Args:
-        base_url: http(s)://host[:port][/prefix]; None: the environment's STEERSMAN_URL.
-        api_key: None: the environment's STEERSMAN_API_KEY. Never logged, stored or shown.
-        options: by keyword, one or more of the following.
-        timeout_ms: for a whole call with all its tries, 1 to 600,000; default 2,000.
-        retries: tries after the first, 0 to 100, with jittered pauses; default 3.
-        queue_dir: the folder of the queue on disk; None: STEERSMAN_HOME/client, or
+        base_url: http(s)://host[:port][/prefix]; None: environment variable STEERSMAN_URL.
+        api_key: API key; None: environment variable STEERSMAN_API_KEY. Never logged, stored or
+            shown.
+        options: the following options, as keywords.
+        timeout_ms: timeout of a call with all its tries in milliseconds, 1 to 600,000; default
+            2,000.
+        retries: number of tries after the first, with jittered pauses, 0 to 100; default 3.
+        queue_dir: folder of the queue on disk; None: STEERSMAN_HOME/client, or
             ~/.local/state/steersman/client. Processes with the same service, key and folder share
             one queue.
-        queue_bytes: the most it may take, 256 KiB or more; default 64 MiB.
-        drop: when it is full: ``never`` (the default): a method raises QueueFullError;
-            ``oldest``: the oldest rows are given up, counted in `backlog` and logged.
+        queue_bytes: maximum size of the queue, 256 KiB or more; default 64 MiB.
+        drop: behaviour when the queue is full. ``never`` (default): a method raises QueueFullError;
+            ``oldest``: the oldest rows are dropped, counted in `backlog` and logged.
     """
 
     def __init__(
@@ -82,32 +85,32 @@ class Client(Base):
         parent: Decision | UUID | str | None = None,
         links: Mapping[str, Sequence[str]] | None = None,
     ) -> Decision:
-        """Return what to do now.
+        """Request one decision.
 
         Args:
-            skill: the application capability.
-            decision: the decision point within it.
-            context: what is known, by declared field name; JSON values.
-            eligible: the actions allowed for this request; None: all that are declared.
-            features: one list of numbers per eligible action, where the point declares features.
-            episode: what this decision belongs to with others (a conversation, a task).
-            unit: what must stay on one arm of a rollout: user, session, episode.
-            default: the action to take when no service answers: then the decision says
-                ``degraded``, and is delivered later so that events about it are known.
-            timeout_ms: for this call, instead of the client's.
-            parent: the decision this one follows from.
-            links: of a sequence: by candidate, the candidates that picking it brings in; they have
-                features too. Its ``default`` is a list of picks.
+            skill: skill of the decision point.
+            decision: name of the decision point.
+            context: context by declared field name; JSON values.
+            eligible: eligible actions; None: all declared actions.
+            features: list of numbers per eligible action, if the point declares features.
+            episode: episode of the decision (a conversation, a task).
+            unit: unit that stays on one arm of a rollout: user, session, episode.
+            default: action if no service answers. The decision is then ``degraded`` and is
+                delivered later, so that events about it are known.
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
+            parent: decision that this one follows.
+            links: for a sequence, the candidates that a pick adds, by candidate; they need features
+                too. The ``default`` of a sequence is a list of picks.
 
         Returns:
-            The decision; ``decision_id`` names it for ever.
+            Decision; ``decision_id`` names it permanently.
 
         Raises:
             UnavailableError: no answer in time, and no ``default``.
-            UnauthorizedError: the API key is not accepted.
-            NotFoundError: no such skill or decision point.
-            ServiceError: the service refuses the request; ``problem`` says why.
-            InputError: something cannot be sent as JSON.
+            UnauthorizedError: invalid API key.
+            NotFoundError: unknown skill or decision point.
+            ServiceError: the service refuses the request; ``problem`` has the reason.
+            InputError: a value cannot be sent as JSON.
         """
         ask = Ask(
             *(skill, decision, context or {}, eligible, features, episode, unit, default, parent),
@@ -118,19 +121,19 @@ class Client(Base):
     def decide_many(
         self, asks: Sequence[Ask], *, timeout_ms: float | None = None
     ) -> list[Decision | ServiceError]:
-        """Return a decision for each question, or the error that stands in its place.
+        """Request several decisions.
 
         Args:
-            asks: 1 to 1,000 questions, sent as one request.
-            timeout_ms: for this call, instead of the client's.
+            asks: 1 to 1,000 requests, sent as one batch.
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
 
         Returns:
-            As many as were asked, in order. Errors are returned and not raised, so that one bad
-            question does not cost the others their answer.
+            Decision or error for each request, in order. Errors are returned, not raised, so that
+            one invalid request does not affect the others.
 
         Raises:
-            ServiceError: the service refuses the request as a whole.
-            InputError: something cannot be sent as JSON.
+            ServiceError: the service refuses the whole batch.
+            InputError: a value cannot be sent as JSON.
         """
         return self._run(self._core.decide_many(asks, self._timeout_s(timeout_ms)))
 
@@ -146,26 +149,26 @@ class Client(Base):
         at: float | datetime | None = None,
         event_id: str | None = None,
     ) -> str:
-        """Tell what the application did: that an interaction began, or its output.
+        """Report the start of an interaction or its output.
 
         Args:
-            decision: what it is about ...
-            episode: ... or the episode; exactly one of the two.
+            decision: decision of the event; give either it or the episode.
+            episode: episode of the event.
             outcomes: named finite numbers, such as ``{"latency_ms": 310}``.
-            body: anything else worth keeping, up to 64 KiB as JSON.
-            output: True: the interaction's output; False: its beginning.
-            action_taken: what was done, if not the action decided.
-            at: when, seconds since 1970 or a datetime; None: now.
-            event_id: the application's own; the same id, body and ``at`` are stored once. Give
-                ``at`` with it: without, a second call is another event under the same id, and
+            body: other content, up to 64 KiB as JSON.
+            output: True: output of the interaction; False: its start.
+            action_taken: action that the application took, if not the decided one.
+            at: time, as seconds since 1970 or a datetime; None: now.
+            event_id: event id of the application. Events with the same id, body and ``at`` are
+                stored once. Give ``at`` too; otherwise a second call is a different event and is
                 refused.
 
         Returns:
-            The event's id, once the event is on disk; it is delivered in the background.
+            Event id, after the event is on disk; it is delivered in the background.
 
         Raises:
-            InputError: the service would refuse it.
-            QueueFullError: the queue has no room, and ``drop`` is ``never``.
+            InputError: the service would refuse the event.
+            QueueFullError: the queue is full, and ``drop`` is ``never``.
             QueueError: the queue cannot be written.
         """
         kind: Any = "interaction.output" if output else "interaction.create"
@@ -182,21 +185,21 @@ class Client(Base):
         at: float | datetime | None = None,
         event_id: str | None = None,
     ) -> str:
-        """Tell what somebody thought of it.
+        """Report user feedback.
 
         Args:
-            decision: what it is about ...
-            episode: ... or the episode; exactly one of the two.
+            decision: decision of the event; give either it or the episode.
+            episode: episode of the event.
             outcomes: named finite numbers, such as ``{"thumbs_up": 1}``.
-            body: anything else worth keeping, up to 64 KiB as JSON.
-            action_taken: what was done, if not the action decided.
-            at: when, seconds since 1970 or a datetime; None: now.
-            event_id: the application's own; the same id, body and ``at`` are stored once. Give
-                ``at`` with it: without, a second call is another event under the same id, and
+            body: other content, up to 64 KiB as JSON.
+            action_taken: action that the application took, if not the decided one.
+            at: time, as seconds since 1970 or a datetime; None: now.
+            event_id: event id of the application. Events with the same id, body and ``at`` are
+                stored once. Give ``at`` too; otherwise a second call is a different event and is
                 refused.
 
         Returns:
-            The event's id, once the event is on disk; it is delivered in the background.
+            Event id, after the event is on disk; it is delivered in the background.
         """
         return self._tell(
             "feedback.submit", decision, episode, outcomes, action_taken, body, at, event_id
@@ -213,21 +216,21 @@ class Client(Base):
         at: float | datetime | None = None,
         event_id: str | None = None,
     ) -> str:
-        """Tell how the task ended.
+        """Report the result of a task.
 
         Args:
-            decision: what it is about ...
-            episode: ... or the episode; exactly one of the two.
+            decision: decision of the event; give either it or the episode.
+            episode: episode of the event.
             outcomes: named finite numbers, such as ``{"success": 1}``.
-            body: anything else worth keeping, up to 64 KiB as JSON.
-            action_taken: what was done, if not the action decided.
-            at: when, seconds since 1970 or a datetime; None: now.
-            event_id: the application's own; the same id, body and ``at`` are stored once. Give
-                ``at`` with it: without, a second call is another event under the same id, and
+            body: other content, up to 64 KiB as JSON.
+            action_taken: action that the application took, if not the decided one.
+            at: time, as seconds since 1970 or a datetime; None: now.
+            event_id: event id of the application. Events with the same id, body and ``at`` are
+                stored once. Give ``at`` too; otherwise a second call is a different event and is
                 refused.
 
         Returns:
-            The event's id, once the event is on disk; it is delivered in the background.
+            Event id, after the event is on disk; it is delivered in the background.
         """
         return self._tell(
             "task_result", decision, episode, outcomes, action_taken, body, at, event_id
@@ -240,15 +243,16 @@ class Client(Base):
         recompute: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[str, Any]:
-        """Return how a decision came about, as the service tells it.
+        """Return the service's explanation of a decision.
 
         Args:
             decision: the decision or its id.
-            recompute: also build the state it was drawn from again, and compare: this takes time.
-            timeout_ms: for this call, instead of the client's.
+            recompute: whether to rebuild the policy state and compare its distribution; this takes
+                time.
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
 
         Returns:
-            Scores, probabilities, the state it was drawn from, and what happened since.
+            Probabilities, policy state, events and rewards of the decision.
         """
         explanation: dict[str, Any] = self._run(
             self._core.explain(decision, self._timeout_s(timeout_ms), recompute=recompute)
@@ -259,34 +263,34 @@ class Client(Base):
         """Return whether the service is alive.
 
         Args:
-            timeout_ms: for this call, instead of the client's.
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
         """
         return self._run(self._core.ping(self._timeout_s(timeout_ms)))
 
     def flush(self, timeout_s: float = 5.0) -> int:
-        """Wait until everything told was delivered.
+        """Wait until all reports are delivered.
 
         Args:
-            timeout_s: the longest to wait.
+            timeout_s: maximum wait in seconds.
 
         Returns:
-            How many rows are left in the queue, of all processes that share it.
+            Number of rows left in the queue, of all processes that share it.
         """
         return self._run(self._core.flush(timeout_s))
 
     def backlog(self) -> Backlog:
-        """Return what is in the queue on disk, whichever process put it there."""
+        """Return the counts of the queue on disk, of all processes that share it."""
         return self._core.outbox.backlog()
 
     def refused(self) -> list[RefusedItem]:
-        """Return the last 1,000 items that the service refused for good, oldest first.
+        """Return the last refused items, at most 1,000, oldest first.
 
-        They are fewer where the queue needed their room for what is to be delivered.
+        Older ones are dropped if the queue needs their space.
         """
         return self._core.outbox.refused()
 
     def close(self) -> None:
-        """Deliver what can be delivered in a second, and let go of everything else."""
+        """Deliver for up to a second, then release all resources."""
         if not self._begins_to_close():
             return
         try:

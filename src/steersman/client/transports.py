@@ -1,4 +1,4 @@
-"""HTTP and nothing else: urllib3 for threads, aiohttp for event loops."""
+"""HTTP transports: urllib3 for threads, aiohttp for event loops."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 _POOL = 64
 _abandoned: list[object] = []
-"""What a forked child inherited and must neither use nor close: kept, so that nobody does."""
+"""Inherited resources that a forked child must neither use nor close."""
 
 
 class Urllib3Transport(Forkable):
-    """Sends from any thread, with a pool of connections.
+    """Transport for threads, with a connection pool.
 
     Args:
-        base_url: checked by `Settings`.
-        api_key: shown to the service alone.
+        base_url: URL checked by `Settings`.
+        api_key: API key.
     """
 
     def __init__(self, base_url: str, api_key: str) -> None:
@@ -45,7 +45,7 @@ class Urllib3Transport(Forkable):
         track(self)
 
     def send(self, step: Send) -> Heard:
-        """Send a request and return what came of it."""
+        """Send a request and return its result."""
         request = step.request
         try:
             response = self._pool.urlopen(
@@ -70,7 +70,7 @@ class Urllib3Transport(Forkable):
         self._manager.clear()
 
     def after_fork_in_child(self) -> None:
-        """Use new connections, and leave the parent's alone."""
+        """Use new connections and leave the parent's untouched."""
         _abandoned.append(self._manager)
         self._connect()
 
@@ -81,11 +81,11 @@ class Urllib3Transport(Forkable):
 
 
 class AiohttpTransport(Forkable):
-    """Sends from one event loop at a time, with a pool of connections.
+    """Transport for one event loop at a time, with a connection pool.
 
     Args:
-        base_url: checked by `Settings`.
-        api_key: shown to the service alone.
+        base_url: URL checked by `Settings`.
+        api_key: API key.
     """
 
     def __init__(self, base_url: str, api_key: str) -> None:
@@ -100,7 +100,7 @@ class AiohttpTransport(Forkable):
         track(self)
 
     async def send(self, step: Send) -> Heard:
-        """Send a request and return what came of it."""
+        """Send a request and return its result."""
         request = step.request
         try:
             async with asyncio.timeout(step.timeout_s):
@@ -131,7 +131,7 @@ class AiohttpTransport(Forkable):
             await session.close()
 
     def after_fork_in_child(self) -> None:
-        """Use new connections, and leave the parent's alone."""
+        """Use new connections and leave the parent's untouched."""
         _abandoned.append(self._session)
         self._session = None
 
@@ -169,7 +169,7 @@ def _with(headers: dict[str, str], more: Mapping[str, str] | None) -> dict[str, 
 
 
 def _read_answer(response: urllib3.BaseHTTPResponse) -> Heard:
-    """Read the body piece by piece, so that no more of it is held than an answer may have."""
+    """Read the body piece by piece, up to the size limit."""
     pieces: list[bytes] = []
     size = 0
     while piece := response.read1(_CHUNK):
