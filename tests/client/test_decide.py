@@ -147,7 +147,7 @@ def test_explain_asks_for_the_decision_by_its_id(client, server):
 
 def test_an_answer_that_is_nested_without_end_is_none(make, server):
     server.script = [(200, {}, b"[" * 5000)]
-    with pytest.raises(UnavailableError, match="no answer"):
+    with pytest.raises(UnavailableError, match="invalid body"):
         make(retries=0).explain("01a1ff23-5a81-7ec1-9682-123a4fba965d")
 
 

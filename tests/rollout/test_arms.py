@@ -99,12 +99,12 @@ def test_stages_at_their_edges():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((1.0, "ab", 0.5), "h is 1.0"),
-        ((math.nan, "ab", 0.5), "h is nan"),
-        ((0.5, "ab", 0.51), "share is 0.51"),
-        ((0.5, "ab", -0.1), "share is -0.1"),
-        ((0.5, "live", 0.4, 0.6), "holdback is 0.6"),
-        ((0.5, "beta", 0.5), "stage is 'beta'"),
+        ((1.0, "ab", 0.5), "invalid h 1.0"),
+        ((math.nan, "ab", 0.5), "invalid h nan"),
+        ((0.5, "ab", 0.51), "invalid share 0.51"),
+        ((0.5, "ab", -0.1), "invalid share -0.1"),
+        ((0.5, "live", 0.4, 0.6), "invalid holdback 0.6"),
+        ((0.5, "beta", 0.5), "invalid stage 'beta'"),
     ],
 )
 def test_what_is_no_place(arguments, said):

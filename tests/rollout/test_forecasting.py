@@ -115,15 +115,15 @@ def test_what_is_tolerated_or_held_is_never_rolled_back(changes):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"sd": 0.0}, "sd is 0.0"),
+        ({"sd": 0.0}, "invalid sd 0.0"),
         ({"sd": 0.6}, "0 to 0.5"),
-        ({"sd": math.nan}, "sd is nan"),
-        ({"units_per_day": -1.0}, "units_per_day is -1.0"),
-        ({"power": 1.0}, "power is 1.0"),
+        ({"sd": math.nan}, "invalid sd nan"),
+        ({"units_per_day": -1.0}, "invalid units_per_day -1.0"),
+        ({"power": 1.0}, "invalid power 1.0"),
         ({"effect": 0.0}, "needs more than"),
         ({"effect": -0.1}, "needs more than"),
         ({"effect": math.nan}, "invalid effect nan"),
-        ({"spreads": {"errors": 0.7}}, "errors is 0.7"),
+        ({"spreads": {"errors": 0.7}}, "errors 0.7"),
     ],
 )
 def test_arguments_out_of_range(arguments, said):

@@ -383,12 +383,12 @@ def test_a_rollout_that_only_shadows_promotes_nothing():
 
 def test_a_candidate_below_the_declared_value_is_held():
     found = judged(SHADOW, SEEN, plan=replace(PLAN, min_value=0.51))
-    assert "as low as 0.5000, below 0.51" in found.reasons[0]
+    assert "mean reward 0.5000; at least 0.51 needed" in found.reasons[0]
 
 
 def test_what_cannot_be_judged_is_refused():
     for step in (-1, 5):
-        with pytest.raises(InputError, match="step is"):
+        with pytest.raises(InputError, match="invalid step"):
             judge(PLAN, step, GOOD, NOW)
     inputs = judged().inputs
     for broken in ({}, {**inputs, "evidence": {}}, {**inputs, "step": "x"}):

@@ -122,13 +122,13 @@ async def test_prometheus_is_not_asked_about_the_time_before_the_rollout(prometh
     [
         ({"said": {"age": None}}, "no samples of"),
         ({"said": {"age": 3600.0}}, "its newest sample is 3600 s old"),
-        ({"status": 503}, "it answered 503"),
-        ({"raw": b"<html>"}, "what is no result"),
+        ({"status": 503}, "it answered status 503"),
+        ({"raw": b"<html>"}, "is not a query result"),
         ({"raw": b'{"status": "error", "error": "bad query"}'}, "it refused a query: bad query"),
-        ({"raw": b"[]"}, "what is no result"),
+        ({"raw": b"[]"}, "is not a query result"),
         (
             {"said": {"age": 1.0, "total": {"candidate": 9}, "bad": {"candidate": "NaN"}}},
-            "answered nan",
+            "value nan",
         ),
         (
             {"said": {"age": 1.0, "total": {"candidate": "+Inf"}, "bad": {}}},
@@ -239,7 +239,7 @@ async def test_a_rollout_holds_while_prometheus_is_dead_and_goes_on_with_it(
         prometheus.said = prometheus.said | {"bad": {"candidate": 30}}
         ended = await w.drive(begun.id, steps=5)
         assert ended.status == "rolled_back"
-        assert "says prometheus" in ended.reason
+        assert "according to prometheus" in ended.reason
     await check_history(w, begun.id)
 
 

@@ -158,8 +158,8 @@ def test_the_same_decisions_give_the_same_bits_whenever_they_are_read():
 @pytest.mark.parametrize(
     ("decision", "said"),
     [
-        (seen("u", 0.0, arm="both"), "arm is 'both'"),
-        (seen("u", math.nan), "at nan"),
+        (seen("u", 0.0, arm="both"), "invalid arm 'both'"),
+        (seen("u", math.nan), "time nan"),
         (seen("known", 1.0, arm="candidate"), "on both arms"),
     ],
 )

@@ -98,7 +98,7 @@ async def test_an_imported_log_without_propensities_is_no_evidence(logs):
 async def test_numbers_out_of_range_are_refused(logs):
     point = await logs.declare()
     for newest in (1, 1_000_001):
-        with pytest.raises(InputError, match="allowed is 2 to 1,000,000"):
+        with pytest.raises(InputError, match="expected 2 to 1,000,000"):
             await _read(logs, point, newest=newest)
     for level in (0.0, 1.0):
         with pytest.raises(InputError, match="expected a number between 0 and 1"):

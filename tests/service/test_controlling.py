@@ -184,7 +184,7 @@ async def test_a_store_that_is_away_is_told_in_the_log_and_asked_again(tmp_path,
     nowhere = Database(f"postgresql://u@/d?host={tmp_path}")
     running = asyncio.create_task(ControllerMetrics(nowhere, tmp_path).run(stop))
     async with asyncio.timeout(20):
-        while "cannot be told now" not in caplog.text:  # noqa: ASYNC110 (nothing tells)
+        while "cannot be read now" not in caplog.text:  # noqa: ASYNC110 (nothing tells)
             await asyncio.sleep(0.01)
     assert not running.done()
     stop.set()

@@ -75,7 +75,7 @@ async def test_states_that_take_too_long_are_given_up_and_no_breaker_opens(
             short.setattr(explaining, "_BUILD_S", 0.05)
             late = [await ask() for _ in range(6)]
         assert {one.status for one in late} == {503}
-        assert all("not built within 0.05 s" in one.body["detail"] for one in late)
+        assert all("not rebuilt within 0.05 s" in one.body["detail"] for one in late)
         assert breaker.state == "closed"
         assert (await other()).body["recomputed"]["same"] is True
 

@@ -61,6 +61,6 @@ async def test_no_key_is_logged_whatever_fails(serving, caplog) -> None:
 def test_a_level_that_there_is_not_is_refused_with_those_there_are(monkeypatch) -> None:
     before = logging.root.level, list(logging.root.handlers)
     monkeypatch.setenv("STEERSMAN_LOG_LEVEL", "verbose")
-    with pytest.raises(InputError, match="'VERBOSE'; allowed are DEBUG, INFO"):
+    with pytest.raises(InputError, match="'VERBOSE': allowed are DEBUG, INFO"):
         configure_logging()
     assert (logging.root.level, list(logging.root.handlers)) == before

@@ -113,7 +113,7 @@ async def test_bad_requests_are_told(serving, database, tenant, subtests):
         ({"fusion": "magic"}, "magic"),
         ({"rerank": "oracle"}, "rerank is 'oracle'"),
         ({"query": ""}, "length >= 1"),
-        ({"query": "  "}, "blank"),
+        ({"query": "  "}, "white space"),
         ({"query": "x" * 20_001}, "length <= 20000"),
         ({"deadline_ms": 0}, ">= 1"),
         ({"corpus": ""}, "length >= 1"),

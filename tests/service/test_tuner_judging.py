@@ -135,7 +135,7 @@ async def test_a_corpus_without_an_embedder_is_refused(serving, database, tenant
         await corpora(database, tenant.id).add("manuals", texts(), embedder="none", chunking=SMALL)
         refused = await evaluate(s, configurations=[WORDS])
         assert refused.status == 409
-        assert "this one has none" in refused.body["detail"]
+        assert "this corpus has none" in refused.body["detail"]
         assert model.asked == []
 
 
@@ -194,7 +194,7 @@ async def test_a_tenant_spends_no_more_in_a_day_however_often_it_asks(
         other = [{**QUESTIONS[0], "text": "why hum"}]
         more = await evaluate(s, configurations=[WORDS], questions=[*QUESTIONS, *other])
         assert more.body["configurations"][0]["unjudged"] == {"budget": 1}
-        assert any("of $10.00 and 8 that a tenant may" in note for note in more.body["notes"])
+        assert any("of $10.00 and 8 allowed per tenant" in note for note in more.body["notes"])
         refused = await evaluate(s, configurations=[WORDS], questions=other)
         assert refused.status == 429
         assert "try again after midnight UTC" in refused.body["detail"]
@@ -429,8 +429,8 @@ async def test_bad_requests_are_told(serving, database, tenant, model, wrong, wh
         ({"URL": "http://127.0.0.1:1/v1"}, "ANSWERS_MODEL is not set"),
         ({"MODEL": "m"}, "ANSWERS_URL is not set"),
         ({"URL": "http://h/v1", "MODEL": "m", "JUDGE_URL": "http://j"}, "JUDGE_MODEL is not set"),
-        ({"URL": "http://h/v1", "MODEL": "m", "MAX_USD": "lots"}, "MAX_USD is 'lots'"),
-        ({"URL": "http://h/v1", "MODEL": "m", "MAX_CALLS": "1.5"}, "MAX_CALLS is '1.5'"),
+        ({"URL": "http://h/v1", "MODEL": "m", "MAX_USD": "lots"}, "MAX_USD 'lots'"),
+        ({"URL": "http://h/v1", "MODEL": "m", "MAX_CALLS": "1.5"}, "MAX_CALLS '1.5'"),
     ],
 )
 def test_settings_that_do_not_do(environment, says):

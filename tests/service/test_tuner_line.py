@@ -26,7 +26,9 @@ async def test_of_one_tenant_few_wait_and_others_still_come_in():
 
     begun = [asyncio.create_task(asked(ONE, name)) for name in ("first", "second")]
     await asyncio.sleep(0)
-    with pytest.raises(Refused, match="2 evaluations of yours run or wait already") as refused:
+    with pytest.raises(
+        Refused, match="2 evaluations of this tenant are already running or waiting"
+    ) as refused:
         await asked(ONE, "third")
     assert refused.value.problem.retry_after_s >= 1.0
     begun.append(asyncio.create_task(asked(OTHER, "other")))

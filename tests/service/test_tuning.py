@@ -135,7 +135,7 @@ async def test_bad_requests_are_told(serving, database, tenant, subtests):
         ({"configurations": [{"more": 1}]}, "more"),
         ({"questions": []}, "length >= 1"),
         ({"questions": [{"text": "x", "gold": []}]}, "length >= 1"),
-        ({"questions": [{"text": " ", "gold": ["pumps.md"]}]}, "blank"),
+        ({"questions": [{"text": " ", "gold": ["pumps.md"]}]}, "white space"),
         ({"questions": QUESTIONS * 50, "configurations": [WORDS] * 50}, "5,000 searches"),
         ({"slice": {"size": 0}}, ">= 1"),
         ({"weights": {"alpha": -1}}, ">= 0"),
@@ -165,7 +165,9 @@ async def test_a_deadline_ends_it_and_nobody_waits_behind_it(serving, database, 
         statuses = {answer.status for answer in answers}
         assert statuses == {200, 503}
         refused = next(answer for answer in answers if answer.status == 503)
-        assert "4 evaluations of yours run or wait already" in refused.body["detail"]
+        assert (
+            "4 evaluations of this tenant are already running or waiting" in refused.body["detail"]
+        )
         assert int(refused.headers["retry-after"]) >= 1
 
 

@@ -264,7 +264,7 @@ class _Deed:
 
     @property
     def _lifts_pin(self) -> bool:
-        """Whether the action unpins the point; a pin set by the drift guard before the start stays."""
+        """Whether the action unpins the point; a pin of the drift guard stays."""
         ended = not self._row.is_under_way
         return self._point.pinned_by is not None or (ended and self._point.pinned_seq is not None)
 

@@ -66,7 +66,7 @@ _OF_TENANT = 4  # building or waiting
 _MOST = 32
 _WAIT_S = 60.0
 _BUILD_S = 50.0  # less than the breaker waits: how much a tenant logged is not the store's fault
-_NOT_BUILT = "the policy state of this decision was not rebuilt; leave out recompute, or try again"
+_NOT_BUILT = "leave out recompute: the policy state of this decision was not rebuilt"
 
 
 class Explain:
