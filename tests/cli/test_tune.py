@@ -406,4 +406,4 @@ def test_a_run_is_not_drawn_on_another_recording_nor_before_it_was_judged(record
     (out / "verdict.json").unlink()
     assert "has no verdict" in run("report", out, recording, status=1)
     assert "has no verdict" in run("export", out, "--home", tmp_path / "home", status=1)
-    assert "name the folder of a run" in run("report", tmp_path / "none", recording, status=1)
+    assert "give the folder of a run" in run("report", tmp_path / "none", recording, status=1)

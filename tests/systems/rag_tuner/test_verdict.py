@@ -92,7 +92,7 @@ def test_only_the_same_queries_are_compared():
     undefined = batch([0.5, np.nan, np.nan])
     with pytest.raises(InputError, match="1 queries have a score"):
         judge(undefined, batch([0.5, 0.5, 0.5], OTHER), FREE)
-    with pytest.raises(InputError, match="3 queries could be scored under both, of 1 conv"):
+    with pytest.raises(InputError, match="3 queries have a score under both, from 1 conv"):
         judge(batch([0.5, 0.6, 0.7]), batch([0.5] * 3, OTHER), FREE, groups="aaa")
     with pytest.raises(InputError, match="0 queries could be scored"):
         judge(batch([np.nan]), batch([0.5], OTHER), FREE)
