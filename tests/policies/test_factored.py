@@ -254,7 +254,7 @@ def test_spaces_that_are_too_large():
         FactoredTS(parts={name: list(range(200)) for name in "ab"})
     with pytest.raises(InputError, match="all configurations are barred"):
         FactoredTS(**SMALL, barred=[{"rerank": False}, {"rerank": True}])
-    with pytest.raises(InputError, match="not the 240 of these parts"):
+    with pytest.raises(InputError, match="do not match the 240 configurations of these parts"):
         FactoredTS(["a"], **SPACE)
     with pytest.raises(InputError, match="cannot be added"):
         FactoredTS(**SPACE).add_action("x")

@@ -137,7 +137,7 @@ def test_a_text_is_no_list_of_candidates():
         InputError, match=r"links of 'a' must be a list of non-empty names; got 'bc'"
     ):
         offered_names(["a"], {"a": "bc"})
-    with pytest.raises(InputError, match="candidates must be a list of names"):
+    with pytest.raises(InputError, match="candidates must be a list of non-empty names"):
         Offered.of(["a", ""], None, np.zeros((2, 1)))
 
 
