@@ -94,7 +94,7 @@ def test_only_the_same_queries_are_compared():
         judge(undefined, batch([0.5, 0.5, 0.5], OTHER), FREE)
     with pytest.raises(InputError, match="3 queries have a score under both, from 1 conv"):
         judge(batch([0.5, 0.6, 0.7]), batch([0.5] * 3, OTHER), FREE, groups="aaa")
-    with pytest.raises(InputError, match="0 queries could be scored"):
+    with pytest.raises(InputError, match="0 queries have a score"):
         judge(batch([np.nan]), batch([0.5], OTHER), FREE)
 
 
