@@ -35,13 +35,12 @@ _MOST_PAGES = 20
 
 
 class Gathered(NamedTuple):
-    """Decisions of a rollout whose windows are closed.
+    """Decisions of a rollout with closed windows.
 
     Attributes:
-        observed: those that are analysed, in the order in which they were made.
-        misplaced: how many were served by the candidate though their place is the control's, or
-            by either though they are not analysed: a share that was not the plan's.
-        behind: whether there are more, which the next call returns.
+        observed: analysed decisions in time order.
+        misplaced: number of decisions served by an arm other than the plan's.
+        behind: whether more decisions remain for the next call.
     """
 
     observed: list[Observed]
@@ -51,13 +50,13 @@ class Gathered(NamedTuple):
 
 @dataclass(slots=True)
 class Gathering:
-    """How far a rollout has been read.
+    """Read position in a rollout.
 
     Attributes:
-        closed_until: windows that closed before are read, but for what is committed late.
-        seen: ids of those that closed lately, with the time, oldest first.
-        ids: the same, to be found quickly.
-        page: the last row that was read, while there are more of the same stretch.
+        closed_until: windows that closed earlier are read, except for late commits.
+        seen: recent ids with the times at which their windows closed, oldest first.
+        ids: the same ids, for lookup.
+        page: last row read, while the same time range has more.
     """
 
     closed_until: datetime | None = None
@@ -66,11 +65,11 @@ class Gathering:
     page: tuple[datetime, UUID] | None = None
 
     def remember(self, closes: datetime, identifier: UUID) -> bool:
-        """Return whether a row is new; from now on it is not.
+        """Return whether a row is new, and mark it as seen.
 
         Args:
-            closes: when its window closed.
-            identifier: of the decision.
+            closes: time at which its window closed.
+            identifier: decision id.
         """
         if identifier in self.ids:
             return False
@@ -79,11 +78,7 @@ class Gathering:
         return True
 
     def advance(self, closed: datetime) -> None:
-        """Remember that all windows that closed before a time were read.
-
-        Args:
-            closed: the time.
-        """
+        """Record that all windows that closed before a time are read."""
         self.closed_until = max(closed, self.closed_until or closed)
         while self.seen and self.seen[0][0] < self.closed_until - _LATE:
             self.ids.discard(self.seen.popleft()[1])
@@ -94,16 +89,14 @@ async def observe(
 ) -> Gathered:
     """Return the decisions of both arms whose windows closed since the last call.
 
-    Args:
-        connection: within a transaction of the tenant.
-        row: the rollout; decisions of all its stages but the shadow count.
-        point: its decision point.
-        gathering: how far it was read; moved on.
-        closed: windows that close later are open.
+    Erased decisions, decisions with ``action_taken`` and units outside the analysis are excluded.
 
-    Returns:
-        What was erased, what the application did otherwise (``action_taken``) and what is not
-        analysed is left out.
+    Args:
+        connection: connection in a transaction of the tenant.
+        row: the rollout; all its stages except shadow count.
+        point: its decision point.
+        gathering: read position; advanced.
+        closed: windows that close later are open.
     """
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     if since is not None and await _nothing_late(connection, row, point, gathering, since):
@@ -128,17 +121,14 @@ async def observe(
 async def shadowed(
     connection: Any, row: RolloutRow, gathering: Gathering, until: datetime, *, limit: int = 500
 ) -> list[LoggedChoice]:
-    """Return decisions of the stage shadow that were not returned before.
+    """Return new decisions of the stage shadow in time order, without rewards.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: connection in a transaction of the tenant.
         row: the rollout.
-        gathering: how far it was read; moved on.
-        until: none that were made later.
-        limit: most of them; the others come with the next call.
-
-    Returns:
-        In the order in which they were made, without rewards.
+        gathering: read position; advanced.
+        until: latest time of a decision.
+        limit: maximum number; the next call returns more.
     """
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     rows = await connection.fetch(
@@ -159,15 +149,12 @@ async def shadowed(
 async def last_decision_at(
     connection: Any, row: RolloutRow, known: datetime | None
 ) -> datetime | None:
-    """Return when the last decision of a rollout was made.
+    """Return the time of a rollout's last decision; None without decisions.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: connection in a transaction of the tenant.
         row: the rollout.
-        known: of which the same is known already; None: of none.
-
-    Returns:
-        The time; None if there was none.
+        known: result of an earlier call.
     """
     last: datetime | None = await connection.fetchval(
         "SELECT max(at) FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "
@@ -201,7 +188,7 @@ async def _credited(
 async def _nothing_late(
     connection: Any, row: RolloutRow, point: PointRow, gathering: Gathering, since: datetime
 ) -> bool:
-    """Return whether what was read is all there is: counting is quicker than reading it again."""
+    """Return whether everything was read: counting is faster than reading again."""
     if gathering.page is not None or gathering.closed_until is None:
         return False
     found = await connection.fetchval(
@@ -239,7 +226,7 @@ async def _page(
 
 
 class _Arms:
-    """Who should have been served by which arm, in any stage of a rollout."""
+    """Planned arm of each unit, in every stage of a rollout."""
 
     def __init__(self, row: RolloutRow) -> None:
         plan = RolloutPlan.from_json(row.plan)
@@ -262,7 +249,7 @@ def _observed(
     arm: Arm,
     read: Sequence[str],
 ) -> Observed | None:
-    """Return what came of a decision, as far as it is read; None for what was done otherwise."""
+    """Return the result of a decision; None if the application took another action."""
     events = evidence.about(decided)
     closes = decided.window_ends
     try:
@@ -280,7 +267,7 @@ def _observed(
 
 
 def _first_id(started: datetime, since: datetime | None, point: PointRow | None) -> UUID:
-    """Return an id that lets the planner pass over the partitions of days that are read."""
+    """Return an id bound that lets the planner skip partitions that are read."""
     if since is None:
         return first_id(started - _LATE)  # other machines' clocks may be behind
     window_s = 0.0 if point is None else point.spec.reward.window_s
@@ -288,16 +275,16 @@ def _first_id(started: datetime, since: datetime | None, point: PointRow | None)
 
 
 def _end(point: PointRow, closed: datetime) -> UUID:
-    """Return an id that all decisions come before whose windows are closed."""
+    """Return an id after all decisions with closed windows."""
     return first_id(closed - timedelta(seconds=point.spec.reward.window_s), later=True)
 
 
 def first_id(moment: datetime, *, later: bool = False) -> UUID:
-    """Return an id that all decisions made from a time on come after.
+    """Return an id before all decisions made from a time on.
 
     Args:
-        moment: the time, on the clock of who decides.
-        later: return one that all decisions made until then come before.
+        moment: time on the deciding process's clock.
+        later: return an id after all decisions made until then.
 
     >>> from datetime import UTC, datetime
     >>> first_id(datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)).hex[:12]

@@ -36,32 +36,32 @@ _MOST_SHADOWED = 20_000  # or as many as the plan asks for
 
 
 class Paces(Protocol):
-    """How often what is done; `ControllerSettings`."""
+    """Protocol of the intervals in `ControllerSettings`."""
 
     @property
     def keep_s(self) -> float:
-        """How long a verdict that stays the same is not stored again."""
+        """Time after which an unchanged verdict is stored again."""
 
     @property
     def settle_s(self) -> float:
-        """How long after the end of a window its decision counts."""
+        """Delay after a window's end before its decision counts."""
 
     @property
     def evidence_s(self) -> float:
-        """How often the log is asked again while it was not enough."""
+        """Interval of off-policy evaluation while it is not enough."""
 
     @property
     def reload_s(self) -> float:
-        """How often it is checked that the candidate still verifies."""
+        """Interval for verifying the candidate."""
 
 
 class Looking:
-    """What was seen of one rollout.
+    """Memory about one rollout.
 
     Args:
-        row: as it was claimed.
-        bases: verifies the candidate.
-        paces: how often what is done.
+        row: claimed rollout.
+        bases: verifier of the candidate.
+        paces: intervals.
     """
 
     def __init__(self, row: RolloutRow, bases: Bases, paces: Paces) -> None:
@@ -88,12 +88,12 @@ class Looking:
         self._elapsed_s = 0.0
 
     async def prepare(self, connection: Any, row: RolloutRow, moment: Moment) -> None:
-        """Do what may take long, before anything is held: verify, ask the log.
+        """Verify the candidate and evaluate the log, before any lock is taken.
 
         Args:
-            connection: of role worker, not within a transaction.
+            connection: connection of role worker, outside a transaction.
             row: the rollout.
-            moment: now.
+            moment: present time.
         """
         self._elapsed_s += moment.passed_s
         if self._step is None:
@@ -114,14 +114,14 @@ class Looking:
         sources: Sequence[SourceEvidence],
         moment: Moment,
     ) -> Evidence:
-        """Return all that is known now, read within the transaction that judges it.
+        """Return the present evidence, read in the judging transaction.
 
         Args:
-            connection: within a transaction of the tenant.
-            row: the rollout as it is held.
+            connection: connection in a transaction of the tenant.
+            row: locked rollout.
             point: its decision point.
-            sources: what they said just now.
-            moment: now.
+            sources: results of the metrics sources.
+            moment: present time.
         """
         if row.step != self._step:
             self._step, self._elapsed_s = row.step, 0.0

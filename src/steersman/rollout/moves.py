@@ -33,21 +33,18 @@ CONTROLLER = "controller"
 async def next_stage(
     connection: Any, row: RolloutRow, plan: RolloutPlan, *, actor: str, reason: str, now: datetime
 ) -> RolloutRow:
-    """Go on to the next step of the plan.
+    """Move to the next step of the plan.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        row: the rollout, not on its last step, as it was claimed.
+        connection: connection of role worker in a transaction of the tenant.
+        row: claimed rollout, not on its last step.
         plan: its plan.
-        actor: who does it.
-        reason: why.
-        now: when.
-
-    Returns:
-        The rollout on its next step.
+        actor: actor for the audit log.
+        reason: reason for the audit log.
+        now: time of the move.
 
     Raises:
-        FencedError: somebody else has claimed it since; nothing is written.
+        FencedError: another controller or person claimed it; nothing is written.
     """
     stage = plan.stages[row.step + 1]
     moved = await move_rollout(
@@ -69,21 +66,18 @@ async def next_stage(
 async def finish(
     connection: Any, row: RolloutRow, *, actor: str, reason: str, now: datetime
 ) -> RolloutRow:
-    """Let the candidate take the decision point over, and end the rollout.
+    """Make the candidate the live policy and end the rollout.
 
     Args:
-        connection: of role worker, within a transaction that holds the point (`hold_point`).
-        row: the rollout as it was claimed.
-        actor: who does it.
-        reason: why.
-        now: when.
-
-    Returns:
-        The rollout, promoted.
+        connection: connection of role worker in a transaction that locks the point (`hold_point`).
+        row: claimed rollout.
+        actor: actor for the audit log.
+        reason: reason for the audit log.
+        now: time of the move.
 
     Raises:
-        FencedError: somebody else has claimed it since; nothing is written.
-        StateError: the candidate may not serve; nothing is written.
+        FencedError: another controller or person claimed it; nothing is written.
+        StateError: the candidate must not serve; nothing is written.
     """
     moved = await move_rollout(
         connection, row, row.epoch, now=now, status="promoted", reason=reason
@@ -107,22 +101,19 @@ async def roll_back(
     now: datetime,
     status: Status = "rolled_back",
 ) -> RolloutRow:
-    """Take the candidate back: control serves everybody, the candidate is frozen, people are told.
+    """Roll back: control serves everybody, the candidate is frozen, an incident opens.
 
     Args:
-        connection: of role worker, within a transaction of the tenant.
-        row: the rollout as it was claimed.
-        actor: who does it.
-        kind: of the incident: a word for programs.
-        reasons: why, at least one.
-        now: when.
-        status: ``rolled_back``, or ``aborted`` where the candidate served nobody: no incident then.
-
-    Returns:
-        The rollout, ended.
+        connection: connection of role worker in a transaction of the tenant.
+        row: claimed rollout.
+        actor: actor for the audit log.
+        kind: machine-readable kind of the incident.
+        reasons: reasons, at least one.
+        now: time of the move.
+        status: ``rolled_back``, or ``aborted`` without an incident if the candidate never served.
 
     Raises:
-        FencedError: somebody else has claimed it since; nothing is written.
+        FencedError: another controller or person claimed it; nothing is written.
     """
     reason = "; ".join(reasons)
     moved = await move_rollout(connection, row, row.epoch, now=now, status=status, reason=reason)
@@ -152,15 +143,15 @@ async def roll_back(
 
 
 async def take_back(connection: Any, row: RolloutRow, serving: str) -> None:
-    """Let the control of a rollout that was promoted serve again; it learns what it missed.
+    """Make the control of a promoted rollout live again; it catches up on missed updates.
 
     Args:
-        connection: of role worker, within a transaction that holds the point (`hold_point`).
+        connection: connection of role worker in a transaction that locks the point (`hold_point`).
         row: the rollout.
-        serving: the snapshot that serves now.
+        serving: live snapshot.
 
     Raises:
-        RolloutError: something else serves or is on its way by now.
+        RolloutError: another snapshot is live or in a rollout.
     """
     others = await active_rollouts(connection, row.tenant)
     busy = [other for other in others if (other.skill, other.point) == (row.skill, row.point)]
@@ -180,15 +171,15 @@ async def audit(
     reason: str,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write down what was done to a rollout.
+    """Write an audit entry about a rollout.
 
     Args:
-        connection: within a transaction of the tenant.
-        row: the rollout as it is now.
-        action: what, such as ``rollout.pause``.
-        actor: who did it.
-        reason: why.
-        detail: more of it.
+        connection: connection in a transaction of the tenant.
+        row: the rollout after the action.
+        action: name of the action, such as ``rollout.pause``.
+        actor: actor for the audit log.
+        reason: reason for the audit log.
+        detail: further data.
     """
     told = {
         "rollout": str(row.id),

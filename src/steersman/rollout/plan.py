@@ -35,10 +35,10 @@ class PlannedStage:
     """One step of a rollout.
 
     Attributes:
-        name: of the stage.
-        share: of units that the candidate serves.
-        min_units: of each arm, closed in this step; decisions in shadow.
-        min_s: seconds before it may be left.
+        name: stage.
+        share: share of units that the candidate serves.
+        min_units: minimum number of closed units per arm in this step; decisions in shadow.
+        min_s: minimum duration in seconds.
     """
 
     name: StageName
@@ -49,21 +49,21 @@ class PlannedStage:
 
 @dataclass(frozen=True, slots=True)
 class PlannedGuardrail:
-    """A number between 0 and 1 per decision that must not get worse.
+    """Metric between 0 and 1 per decision that must not get worse.
 
     Attributes:
-        name: what it is called, unique in a plan.
-        kind: ``reward``; ``errors``; the share of values ``above`` or ``below`` the target; or the
-            ``mean`` of the outcome, cut to ``low`` and ``high`` and brought to 0 to 1.
-        outcome: whose values; None for reward and errors.
-        target: of ``above`` and ``below``.
-        better: which direction is good.
+        name: unique name in the plan.
+        kind: ``reward``; ``errors``; share of values ``above`` or ``below`` the target; or ``mean``
+            of the outcome, clipped to ``low`` and ``high`` and scaled to 0 to 1.
+        outcome: outcome that is read; None for reward and errors.
+        target: target of ``above`` and ``below``.
+        better: good direction.
         low: raw value that counts as 0.
         high: raw value that counts as 1.
-        margin: how much worse the candidate may be to be promoted.
-        tolerate: how much worse it may be shown to be without breaking it.
-        worse: what happens when it is shown to be worse.
-        alpha: chance that harmless candidates break it, over all looks.
+        margin: accepted loss for a promotion.
+        tolerate: loss that may be shown without breaking the guardrail.
+        worse: consequence of a broken guardrail.
+        alpha: probability that a harmless candidate breaks it, over all looks.
     """
 
     name: str
@@ -86,15 +86,15 @@ class PlannedGuardrail:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBudget:
-    """How many decisions may fail, and how fast; see `steersman.spec.ErrorBudget`.
+    """Error budget: allowed errors and burn rates; see `steersman.spec.ErrorBudget`.
 
     Attributes:
         objective: share of decisions that must be free of errors.
-        period_s: the budget's period in seconds.
-        fast_burn: rate over 1/720 of the period that rolls back.
-        medium_burn: rate over 1/120 of it that rolls back.
-        slow_burn: rate over 1/10 of it that holds.
-        min_errors: in the long window, before a rate is believed.
+        period_s: period of the budget in seconds.
+        fast_burn: burn rate over 1/720 of the period that rolls back.
+        medium_burn: burn rate over 1/120 of the period that rolls back.
+        slow_burn: burn rate over 1/10 of the period that holds.
+        min_errors: minimum number of errors in the long window.
     """
 
     objective: float = 0.99
@@ -110,25 +110,25 @@ class RolloutPlan:
     """All numbers of one rollout.
 
     Attributes:
-        salt: of the rollout; see `position`.
-        stages: in order.
-        guardrails: watched from canary on, the reward first.
-        objective: what must be shown before live.
-        objective_margin: loss of reward accepted with ``non_inferior``.
+        salt: salt of the rollout; see `position`.
+        stages: steps in order.
+        guardrails: guardrails from canary on, the reward first.
+        objective: condition for live.
+        objective_margin: accepted loss of reward with ``non_inferior``.
         canary_margin: loss of reward that the canary must exclude.
-        alpha: chance of a false promotion.
-        planned_units: per arm, where promotion is easiest to show.
-        harm_units: per arm, where harm is easiest to show.
-        first_look_units: per arm, before the first conclusion from means.
-        sample_ratio_alpha: chance of a false stop for unequal arms.
-        unit_window_s: how long a unit's decisions count, from its first.
-        reward_window_s: how long outcomes of a decision count.
-        stale_s: silence that counts as dead.
-        budget: of errors.
-        min_effective_sample_size: of off-policy evidence before the first live request.
-        max_weight_share: of one importance weight in it.
-        min_value: least lower bound of the candidate's value in it; None for none.
-        concurrent: whether others of the skill may run beside it.
+        alpha: probability of a false promotion.
+        planned_units: units per arm at which promotion is easiest to show.
+        harm_units: units per arm at which harm is easiest to show.
+        first_look_units: units per arm before the first conclusion from means.
+        sample_ratio_alpha: probability of a false stop for unequal arms.
+        unit_window_s: time in seconds from a unit's first decision in which its decisions count.
+        reward_window_s: time in seconds in which outcomes of a decision count.
+        stale_s: time in seconds without decisions that counts as failure of the traffic.
+        budget: error budget.
+        min_effective_sample_size: minimum effective sample size of off-policy evidence.
+        max_weight_share: maximum share of one importance weight.
+        min_value: minimum lower bound of the candidate's mean reward; None: no minimum.
+        concurrent: whether other rollouts of the skill may be active.
     """
 
     salt: str
@@ -202,23 +202,23 @@ class RolloutPlan:
 def plan_of(
     spec: DecisionPoint, *, salt: str, overrides: Mapping[str, Any] | None = None
 ) -> RolloutPlan:
-    """Return the plan that a declaration gives.
+    """Return the plan of a declaration.
 
-    The reward and the errors are watched whether they are declared or not. The reward takes half of
-    alpha, the others equal parts of the other half: more guardrails do not make harm to the reward
-    harder to see.
+    The reward and the errors are always guardrails. The reward takes half of alpha, the others
+    equal parts
+    of the other half: more guardrails do not make harm to the reward harder to detect.
 
     Args:
-        spec: the decision point.
-        salt: of the rollout, any text of its own, such as its id.
-        overrides: fields of the section ``rollout`` that replace the declared ones, written as in
-            the declaration.
+        spec: declaration of the decision point.
+        salt: salt of the rollout, any unique text such as its id.
+        overrides: fields of the section ``rollout`` that replace the declared ones, as in the
+            declaration.
 
     Returns:
-        The plan, with alphas split.
+        Plan with split alphas.
 
     Raises:
-        InputError: the overrides are no valid section.
+        InputError: the overrides are not a valid section.
     """
     declared = _overridden(spec.rollout, overrides or {})
     guardrails = _guardrails(declared)
@@ -267,7 +267,7 @@ def _overridden(declared: Rollout, overrides: Mapping[str, Any]) -> Rollout:
 
 
 def _guardrails(declared: Rollout) -> list[Guardrail]:
-    """Return what is watched, the reward first and then errors, each once."""
+    """Return the guardrails, the reward first, then errors, each once."""
     own = {guardrail.metric: guardrail for guardrail in declared.guardrails if guardrail.metric}
     always = [
         own.get("reward", Guardrail(metric="reward")),

@@ -110,7 +110,7 @@ class StoreSource:
         """Return the counts of one rollout's arms.
 
         Args:
-            connection: of role worker, not within a transaction.
+            connection: of role worker, not inside a transaction.
             row: the rollout.
             stretches: lengths in seconds, above 0; the same at every call.
             now: where they end.

@@ -1,8 +1,7 @@
-"""Errors per stretch of time, from the store's rows, without reading old rows again and again.
+"""Error counts per time window from the store's rows, without rereading old rows at every look.
 
-Rows are counted by the database into buckets of time. New buckets are counted at every look, older
-ones less often the older they are, since errors are reported late: those of the last hour at once,
-what is before it bit by bit. So is what was before the first look, or while nobody looked.
+The database counts rows into time buckets. New buckets are counted at every look, older ones less
+often, because errors are reported late: the last hour at once, earlier hours in parts.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 
 _PARTS = 10
 _AGAIN = 5
-"""A tier of so many seconds is counted again after this part of them."""
+"""A tier is recounted after this fraction of its length."""
 _TIERS_S = (10.0, 300.0, 3600.0)
 _WIDER = 6
 """So many times as old as where one walk ends is where the next one does."""
 _STEP_S = 600.0
 _LONGEST_STEP_S = 86_400.0
 _FEW = 10_000
-"""Decisions below which the next step back may be twice as long."""
+"""Number of decisions below which the next part may be twice as long."""
 
 _Bucket = tuple[int, int]  # errors, decisions
 
@@ -86,7 +85,7 @@ class Tally:
         """Count what is new, and what is due again.
 
         Args:
-            connection: within a transaction of the tenant.
+            connection: inside a transaction of the tenant.
             now: seconds since 1970.
         """
         due = [span for span in _TIERS_S if not 0 <= now - self._counted[span] < span / _AGAIN]

@@ -1,9 +1,12 @@
-"""One number per unit and metric: what live tests analyse.
+"""Unit-level metrics: one value per unit and guardrail for the analysis of live tests.
 
-Decisions of one user are not independent, so each unit enters once, with the mean over its
-decisions, when its window is closed: decisions count from its first one on for `unit_window_s`, and
-the last of them has its reward `reward_window_s` later. Closed units are never opened again. What
-comes after is left out on both arms alike.
+Decisions of one user are not independent, so each unit counts once, with the mean over its
+decisions,
+after its window has closed. Decisions count for `unit_window_s` from the first one; the reward of
+the
+last one is final `reward_window_s` later. Closed units stay closed; later decisions are dropped in
+both
+arms alike.
 """
 
 from __future__ import annotations
@@ -28,15 +31,15 @@ _ARMS: tuple[Arm, Arm] = ("candidate", "control")
 
 
 class Observed(NamedTuple):
-    """One analysed decision whose reward window is closed.
+    """Analysed decision with a closed reward window.
 
     Attributes:
-        unit: what stays on one arm.
-        arm: the one that its place among the units says, whoever answered.
-        at: when it was made, in seconds since 1970.
-        reward: 0 to 1; None if it has none.
-        outcomes: raw numbers by name, of those that a guardrail reads.
-        failed: whether the arm could not answer, so that something else did.
+        unit: unit that stays on one arm.
+        arm: assigned arm of the unit, whichever arm answered.
+        at: time of the decision in seconds since 1970.
+        reward: reward, 0 to 1; None: no reward.
+        outcomes: raw outcomes that a guardrail reads, by name.
+        failed: whether the arm failed and something else answered.
     """
 
     unit: str
@@ -48,20 +51,19 @@ class Observed(NamedTuple):
 
 
 def value_of(guardrail: PlannedGuardrail, decision: Observed) -> float | None:
-    """Return a decision's number for a guardrail.
+    """Return a decision's value for a guardrail.
 
     Args:
-        guardrail: of the plan.
-        decision: what came of it. A number that is not finite counts as none.
+        guardrail: guardrail of the plan.
+        decision: the decision. A non-finite number counts as missing.
 
     Returns:
-        From 0 to 1; None where it has none.
+        Value from 0 to 1; None if missing.
 
-    Example:
-        >>> from steersman.rollout import PlannedGuardrail
-        >>> late = PlannedGuardrail("latency_ms>900", "above", "latency_ms", 900.0)
-        >>> value_of(late, Observed("user-7", "control", 0.0, None, {"latency_ms": 1200.0}))
-        1.0
+    >>> from steersman.rollout import PlannedGuardrail
+    >>> late = PlannedGuardrail("latency_ms>900", "above", "latency_ms", 900.0)
+    >>> value_of(late, Observed("user-7", "control", 0.0, None, {"latency_ms": 1200.0}))
+    1.0
     """
     if guardrail.kind == "errors":
         return float(decision.failed or decision.outcomes.get("error", 0.0) > 0.0)
@@ -121,21 +123,20 @@ class _Side:
 
 
 class Units:
-    """The units of a rollout, from canary on, over all its steps.
+    """Units of a rollout, from canary on, over all steps.
 
     Args:
-        plan: of the rollout.
+        plan: plan of the rollout.
 
-    Example:
-        >>> from steersman.rollout import PlannedGuardrail, PlannedStage, RolloutPlan
-        >>> stages = (PlannedStage("canary", 0.05, 1, 0.0),)
-        >>> reward = PlannedGuardrail("reward", "reward", better="higher")
-        >>> plan = RolloutPlan("r1", stages, (reward,), unit_window_s=60.0, reward_window_s=30.0)
-        >>> units = Units(plan)
-        >>> for at, earned in ((0.0, 1.0), (50.0, 0.0), (61.0, 0.0)):
-        ...     units.add(Observed("user-7", "control", at, earned, {}))
-        >>> units.close(89.9), units.close(90.0), units.metrics()["reward"].control.mean
-        (0, 1, 0.5)
+    >>> from steersman.rollout import PlannedGuardrail, PlannedStage, RolloutPlan
+    >>> stages = (PlannedStage("canary", 0.05, 1, 0.0),)
+    >>> reward = PlannedGuardrail("reward", "reward", better="higher")
+    >>> plan = RolloutPlan("r1", stages, (reward,), unit_window_s=60.0, reward_window_s=30.0)
+    >>> units = Units(plan)
+    >>> for at, earned in ((0.0, 1.0), (50.0, 0.0), (61.0, 0.0)):
+    ...     units.add(Observed("user-7", "control", at, earned, {}))
+    >>> units.close(89.9), units.close(90.0), units.metrics()["reward"].control.mean
+    (0, 1, 0.5)
     """
 
     def __init__(self, plan: RolloutPlan) -> None:
@@ -149,13 +150,13 @@ class Units:
         self._sides = {arm: _Side(values=[_Running() for _ in plan.guardrails]) for arm in _ARMS}
 
     def add(self, decision: Observed) -> None:
-        """Count a decision, unless its unit is closed or its window over.
+        """Add a decision, unless its unit is closed or its window is over.
 
         Args:
-            decision: each once, in about the order in which they were made.
+            decision: each decision once, roughly in time order.
 
         Raises:
-            InputError: an arm that is none, a time that is not finite, or a unit on both arms.
+            InputError: unknown arm, non-finite time, or a unit on both arms.
         """
         if decision.arm not in self._sides or not math.isfinite(decision.at):
             message = f"invalid arm {decision.arm!r} or time {decision.at!r}: expected one of "
@@ -180,13 +181,13 @@ class Units:
             self._count(unit, decision)
 
     def close(self, now: float) -> int:
-        """Enter the numbers of all units whose windows are over.
+        """Close all units whose windows are over.
 
         Args:
             now: seconds since 1970. Decisions up to then must have been added.
 
         Returns:
-            How many they were.
+            Number of closed units.
         """
         latest = now - self._plan.closing_s
         count = 0
@@ -204,19 +205,19 @@ class Units:
 
     @property
     def arrived(self) -> tuple[int, int]:
-        """Units of candidate and control that made a decision, closed or not."""
+        """Units of candidate and control with a decision, open and closed."""
         return self._sides["candidate"].arrived, self._sides["control"].arrived
 
     @property
     def closed(self) -> tuple[int, int]:
-        """Units of candidate and control whose windows are over."""
+        """Closed units of candidate and control."""
         return self.closed_since(-math.inf)
 
     def closed_since(self, started_at: float) -> tuple[int, int]:
-        """Return the closed units of candidate and control that came in after a time.
+        """Return the closed units of candidate and control that arrived after a time.
 
         Args:
-            started_at: such as when the step began, in seconds since 1970.
+            started_at: time in seconds since 1970, such as the start of the step.
         """
         candidate, control = (
             len(self._sides[arm].first_at) - bisect_left(self._sides[arm].first_at, started_at)
@@ -225,7 +226,7 @@ class Units:
         return candidate, control
 
     def metrics(self) -> dict[str, MetricEvidence]:
-        """Return number, mean and variance of both arms' units, by the guardrail's name."""
+        """Return number, mean and variance of both arms' units by the guardrail's name."""
         return {
             guardrail.name: MetricEvidence(
                 self._sides["candidate"].values[place].moments(),
