@@ -256,9 +256,9 @@ def test_spaces_that_are_too_large():
         FactoredTS(**SMALL, barred=[{"rerank": False}, {"rerank": True}])
     with pytest.raises(InputError, match="do not match the 240 configurations of these parts"):
         FactoredTS(["a"], **SPACE)
-    with pytest.raises(InputError, match="cannot be added"):
+    with pytest.raises(InputError, match="cannot add 'x'"):
         FactoredTS(**SPACE).add_action("x")
-    with pytest.raises(InputError, match="cannot be removed"):
+    with pytest.raises(InputError, match="cannot remove 'x'"):
         FactoredTS(**SPACE).remove_action("x")
 
 

@@ -169,7 +169,7 @@ class FactoredTS(LinearPolicy):
         if work > _MOST_WORK:
             raise InputError(
                 f"{self.draws} draws of {self.dim:,} weights for {len(self._rows):,} "
-                f"configurations take {work:,} multiplications after an update;  allowed: "
+                f"configurations take {work:,} multiplications after an update; allowed: "
                 f"{_MOST_WORK:,}: declare fewer draws, fewer values, or pairs: false"
             )
 

@@ -156,7 +156,7 @@ def check_coverage(estimator: Estimator, rng: np.random.Generator) -> None:
     _require(
         1 / _WIDER < ratio < _WIDER,
         (
-            f"intervals are {ratio:.2f} times as wide as the spread of the values implies;  "
+            f"intervals are {ratio:.2f} times as wide as the spread of the values implies; "
             f"allowed: up to {_WIDER:g} either way"
         ),
     )
