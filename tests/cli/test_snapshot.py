@@ -174,7 +174,7 @@ def test_a_candidate_is_published_and_compared(shell, ready, tmp_path):
     assert shell.json(*arguments)["parameters"]["dim"] == {"before": 12, "after": 16}
     spec.write_text(document(policy="lin_ts", reward="window_s: 60"))
     said = shell("snapshot", "publish", *POINT, "--spec", spec, "--tenant", ready, status=1)
-    assert "the candidate's reward differs" in said
+    assert "the candidate changes the reward" in said
 
 
 def test_the_guard_is_overruled_with_a_reason(shell, name, database, tmp_path):
