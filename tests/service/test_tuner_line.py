@@ -33,7 +33,7 @@ async def test_of_one_tenant_few_wait_and_others_still_come_in():
     assert refused.value.problem.retry_after_s >= 1.0
     begun.append(asyncio.create_task(asked(OTHER, "other")))
     await asyncio.sleep(0)
-    with pytest.raises(Refused, match="3 evaluations run or wait already"):
+    with pytest.raises(Refused, match="3 evaluations are already running or waiting"):
         await asked(uuid4(), "fourth")
     go.set()
     await asyncio.gather(*begun)

@@ -119,7 +119,7 @@ async def test_degraded_searches_do_not_count(serving, database, tenant):
         embedder.away = True
         away = await evaluate(s, questions=[{**QUESTIONS[0], "text": "another humming bearing"}])
         assert away.status == 503
-        assert "dense was away for every question" in away.body["detail"]
+        assert "dense was not available for any question" in away.body["detail"]
         words = await evaluate(s, configurations=[WORDS])
         assert words.status == 200
         assert "degraded" not in words.body["configurations"][0]
