@@ -87,8 +87,8 @@ def test_both_directions_and_both_edges():
     history = [_measures(1.0) for _ in range(3)]
     assert guard(_measures(2.0), history) == []
     assert guard(_measures(0.5), history) == []
-    assert "allowed is 0.5 to 2" in guard(_measures(2.01), history)[0]
-    assert "allowed is 0.5 to 2" in guard(_measures(0.49), history)[0]
+    assert "allowed: 0.5 to 2" in guard(_measures(2.01), history)[0]
+    assert "allowed: 0.5 to 2" in guard(_measures(0.49), history)[0]
     assert guard(_measures(0.0), history)
 
 

@@ -47,7 +47,7 @@ def test_a_long_state_is_refused_unread():
 
 @pytest.mark.parametrize("kind", [np.float32, np.int64, np.complex128])
 def test_other_kinds_of_numbers_are_refused(kind):
-    with pytest.raises(StateError, match="allowed: float64 and uint8"):
+    with pytest.raises(StateError, match="allowed: float64, uint8"):
         pack_state({"a": np.zeros(3, dtype=kind)})
 
 

@@ -72,7 +72,7 @@ class Keys:
             SigningError: keys cannot be written, or existing keys have another passphrase.
         """
         if not 1 <= roots <= _MOST_ROOTS:
-            message = f"{roots} root keys; allowed are 1 to {_MOST_ROOTS}"
+            message = f"{roots} root keys; allowed: 1 to {_MOST_ROOTS}"
             raise InputError(message)
         if self._root_files():
             self.root_signers(passphrase)

@@ -98,5 +98,5 @@ def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArra
 def _check_kinds(arrays: Mapping[str, NDArray[Any]]) -> None:
     for name, array in arrays.items():
         if array.dtype not in _KINDS:
-            message = f"the state's {name!r} is {array.dtype}; allowed are float64 and uint8"
+            message = f"the state's {name!r} is {array.dtype}; allowed: float64, uint8"
             raise StateError(message)

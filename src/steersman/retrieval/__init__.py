@@ -1,8 +1,8 @@
-"""Search: by words (BM25), by meaning (MiniLM), by both, along links; and how good it is.
+"""Retrieval: search by words (BM25), by vectors and hybrid, along links; measures of quality.
 
-Importing this package needs nothing but the core; the engines import their libraries when they
-are built and say which extra brings them when it is missing. Names are resolved on first use: who
-wants words or wheels shall not pay for the import of the store.
+The package imports only the core. Engines import their libraries when they are created, and name
+the missing extra. Names are resolved on first use, so that users of words or wheels do not import
+the store.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def __getattr__(name: str) -> object:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     value: object = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    globals()[name] = value  # found by itself from now on
+    globals()[name] = value  # cached from now on
     return value
 
 

@@ -1,8 +1,7 @@
-"""Adding documents to a corpus: what is new or changed is cut, embedded and committed in batches.
+"""Adding documents to a corpus: new and changed ones are cut, embedded and committed in batches.
 
-Vectors are committed before the passages that need them, in small steps and by content, so every
-revision that anybody can see is embedded as a whole, and whoever starts again after being killed
-embeds what was not committed and nothing else.
+Vectors are committed before the passages that need them, by content, so every visible revision is
+completely embedded. After a crash, only texts without a committed vector are embedded.
 """
 
 from __future__ import annotations
@@ -47,17 +46,17 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What adding did, or has done so far.
+    """Progress or result of adding documents.
 
     Attributes:
-        corpus: its name.
-        revision: the newest one now.
-        documents: that were given.
-        written: of these, new or changed.
-        unchanged: of these, as they were.
-        passages: of the documents that were written.
-        embedded: texts that were embedded.
-        known: texts of these passages that had been embedded before.
+        corpus: corpus name.
+        revision: newest revision.
+        documents: number of given documents.
+        written: number of new or changed documents.
+        unchanged: number of unchanged documents.
+        passages: number of passages of the written documents.
+        embedded: number of embedded texts.
+        known: number of texts of these passages embedded before.
     """
 
     corpus: str
@@ -74,11 +73,11 @@ class Adding:
     """Adds documents to one corpus.
 
     Args:
-        connection: of role owner, in no transaction.
+        connection: connection of role owner, outside a transaction.
         tenant: tenant id.
-        corpus: as it is.
-        chunking: how documents are cut.
-        embedder: of the corpus; None: its passages get no vectors.
+        corpus: current corpus row.
+        chunking: chunking of documents.
+        embedder: embedder of the corpus; None: no vectors.
         actor: actor for the audit log.
         on_progress: called after every batch and every few embedded texts.
     """
@@ -102,13 +101,10 @@ class Adding:
         self._seen: dict[str, str] = {}
 
     async def add(self, documents: Iterable[Document]) -> None:
-        """Add documents, a revision and a line of the audit for every batch that changes something.
-
-        Args:
-            documents: read one after the other; no doc_id twice.
+        """Add documents, with one revision and audit entry per batch with changes.
 
         Raises:
-            InputError: a doc_id came twice.
+            InputError: a doc_id occurs twice.
             MissingCorpusError: the corpus was dropped meanwhile.
         """
         for batch in _batches(documents):
@@ -146,7 +142,7 @@ class Adding:
         )
 
     async def _write(self, stored: list[StoredDocument], texts: dict[bytes, str]) -> None:
-        """Embed and commit; whoever deletes vectors meanwhile knows nothing of these passages."""
+        """Embed and commit; retry if vectors are deleted meanwhile."""
         missing = texts
         for _ in range(_TRIES):
             if self._embedder is not None:
@@ -178,7 +174,7 @@ class Adding:
     async def _commit(
         self, stored: list[StoredDocument], texts: dict[bytes, str]
     ) -> dict[bytes, str]:
-        """Commit documents, if all their texts have vectors, and return those that have none."""
+        """Commit documents if all texts have vectors; return the texts without one."""
         held = await corpus_of(self._connection, self._tenant, self._corpus.name, hold=True)
         if held.id != self._corpus.id:
             message = (
@@ -216,7 +212,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _fingerprint(document: Document, chunking: Chunking) -> bytes:
-    """Return the hash of all that a stored document and its passages follow from."""
+    """Return the hash of everything a stored document and its passages depend on."""
     parts = (
         *(document.sha256, document.title, document.source, dict(document.meta)),
         [asdict(section) for section in document.sections],
@@ -229,7 +225,7 @@ def _fingerprint(document: Document, chunking: Chunking) -> bytes:
 def _prepared(
     changed: list[tuple[Document, bytes]], chunking: Chunking
 ) -> tuple[list[StoredDocument], dict[bytes, str]]:
-    """Return documents as they are stored, and what is ranked by its hash."""
+    """Return documents to store, and their ranked texts by hash."""
     stored, texts = [], {}
     for document, fingerprint in changed:
         passages = []

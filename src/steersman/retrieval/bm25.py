@@ -1,4 +1,4 @@
-"""Ranking by words: BM25 over texts written by people and names written by programmers."""
+"""BM25: keyword ranking of prose and of identifiers in code."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words of a text, with ``snake_case`` and ``camelCase`` names taken apart.
+    """Return lower-case words, with ``snake_case`` and ``camelCase`` names split.
 
     Args:
         text: text.
 
     Returns:
-        The words in their order, repeats kept.
+        The words in order, with repetitions.
 
     >>> words("Call getUserInfo or get_HTTPStatus (v2)")
     ['call', 'get', 'user', 'info', 'or', 'get', 'http', 'status', 'v2']
@@ -37,18 +37,18 @@ def words(text: str) -> list[str]:
 
 
 class Bm25:
-    """BM25 scores of a query against every document of a fixed collection.
+    """BM25 index of a fixed collection of documents.
 
     Args:
-        documents: Texts; at least one.
-        k1: Saturation of term frequency, ≥ 0.
-        b: Strength of the length normalisation, in [0, 1].
-        stem: Makes a word of a document what it is indexed by; by default it stays itself.
-        query_terms: Makes a query the list of what is looked up.
-        split: Takes a document's words apart; that of the query must be the same.
+        documents: one or more texts.
+        k1: saturation of term frequency, ≥ 0.
+        b: strength of length normalisation, in [0, 1].
+        stem: maps a word of a document to its index term; default: the word.
+        query_terms: maps a query to its terms.
+        split: tokenizer of documents; queries must use the same one.
 
     Raises:
-        InputError: No document, or a number out of its range.
+        InputError: no documents, or a number is out of range.
         DataError: the extra ``rag`` is not installed.
 
     Source: Robertson & Zaragoza, The Probabilistic Relevance Framework (2009), eq. 3.15, in the
@@ -83,10 +83,10 @@ class Bm25:
         self._index.index(_numbered(documents, stem, split), show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """Scores of all documents.
+        """Return the scores of all documents.
 
         Args:
-            query: Any text; words the collection does not know count nothing.
+            query: query text; words outside the collection are ignored.
 
         Returns:
             (documents,) float32, ≥ 0.
@@ -97,14 +97,14 @@ class Bm25:
         return np.asarray(self._index.get_scores(known), np.float32)
 
     def ranked(self, query: str, k: int) -> Ranked:
-        """The best documents that share a word with the query.
+        """Return the best documents that share a word with the query.
 
         Args:
-            query: Any text.
-            k: How many, ≥ 1.
+            query: query text.
+            k: maximum number of results, ≥ 1.
 
         Returns:
-            Positions and scores, all > 0, best first; fewer than `k` where fewer share a word.
+            Positions and scores > 0, best first; at most `k`.
 
         Raises:
             InputError: `k` is below 1.
@@ -116,7 +116,7 @@ class Bm25:
 def _numbered(
     documents: Sequence[str], stem: Callable[[str], str], split: Callable[[str], list[str]]
 ) -> tuple[list[list[int]], dict[str, int]]:
-    """The documents' words as numbers, each word stemmed once, and the numbers of the stems."""
+    """Return the documents' words as numbers, and the numbers of the stems."""
     numbers: dict[str, int] = {"": 0}
     known: dict[str, int] = {}
     rows = []

@@ -1,4 +1,4 @@
-"""The corpora of a tenant: documents go in, passages are found, every revision stays the same."""
+"""Corpora of a tenant: documents, passages and immutable revisions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MOST_DAYS = 3650.0
 
 
 class Corpora(CorporaToRead):
-    """The corpora of one tenant.
+    """Corpora of one tenant.
 
     Args:
         database: database with current migrations.
@@ -64,21 +64,21 @@ class Corpora(CorporaToRead):
         chunking: Chunking | None = None,
         near: float | None = None,
     ) -> CorpusRow:
-        """Make an empty corpus; `add` makes one too.
+        """Create an empty corpus; `add` creates a missing one too.
 
         Args:
-            name: 1 to 63 small letters, digits, ``.``, ``_`` and ``-``.
-            embedder: ``minilm``, a URL, or ``none``: it is searched by words alone.
-            chunking: how documents are cut; default: `Chunking`'s.
-            near: similarity from which on passages are found once; None: equal ones alone.
+            name: corpus name; 1 to 63 lower-case letters, digits, ``.``, ``_`` and ``-``.
+            embedder: ``minilm``, a URL, or ``none`` (keyword search only); default ``minilm``.
+            chunking: chunking of documents; default: `Chunking()`.
+            near: similarity from which passages count as duplicates; None: only equal ones.
 
         Returns:
             The corpus.
 
         Raises:
-            InputError: a bad name, embedder or similarity.
-            CorpusError: there is one of this name.
-            DataError: the embedder cannot be had here.
+            InputError: invalid name, embedder or similarity.
+            CorpusError: the name is taken.
+            DataError: the embedder is not available.
         """
         what = None
         if embedder != "none":
@@ -108,26 +108,26 @@ class Corpora(CorporaToRead):
         using: Embedder | None = None,
         on_progress: Callable[[Added], None] = lambda _: None,
     ) -> Added:
-        """Add documents to a corpus, made if it is not there; what is there already costs nothing.
+        """Add documents to a corpus; create it if missing; skip unchanged documents.
 
         Args:
             name: corpus name.
-            documents: read one after the other; what has an id that is there replaces it.
-            embedder: as for `create`; None: as the corpus has it, and ``minilm`` for a new one.
-            chunking: likewise.
-            near: likewise.
-            using: what embeds in the place of the corpus's embedder, such as `EmbeddingWorkers` of
-                the same model.
+            documents: iterated once; a document replaces an existing one with the same id.
+            embedder: as for `create`; None: that of the corpus, ``minilm`` for a new one.
+            chunking: as for `create`; None: that of the corpus.
+            near: as for `create`; None: that of the corpus.
+            using: replacement for the corpus's embedder, such as `EmbeddingWorkers` of the same
+                model.
             on_progress: called with the progress so far.
 
         Returns:
-            What was done.
+            Counts of the added documents.
 
         Raises:
-            InputError: a bad argument, or a document that came twice.
-            CorpusError: the corpus is embedded or cut otherwise, or was dropped meanwhile.
-            DataError: the embedder cannot be had, or a document cannot be read; what was committed
-                before stays.
+            InputError: invalid argument, or duplicate document.
+            CorpusError: the corpus has another embedder or chunking, or was dropped meanwhile.
+            DataError: the embedder is not available, or a document cannot be read; earlier
+                batches stay committed.
         """
         corpus = await self._for_adding(name, embedder, chunking, near)
         model = await self._model(corpus, using)
@@ -150,14 +150,14 @@ class Corpora(CorporaToRead):
         return adding.done
 
     async def keep_only(self, name: str, doc_ids: Collection[str]) -> int:
-        """Remove all documents from the newest revision but some; snapshots keep them.
+        """Remove all other documents from the newest revision; snapshots keep them.
 
         Args:
             name: corpus name.
-            doc_ids: of those that stay.
+            doc_ids: ids of the documents to keep.
 
         Returns:
-            How many were removed.
+            Number of removed documents.
 
         Raises:
             InputError: `doc_ids` is a string instead of a list.
@@ -198,20 +198,20 @@ class Corpora(CorporaToRead):
         return revision or corpus.revision
 
     async def erase(self, name: str, doc_ids: Sequence[str], *, reason: str) -> dict[str, int]:
-        """Erase documents from every revision and snapshot, for good.
+        """Erase documents permanently from every revision and snapshot.
 
-        The digest of a snapshot that had one of them tells from then on that it is not whole.
+        The digest of an affected snapshot then shows that it is incomplete.
 
         Args:
             name: corpus name.
             doc_ids: document ids; unknown ids are ignored.
-            reason: why, 1 to 200 characters; kept in the audit, so it must not be personal.
+            reason: reason, 1 to 200 characters; stored in the audit log, so without personal data.
 
         Returns:
             Number of deleted rows by table.
 
         Raises:
-            InputError: no reason, one that cannot be stored, or one text instead of a list.
+            InputError: missing or invalid reason, or `doc_ids` is a string instead of a list.
             MissingCorpusError: corpus not found.
         """
         if not 1 <= len(reason) <= 200:
@@ -231,18 +231,18 @@ class Corpora(CorporaToRead):
     async def snapshot(
         self, name: str, label: str | None = None, *, ttl_days: float | None = None
     ) -> CorpusSnapshotRow:
-        """Name the newest revision of a corpus, which then stays as it is.
+        """Create a named snapshot of the newest revision of a corpus.
 
         Args:
             name: corpus name.
-            label: of the snapshot; default: ``r`` and the revision.
-            ttl_days: after how many days it goes, above 0 to 3,650; None: never.
+            label: snapshot name; default: ``r`` and the revision number.
+            ttl_days: lifetime in days, above 0 to 3,650; None: no expiry.
 
         Returns:
             The corpus snapshot.
 
         Raises:
-            InputError: a bad label, or an end that is not in the future.
+            InputError: invalid label or lifetime.
             CorpusError: the label is taken, or the corpus is empty.
             MissingCorpusError: corpus not found.
         """
@@ -264,11 +264,11 @@ class Corpora(CorporaToRead):
         return made
 
     async def drop(self, name: str, *, snapshot: str | None = None) -> dict[str, int]:
-        """Delete a corpus with its snapshots, or one of its snapshots alone.
+        """Delete a corpus with its snapshots, or one snapshot.
 
         Args:
             name: corpus name.
-            snapshot: of this one only.
+            snapshot: name of the snapshot to delete; None: the whole corpus.
 
         Returns:
             Number of deleted rows by table.
@@ -291,18 +291,18 @@ class Corpora(CorporaToRead):
     async def index(
         self, name: str, *, hnsw: bool, on_progress: Callable[[int], None] = lambda _: None
     ) -> int:
-        """Make or remove pgvector's index of a corpus, which large ones are searched by.
+        """Build or remove the pgvector index of a corpus, for large corpora.
 
         Args:
             name: corpus name.
-            hnsw: make it anew; False: remove it, and search exactly.
-            on_progress: told how many vectors are in so far.
+            hnsw: rebuild the index; False: remove it, and search exactly.
+            on_progress: called with the number of indexed vectors.
 
         Returns:
-            How many vectors it holds.
+            Number of vectors in the index.
 
         Raises:
-            CorpusError: pgvector is not there, or the corpus has no vectors.
+            CorpusError: pgvector is not installed, or the corpus has no vectors.
             MissingCorpusError: corpus not found.
         """
         if not hnsw:
@@ -340,7 +340,7 @@ class Corpora(CorporaToRead):
                 return await self.create(
                     name, embedder=embedder or "minilm", chunking=chunking, near=near
                 )
-            except CorpusError:  # somebody else made it meanwhile
+            except CorpusError:  # another process created it meanwhile
                 async with self._reading() as connection:
                     corpus = await corpus_of(connection, self._tenant, name)
         for what, has, wanted in (
@@ -369,7 +369,7 @@ class Corpora(CorporaToRead):
         return using
 
     async def _link(self, name: str) -> None:
-        """Keep the graph of the newest revision; whoever loads it need not find it again."""
+        """Store the link graph of the newest revision, so that loading need not compute it."""
         async with self._writing() as connection:
             corpus = await find_corpus(connection, self._tenant, name)
             if corpus is None:
@@ -384,7 +384,7 @@ class Corpora(CorporaToRead):
 
 
 def _ids(doc_ids: Collection[str]) -> list[str]:
-    """Return the ids that a document can have; others are those of none that is there."""
+    """Return the valid ids; others cannot exist."""
     if isinstance(doc_ids, str):
         message = f"doc_ids is the string {doc_ids[:60]!r}; it must be a list of ids; "
         raise InputError(message + "put the id in a list")

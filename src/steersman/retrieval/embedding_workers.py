@@ -1,8 +1,7 @@
-"""Embedding on several cores: processes of one thread each, in order, replaced when they die.
+"""Embedding on several cores: one-thread worker processes that are replaced when they die.
 
-A worker is a program of its own that speaks frames over its standard streams: texts in, numbers
-out. Nothing is pickled, nothing of the parent is imported again, and a worker that is killed or
-hangs costs what it was embedding and no more.
+Workers are separate programs that exchange frames over standard streams. Nothing is pickled, and a
+dead or hanging worker loses only its current texts.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 
 def usual_workers() -> int:
-    """Return how many workers suit this machine: half its cores less one, at least 1, at most 8.
+    """Return the default number of workers: half of the cores minus one, between 1 and 8.
 
     Returns:
         1 to 8.
@@ -52,22 +51,21 @@ def usual_workers() -> int:
 
 
 class EmbeddingWorkers:
-    """An embedder whose work is done by processes.
+    """Embedder that runs in worker processes.
 
     Args:
-        made_by: what makes the embedder in each of them, ``module:attribute``.
-        options: its keyword arguments, plain values.
-        home: directory of the caches of models; None: as the environment says.
-        workers: how many processes, 1 to 64.
-        timeout_s: how long one may take for a few texts before it counts as dead; starting
-            included.
+        made_by: factory of the embedder, ``module:attribute``.
+        options: keyword arguments of the factory, JSON values.
+        home: directory of the model caches; None: from the environment.
+        workers: number of processes, 1 to 64.
+        timeout_s: timeout of a worker for a few texts in seconds, start-up included.
 
     Attributes:
-        deaths: how many workers were replaced.
+        deaths: number of replaced workers.
 
     Raises:
-        InputError: a number out of range.
-        DataError: the embedder cannot be made; the message says why.
+        InputError: a number is out of range.
+        DataError: the embedder cannot be created; the message says why.
     """
 
     def __init__(
@@ -88,7 +86,7 @@ class EmbeddingWorkers:
         self._start = (made_by, msgspec.json.encode(dict(options or {})).decode(), told)
         self._timeout_s = timeout_s
         self._turn = threading.Lock()
-        # The first is started now: it says what the embedder is called, or why there is none.
+        # The first starts now: it reports the embedder's name, or an error.
         try:
             first = _Worker(*self._start, timeout_s)
         except _DiedError as error:
@@ -98,7 +96,7 @@ class EmbeddingWorkers:
         self.name, self.size = first.name, first.size
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of some texts, in their order.
+        """Return the vectors of texts, in order.
 
         Args:
             texts: texts to embed.
@@ -108,15 +106,15 @@ class EmbeddingWorkers:
 
         Raises:
             InputError: a text holds a lone surrogate.
-            DataError: the embedder refused a text, a worker died three times over the same, or
-                none can be started.
+            DataError: the embedder refused a text, three workers died on the same texts, or no
+                worker can be started.
         """
         check_texts(texts)
         with self._turn:
             chunks = [list(texts[at : at + _CHUNK]) for at in range(0, len(texts), _CHUNK)]
             rows: list[NDArray[np.float32] | None] = [None] * len(chunks)
             failures: list[BaseException] = []
-            places = count()  # shared: whoever is done takes the next chunk
+            places = count()  # shared: a free worker takes the next chunk
 
             def work(number: int) -> None:
                 while not failures and (place := next(places)) < len(chunks):
@@ -138,7 +136,7 @@ class EmbeddingWorkers:
         return self._whole(rows)
 
     def close(self) -> None:
-        """End the processes; they are started again when needed."""
+        """Stop the processes; they restart when needed."""
         with self._turn:
             for number, worker in enumerate(self._workers):
                 if worker is not None:
@@ -153,11 +151,11 @@ class EmbeddingWorkers:
 
     @property
     def processes(self) -> list[int]:
-        """Ids of the processes that run now."""
+        """Process ids of the running workers."""
         return [worker.process.pid for worker in self._workers if worker is not None]
 
     def _whole(self, rows: list[NDArray[np.float32] | None]) -> NDArray[np.float32]:
-        """Return all rows as one array; one that is not there would shift those behind it."""
+        """Return all rows as one array; raise if one is missing."""
         done = [row for row in rows if row is not None]
         if len(done) < len(rows):
             message = f"{len(rows) - len(done)} of {len(rows)} parts of the texts were not "
@@ -172,7 +170,7 @@ class EmbeddingWorkers:
                 self._bury(number)
                 self.deaths += 1
             except DataError:
-                raise  # it answered, and what it says next is of the next texts
+                raise  # it answered; its next answer belongs to the next texts
             except BaseException:
                 self._bury(number)
                 raise
@@ -183,7 +181,7 @@ class EmbeddingWorkers:
         )
 
     def _alive(self, number: int) -> _Worker:
-        """Return a worker, started if it is not there."""
+        """Return a worker, started if necessary."""
         worker = self._workers[number] or _Worker(*self._start, self._timeout_s)
         self._workers[number] = worker
         if (worker.name, worker.size) != (self.name, self.size):
@@ -198,11 +196,11 @@ class EmbeddingWorkers:
 
 
 class _DiedError(Exception):
-    """A worker ended, or took too long."""
+    """A worker exited or timed out."""
 
 
 class _Worker:
-    """One process, talked to in frames."""
+    """One worker process."""
 
     def __init__(
         self, made_by: str, options: str, told: Mapping[str, str], timeout_s: float
@@ -294,7 +292,7 @@ class _Worker:
 
 
 def _ready(stream: int, what: int, until: float) -> bool:
-    """Whether a stream can be read or written before a time; unlike select, whatever its number."""
+    """Return whether a stream is ready before a time; also for file numbers above 1023."""
     poll = select.poll()
     poll.register(stream, what)
     wait_ms = min(1e3 * max(0.0, until - time.monotonic()), _LONGEST_WAIT_MS)

@@ -1,4 +1,4 @@
-"""Vectors of texts kept by content, so that a machine embeds no text twice."""
+"""Embedding cache by content hash, so that no text is embedded twice."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ _BATCH = 256
 
 
 class CachedEmbedder:
-    """An embedder that looks a text up before it embeds it.
+    """Embedder with a cache on disk.
 
-    Vectors are kept in 16-bit floats and given back so whether they were found or computed, hence
-    the same text has the same bits always. The file may be used by several processes at once, and
-    a process may die at any moment. Without room for more, it goes on and stores nothing; that is
-    counted, and logged once.
+    Vectors are stored and returned as 16-bit floats, whether cached or computed, so a text always
+    has the same bits. Several processes may share the file, and may be killed at any time. A full
+    cache stores no more vectors, which is counted and logged once.
 
     Args:
-        embedder: computes what is not there.
-        file: of the cache, made with its folder if it is not there; any number of embedders may
-            share it, told apart by their names.
-        max_bytes: the most that the file may take, ≥ 65,536; what comes later is not stored.
+        embedder: embedder of texts that are not cached.
+        file: cache file, created with its folder; several embedders may share it, separated by
+            their names.
+        max_bytes: maximum file size in bytes, ≥ 65,536; later vectors are not stored.
 
     Attributes:
-        computed: texts that were embedded.
-        found: texts that had not to be.
-        unstored: texts that were embedded and could not be stored.
+        computed: number of embedded texts.
+        found: number of cached texts.
+        unstored: number of embedded texts that could not be stored.
 
     Raises:
         InputError: `max_bytes` is too small.
-        DataError: the file is no such cache or is damaged, or its folder cannot be written.
+        DataError: the file is damaged, not an embedding cache, or not writable.
     """
 
     def __init__(self, embedder: Embedder, file: Path, *, max_bytes: int = 4_000_000_000) -> None:
@@ -59,17 +58,17 @@ class CachedEmbedder:
         self._told = False
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of some texts, embedding those that are not known yet.
+        """Return the vectors of texts, embedding those not in the cache.
 
         Args:
-            texts: any texts; one that is there twice is embedded once.
+            texts: texts; duplicates are embedded once.
 
         Returns:
-            (texts, size) float32, each row of length one to within the 16-bit rounding.
+            (texts, size) float32, each row of norm 1 up to 16-bit rounding.
 
         Raises:
-            InputError: `texts` is no sequence of texts, or the embedder gave something else than
-                finite rows of length one and of its size; nothing of that is stored.
+            InputError: `texts` is a string, or the embedder returned rows that are not finite, not
+                of norm 1, or of another dimension; nothing is stored then.
             DataError: the cache is damaged.
         """
         if isinstance(texts, str):
@@ -78,7 +77,7 @@ class CachedEmbedder:
         return np.concatenate(rows) if rows else np.zeros((0, self.size), np.float32)
 
     def close(self) -> None:
-        """Close the file; it is opened again when it is needed."""
+        """Close the file; the next use opens it again."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -122,18 +121,10 @@ class CachedEmbedder:
 
 
 def unit_rows(rows: NDArray[np.float32], count: int, embedder: Embedder) -> NDArray[np.float32]:
-    """Return what an embedder gave, if it is what an embedder has to give.
-
-    Args:
-        rows: what it gave.
-        count: how many texts it was given.
-        embedder: whose it is.
-
-    Returns:
-        (count, size) float32.
+    """Return the rows of an embedder as float32, checked.
 
     Raises:
-        InputError: another shape, or rows that are not finite or not of length one.
+        InputError: another shape, or rows that are not finite or not of norm 1.
     """
     found = np.asarray(rows, np.float32)
     if found.shape != (count, embedder.size):

@@ -1,4 +1,4 @@
-"""What a searcher searches with, and what becomes of a part that does not answer."""
+"""Search engines of a searcher, and failure counts of their parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Failures:
-    """How often a part could not be asked, by its name; told once until it works again."""
+    """Failure counts by part; a failure is logged once until the part works again."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -30,12 +30,7 @@ class Failures:
         self._lock = threading.Lock()
 
     def count(self, part: str, error: Exception) -> None:
-        """Count one failure.
-
-        Args:
-            part: its name.
-            error: what happened.
-        """
+        """Count one failure."""
         with self._lock:
             self.counts[part] += 1
             told = part in self._away
@@ -44,11 +39,7 @@ class Failures:
             _log.warning("searching without %s until it answers again: %s", part, error)
 
     def works(self, part: str) -> None:
-        """Note that a part answered.
-
-        Args:
-            part: its name.
-        """
+        """Note that a part responded."""
         if part in self._away:
             with self._lock:
                 self._away.discard(part)
@@ -57,18 +48,17 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What a searcher searches with.
+    """Engines of a searcher.
 
     Args:
-        passages: of the collection.
-        words: None if there is no passage.
-        dense: the embedder of queries, and the vectors of the passages by their positions; None
-            if there are none.
-        links: between the passages.
-        rerankers: by name.
-        expanding: how far links are followed.
+        passages: passages of the collection.
+        words: BM25 index; None without passages.
+        dense: query embedder and vector index; None without vectors.
+        links: links between passages.
+        rerankers: rerankers by name.
+        expanding: link expansion settings.
         clock: monotonic clock in seconds.
-        failures: counts them.
+        failures: failure counts.
     """
 
     passages: Sequence[Passage]

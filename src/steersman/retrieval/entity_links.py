@@ -1,4 +1,4 @@
-"""Links between passages that name the same thing, for collections whose titles name nothing."""
+"""Entity links: links between passages that mention the same name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from steersman.retrieval.documents import Passage
 
-# Two words or more that begin with capitals: one alone begins every sentence. Nor do names begin
-# with the words that sentences begin with.
+# Two or more capitalised words: every sentence begins with one. Names do not begin with common
+# first words of sentences.
 _WORD = r"[A-Z][\w'’-]+"
 _BEGINS = "The|An?|In|On|Of|At|By|For|From|With|To|As|And|But|He|She|It|Its|His|Her|They|This|That"
 _NAME = re.compile(rf"\b(?!(?:{_BEGINS})\b){_WORD}(?: (?:of |the |de )?{_WORD}){{1,4}}")
@@ -23,16 +23,16 @@ _MAX_LINKS = 4
 
 
 def link_entities(passages: Sequence[Passage]) -> Links:
-    """Return links between passages that share a name which at most 3 of them have.
+    """Return links between passages that share a name with at most 3 occurrences.
 
-    A name is two to five words with capitals, one after the other. A passage leads to at most 4
-    others, those with the rarest names first.
+    A name is two to five consecutive capitalised words. A passage links to at most 4 others,
+    those with the rarest names first.
 
     Args:
         passages: passages of one collection.
 
     Returns:
-        Links of all these passages, of kind `ENTITY`.
+        Links of kind `ENTITY`.
     """
     named_by: dict[str, list[int]] = defaultdict(list)
     for position, passage in enumerate(passages):
@@ -50,16 +50,16 @@ def link_entities(passages: Sequence[Passage]) -> Links:
 
 
 def link_passages(passages: Sequence[Passage]) -> Links:
-    """Return both kinds of links: by titles, and by names that passages share.
+    """Return title links and entity links.
 
-    On the training questions of hotpotqa all that is needed is among the first ten in 73 % without
-    links, 81 % with shared names, 93 % with titles and 95 % with both.
+    On the training questions of hotpotqa, all relevant passages are in the top ten for 73 % without
+    links, 81 % with entity links, 93 % with title links and 95 % with both.
 
     Args:
         passages: passages of one collection.
 
     Returns:
-        Links of all these passages.
+        Links of both kinds.
     """
     kinds = (link_titles(passages), link_entities(passages))
     return Links.of_pairs(len(passages), (pair for links in kinds for pair in links.pairs()))

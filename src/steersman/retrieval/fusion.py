@@ -1,4 +1,4 @@
-"""One ranking out of two: by scaled scores (convex) or by places (reciprocal rank fusion)."""
+"""Hybrid fusion of two rankings: by scaled scores (convex), or by reciprocal rank (rrf)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _RRF_CONSTANT = 60
-"""The paper's, and every engine's default since."""
+"""Constant of the paper, the usual default."""
 
 
 def convex(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
-    """Rank by ``(1 - weight)`` of the scaled word scores plus ``weight`` of the scaled cosines.
+    """Rank by ``(1 - weight) * scaled BM25 score + weight * scaled cosine``.
 
-    Each engine's scores are scaled so that its best candidate has 1 and its worst 0; a passage
-    that only one engine found counts as the other's worst. So a weight means the same for every
-    query and every collection. It depends on how many candidates each engine gives: the scale's
-    zero is the last of them.
+    Min-max scaling gives each engine's best candidate 1 and its worst 0; a passage found by one
+    engine counts as the other's worst. So a weight has the same meaning for all queries and
+    collections. The scale depends on the number of candidates of each engine.
 
     Args:
-        words: candidates of BM25.
-        meaning: candidates of the dense engine.
+        words: BM25 candidates.
+        meaning: dense candidates.
         weight: weight of the dense engine, in [0, 1]; default 0.5.
 
     Returns:
-        Every candidate of either, with scores in [0, 1].
+        All candidates, with scores in [0, 1].
 
     Raises:
         InputError: `weight` is outside [0, 1].
@@ -49,15 +48,15 @@ def convex(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
 
 
 def rrf(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
-    """Rank by ``(1 - weight)/(60 + place)`` of the one plus ``weight/(60 + place)`` of the other.
+    """Rank by reciprocal rank fusion: ``(1 - weight)/(60 + rank) + weight/(60 + rank)``.
 
     Args:
-        words: candidates of BM25.
-        meaning: candidates of the dense engine.
-        weight: of the dense engine, in [0, 1]; .5 gives the order of the published formula.
+        words: BM25 candidates.
+        meaning: dense candidates.
+        weight: weight of the dense engine, in [0, 1]; 0.5 gives the order of the paper.
 
     Returns:
-        Every candidate of either; scores are at most 1/61.
+        All candidates; scores are at most 1/61.
 
     Raises:
         InputError: `weight` is outside [0, 1].
@@ -75,13 +74,7 @@ def rrf(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
 
 
 def scaled(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return scores moved and stretched so that the highest is 1 and the lowest 0.
-
-    Args:
-        scores: (n,) finite numbers.
-
-    Returns:
-        (n,) in [0, 1]; all 1 where all are equal, for then each is the best.
+    """Return scores scaled to [0, 1] by min-max; all 1 if all are equal.
 
     >>> scaled(np.array([3.0, 2.0, 1.0], np.float32)).tolist()
     [1.0, 0.5, 0.0]

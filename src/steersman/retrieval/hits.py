@@ -1,4 +1,4 @@
-"""What a search gives back."""
+"""Search results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One passage that was found.
+    """One search result.
 
     Args:
-        position: of the passage in the collection.
-        passage: itself.
-        score: what it was ranked by: its engine's score, the fused one, or the reranker's share.
-        ranks: its place, from 1, in each engine's candidates: ``bm25``, ``dense``.
-        expanded_from: id of the passage that led to it, if no engine found it.
+        position: position of the passage in the collection.
+        passage: the passage.
+        score: ranking score: the engine's, the fused, or the reranker's.
+        ranks: rank, from 1, in each engine's candidates: ``bm25``, ``dense``.
+        expanded_from: id of the passage that links to it, if no engine found it.
     """
 
     position: int
@@ -32,13 +32,13 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """Results of a search.
 
     Args:
-        hits: best first.
-        degraded: parts that were wanted and could not be asked: ``dense``, ``rerank``.
-        timings_ms: what each part took: ``bm25``, ``embed``, ``dense``, ``fuse``, ``expand``,
-            ``rerank``; their sum is the search.
+        hits: results, best first.
+        degraded: requested parts that did not respond: ``dense``, ``rerank``.
+        timings_ms: duration of each part in ms: ``bm25``, ``embed``, ``dense``, ``fuse``,
+            ``expand``, ``rerank``; their sum is the search time.
     """
 
     hits: tuple[Hit, ...]

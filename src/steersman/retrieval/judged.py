@@ -1,4 +1,4 @@
-"""Collections with judged questions, read from the two formats that such sets are published in.
+"""Judged collections: passages and questions with relevance judgements, in two formats.
 
 A collection is a folder with one of
 
@@ -8,10 +8,10 @@ A collection is a folder with one of
 - ``passages.jsonl`` (id, title, text) and ``questions.jsonl`` (id, question, gold: ids, and perhaps
   history: earlier turns; the conversation that it is a turn of; and last_updated, a date).
 
-Files may be compressed (``.gz``), ids may be called ``_id`` and be whole numbers. A question
-without gold, or with none above 0, is left out. It may name its ``split`` and what kind it is of:
-``category``, else ``domain``, else ``type``. Other fields are left unread: labels and answers are
-known only to those who judged, so nothing may choose by them.
+Files may be compressed (``.gz``); ids may be named ``_id`` and be integers. A question without a
+relevant document (gain above 0) is skipped. It may have a ``split`` and a category: ``category``,
+else ``domain``, else ``type``. Other fields, such as labels and answers, are ignored, so that no
+choice can depend on them.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _HELD_OUT = ("test", "dev", "valid", "validation")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and the documents that answer it.
+    """Question with judged documents.
 
     Args:
         id: unique in its collection.
-        text: what is asked.
-        gains: document id -> gain, > 0, of what is relevant; at least one.
-        split: "" if the collection has no splits.
-        category: its kind, known before it is answered; "" if nobody says.
-        history: turns before it, the first first.
-        conversation: that it is a turn of; "" if nobody says.
-        updated: when it was last changed, as it says; "" if nobody does.
+        text: question text.
+        gains: gain by document id, > 0; at least one.
+        split: split name; "" if the collection has no splits.
+        category: category, known before the answer; "" if unknown.
+        history: earlier turns, the oldest first.
+        conversation: conversation id; "" if unknown.
+        updated: date of the last change; "" if unknown.
     """
 
     id: str
@@ -69,13 +69,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class JudgedCollection:
-    """Passages, and questions whose answers among them are known.
+    """Collection of passages and judged questions.
 
     Args:
-        name: of the collection.
-        passages: one for each document, in the order of the file.
-        questions: those that have an answer.
-        unfindable: relevant ids that are no document, if they were let in; they count as missed.
+        name: collection name.
+        passages: one passage per document, in the order of the file.
+        questions: questions with relevant documents.
+        unfindable: relevant ids without a document, if allowed; they count as missed.
     """
 
     name: str
@@ -85,22 +85,22 @@ class JudgedCollection:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits, in alphabetic order; ("",) if there are none."""
+        """Names of the splits, sorted; ("",) without splits."""
         return tuple(sorted({question.split for question in self.questions}))
 
     @property
     def held_out(self) -> str | None:
-        """The split to measure on: test, else dev or validation; None: there is no such."""
+        """Split to measure on: test, else dev or validation; None: not found."""
         return next((name for name in _HELD_OUT if name in self.splits), None)
 
     def split(self, name: str | None) -> JudgedCollection:
-        """Return the collection with the questions of one split alone.
+        """Return the collection with only the questions of one split.
 
         Args:
             name: one of `splits`; None for all questions.
 
         Raises:
-            DataError: there is no such split.
+            DataError: split not found.
         """
         if name is None:
             return self
@@ -112,10 +112,10 @@ class JudgedCollection:
         return replace(self, questions=chosen)
 
     def documents(self, positions: Iterable[int]) -> list[str]:
-        """Return the ids of documents for positions of passages, each once: what measures take.
+        """Return the unique document ids for passage positions, as input for measures.
 
         Args:
-            positions: as a searcher ranks them.
+            positions: ranked positions from a searcher.
 
         Returns:
             Document ids in that order.
@@ -124,20 +124,20 @@ class JudgedCollection:
 
 
 def load_judged(folder: Path, *, missing: Missing = "error") -> JudgedCollection:
-    """Read a collection from its folder, whose name becomes its own.
+    """Read a collection from a folder; its name is the folder name.
 
     Args:
-        folder: with the files of either format, see the module.
-        missing: what to do when a relevant id is no document: refuse, or count it as
-            ``unfindable``, so that no ranking can have it.
+        folder: folder with files in one of the formats, see the module.
+        missing: handling of relevant ids without a document: ``error``, or ``unfindable`` to
+            count them as missed.
 
     Returns:
         The collection, with all splits.
 
     Raises:
-        DataError: a file is missing, damaged or too large, a line is not as the format says, an id
-            is there twice, or unknown; the message names file and line.
-        InputError: `missing` is neither.
+        DataError: a file is missing, damaged or too large, a line is invalid, or an id is
+            duplicate or unknown; the message names file and line.
+        InputError: `missing` is invalid.
     """
     if missing not in {"error", "unfindable"}:
         raise InputError(f"missing is {missing!r}; allowed: error, unfindable")
@@ -210,7 +210,7 @@ def _with_qrels(folder: Path) -> tuple[Question, ...]:
 
 
 def _judgement_files(folder: Path) -> list[Path]:
-    """Return the file of all judgements, or those of the splits as BEIR names them."""
+    """Return the file of all judgements, or the files of the BEIR splits."""
     split = [_found(folder / "qrels", f"{name}.tsv") for name in _PUBLISHED_SPLITS]
     apart = [file for file in split if file is not None]
     return apart if apart and not _found(folder, "qrels.tsv") else [_file(folder, "qrels.tsv")]
@@ -234,7 +234,7 @@ def _judgements(file: Path) -> Iterator[tuple[str, str, str, float]]:
 
 
 def _gain(text: str, where: str) -> float:
-    """Return a score; some of TREC's are below 0, and mean no more than 0 does."""
+    """Return a score; negative TREC scores mean not relevant."""
     try:
         gain = float(text)
     except ValueError:
@@ -324,7 +324,7 @@ def _content(file: Path) -> str:
 
 def _rows(folder: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     file = _file(folder, name)
-    # Not splitlines: a text may hold line separators of Unicode, which JSON need not escape.
+    # Not splitlines: JSON may contain unescaped Unicode line separators.
     for number, line in enumerate(_content(file).split("\n"), 1):
         where = f"{file}, line {number}"
         if not line.strip():
@@ -346,7 +346,7 @@ def _text(row: Mapping[str, Any], where: str, *names: str) -> str:
 
 
 def _name(row: Mapping[str, Any], where: str, *names: str) -> str:
-    """Return an id, which some sets write as a whole number."""
+    """Return an id; some sets write integers."""
     value = next((row[name] for name in names if name in row), None)
     return str(value) if type(value) is int else _text(row, where, *names)
 

@@ -1,7 +1,7 @@
-"""Links between passages that name each other or the same thing, and search along them.
+"""Links between passages, and search expansion along links.
 
-A question over several documents often names only one of them; the next is named by the first.
-Ranking by the question alone cannot find it, however many candidates it takes.
+A multi-hop question often names only its first document, which names the next one. Ranking by the
+question alone cannot find the second document.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steersman.retrieval.documents import Passage
 
 TITLE, ENTITY = 0, 1
-"""Kinds of links: the text names the other's title; both name something that few others name."""
+"""Kinds of links: the text mentions the other's title; both mention a rare name."""
 
 _TOKEN = re.compile(r"[^\W_]+")
 _ASIDE = re.compile(r"\s*\([^()]*\)\s*$")
@@ -35,15 +35,15 @@ _MAX_SAME = 4
 
 
 class Links:
-    """Which passages a passage leads to, in arrays.
+    """Links between passages, in arrays.
 
     Args:
-        starts: (n + 1,) where the links of each passage begin in the other two.
-        targets: (m,) positions of passages.
+        starts: (n + 1,) start of each passage's links in the other two arrays.
+        targets: (m,) positions of the linked passages.
         kinds: (m,) `TITLE` or `ENTITY`.
 
     Raises:
-        InputError: the arrays do not fit together.
+        InputError: the arrays are inconsistent.
 
     >>> links = Links.of_pairs(3, [(0, 2, TITLE), (0, 1, ENTITY)])
     >>> links.of(0)[0].tolist(), len(links)
@@ -67,19 +67,19 @@ class Links:
         self.starts, self.targets, self.kinds = starts, targets, kinds
 
     def __len__(self) -> int:
-        """Return how many passages there are."""
+        """Return the number of passages."""
         return len(self.starts) - 1
 
     @classmethod
     def of_pairs(cls, count: int, pairs: Iterable[tuple[int, int, int]]) -> Links:
-        """Return the links that some pairs say.
+        """Return the links of given pairs.
 
         Args:
-            count: passages, ≥ 0.
-            pairs: from, to and kind; what is there twice counts once.
+            count: number of passages, ≥ 0.
+            pairs: from, to and kind; duplicates are ignored.
 
         Raises:
-            InputError: a position that is no passage.
+            InputError: a position is out of range.
         """
         rows = np.array(sorted(set(pairs)), np.int64).reshape(-1, 3)
         sources = rows[:, 0]
@@ -92,16 +92,16 @@ class Links:
         return cls(starts, rows[:, 1].astype(np.int32), rows[:, 2].astype(np.uint8))
 
     def pairs(self) -> list[tuple[int, int, int]]:
-        """Return from, to and kind of every link, as `of_pairs` takes them."""
+        """Return from, to and kind of every link, as accepted by `of_pairs`."""
         sources = np.repeat(np.arange(len(self)), np.diff(self.starts))
         columns = (sources.tolist(), self.targets.tolist(), self.kinds.tolist())
         return list(zip(*columns, strict=True))
 
     def of(self, position: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Return where one passage leads to, and by which kind of link.
+        """Return the targets and kinds of the links of one passage.
 
         Args:
-            position: of the passage.
+            position: position of the passage.
         """
         span = slice(self.starts[position], self.starts[position + 1])
         return self.targets[span], self.kinds[span]
@@ -109,16 +109,16 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Expanding:
-    """How far a search follows links.
+    """Settings of search expansion along links.
 
-    The defaults were chosen on the training questions of hotpotqa: with BM25 they take nDCG@10 from
-    .784 to .895, and all that is needed into the first ten in 93 % of questions instead of 73 %.
-    Any `title` of .5 to .8 is as good.
+    Defaults chosen on the training questions of hotpotqa: with BM25, nDCG@10 rises from .784 to
+    .895, and all relevant passages are in the top ten for 93 % of questions instead of 73 %. Any
+    `title` from .5 to .8 is as good.
 
     Args:
-        seeds: passages at the top whose links are followed, ≥ 1.
-        title: what a linked passage has of the score of the one that names its title, in [0, 1].
-        entity: the same, where both name the same thing.
+        seeds: number of top passages whose links are followed, ≥ 1.
+        title: share of the score that a title link passes on, in [0, 1].
+        entity: share of the score that an entity link passes on, in [0, 1].
     """
 
     seeds: int = 10
@@ -129,19 +129,13 @@ class Expanding:
 def expand(
     found: Ranked, links: Links, how: Expanding = Expanding()
 ) -> tuple[Ranked, Mapping[int, int]]:
-    """Return a ranking with the passages that its best ones lead to.
+    """Return a ranking extended by the links of its best passages.
 
-    A linked passage gets a share of the scaled score of what leads to it, on top of what it has
-    itself; from several, the largest share.
-
-    Args:
-        found: candidates.
-        links: between all passages.
-        how: how far.
+    A linked passage gets a share of the scaled score of its source, added to its own score; from
+    several sources, the largest share.
 
     Returns:
-        The ranking, by scores in [0, 2]; and for every passage that was no candidate the one that
-        led to it.
+        The ranking, by scores in [0, 2], and the source of every passage that was not a candidate.
 
     >>> found = Ranked(np.array([0, 1]), np.array([3.0, 1.0], np.float32))
     >>> wider, origins = expand(found, Links.of_pairs(3, [(0, 2, TITLE)]))
@@ -164,17 +158,17 @@ def expand(
 
 
 def link_titles(passages: Sequence[Passage]) -> Links:
-    """Return links from every passage to those whose title its text names.
+    """Return links from every passage to the passages whose title it mentions.
 
-    A title is named where its words stand in the text one after the other, in the same case; an
-    aside in brackets at its end does not count, and of titles that overlap the longest does. A
-    title that more than 200 passages name tells nothing and is left out.
+    A title matches if its words occur consecutively in the text, in the same case, without a final
+    part in brackets. Of overlapping titles the longest matches. Titles mentioned by more than 200
+    passages are skipped.
 
     Args:
-        passages: of one collection; a document is led to by its first passage.
+        passages: passages of one collection; links to a document point to its first passage.
 
     Returns:
-        Links of all these passages, of kind `TITLE`.
+        Links of kind `TITLE`.
     """
     titles = _Titles(passages)
     sources: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -195,7 +189,7 @@ def link_titles(passages: Sequence[Passage]) -> Links:
 
 
 class _Titles:
-    """The titles of a collection by their words, and where they are named in a text."""
+    """Titles of a collection by their words."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         named: dict[tuple[str, ...], list[int]] = defaultdict(list)
@@ -212,7 +206,7 @@ class _Titles:
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
     def named_in(self, text: str) -> set[tuple[str, ...]]:
-        """Return the titles that a text names."""
+        """Return the titles mentioned in a text."""
         tokens = _TOKEN.findall(text)
         found: set[tuple[str, ...]] = set()
         place = 0

@@ -1,8 +1,7 @@
-"""How good a ranking is: recall, nDCG, reciprocal rank, and whether all that is needed is there.
+"""Ranking measures: recall, nDCG, reciprocal rank, and complete recall.
 
-Every function takes what was ranked, best first, and the gains of what was judged; whatever was
-not judged has no gain. A question none of whose passages has a gain cannot be answered rightly, so
-it is refused rather than averaged in.
+Every function takes ranked ids, best first, and the gains of judged ids; other ids have no gain. A
+question without relevant ids is refused instead of averaged in.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def recall_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> float:
-    """Return the share of what is relevant that is among the first `k`.
+    """Return recall@k: the share of relevant ids among the first `k`.
 
     Args:
         ranked: unique ids, best first.
         gains: gain by id; ids with a gain above 0 are relevant.
-        k: number of results, ≥ 1.
+        k: number of ranks that count, ≥ 1.
 
     Returns:
         In [0, 1].
 
     Raises:
-        InputError: `k` is below 1, an id is ranked twice, or nothing is relevant.
+        InputError: `k` is below 1, an id occurs twice, or no id is relevant.
 
     >>> recall_at(["a", "b", "c"], {"b": 1, "z": 1, "c": 0}, 3)
     0.5
@@ -41,14 +40,14 @@ def recall_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) ->
 
 
 def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> float:
-    """Return 1 if everything relevant is among the first `k`, else 0.
+    """Return 1 if all relevant ids are among the first `k`, else 0.
 
-    What a question over several passages needs: with one of two, nobody can answer it.
+    For multi-hop questions, which need all relevant passages.
 
     Args:
         ranked: unique ids, best first.
         gains: gain by id; ids with a gain above 0 are relevant.
-        k: ≥ 1; with fewer places than relevant ids the result is 0.
+        k: number of ranks that count, ≥ 1; with more relevant ids than ranks the result is 0.
 
     Returns:
         0 or 1.
@@ -63,15 +62,15 @@ def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) 
 
 
 def reciprocal_rank(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int = 10) -> float:
-    """Return 1 divided by the place of the first relevant id; its mean is MRR@k.
+    """Return the reciprocal rank of the first relevant id; its mean is MRR@k.
 
     Args:
         ranked: unique ids, best first.
         gains: gain by id; ids with a gain above 0 are relevant.
-        k: places that count, ≥ 1.
+        k: number of ranks that count, ≥ 1; default 10.
 
     Returns:
-        In [0, 1]; 0 if nothing relevant is among the first `k`.
+        In [0, 1]; 0 if no relevant id is among the first `k`.
 
     Raises:
         InputError: as `recall_at`.
@@ -85,15 +84,15 @@ def reciprocal_rank(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: i
 
 
 def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> float:
-    """Return the discounted gain of the first `k`, as a share of the best that is possible.
+    """Return nDCG@k: discounted gain of the first `k`, normalised by the best possible.
 
-    The gain is the judgement itself, not 2 to its power: so `trec_eval` computes ``ndcg_cut``, and
-    BEIR reports it. For judgements of 0 and 1 the two are the same.
+    The gain is linear, not 2 to its power, as in ``ndcg_cut`` of `trec_eval` and in BEIR. For
+    binary judgements both are equal.
 
     Args:
         ranked: unique ids, best first.
-        gains: id -> gain, ≥ 0.
-        k: number of results, ≥ 1.
+        gains: gain by id, ≥ 0.
+        k: number of ranks that count, ≥ 1.
 
     Returns:
         In [0, 1].
@@ -114,11 +113,11 @@ def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> f
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One measure over many questions.
+    """Values of one measure over many questions.
 
     Args:
-        values: the measure of each question.
-        categories: the category of each question.
+        values: value of each question.
+        categories: category of each question.
 
     >>> Measured((1.0, 0.0, 0.5), ("a", "b", "a")).by_category()
     {'a': (0.75, 2), 'b': (0.0, 1)}
@@ -140,7 +139,7 @@ class Measured:
         return float(np.mean(self.values))
 
     def by_category(self) -> dict[str, tuple[float, int]]:
-        """Return the mean and the number of questions of each category, by its name."""
+        """Return mean and number of questions by category."""
         found: dict[str, list[float]] = {}
         for value, category in zip(self.values, self.categories, strict=True):
             found.setdefault(category, []).append(value)

@@ -1,7 +1,7 @@
-"""A revision of a corpus brought into memory: passages, vectors and links, ready to be searched.
+"""Loading a corpus revision into memory: passages, vectors and links.
 
-Everything is read in one transaction that sees one state of the database, so a corpus that is
-changed or dropped meanwhile is read as it was. What takes long is done beside the event loop.
+All reads use one transaction with one snapshot of the database, so concurrent changes have no
+effect. Slow work runs outside the event loop.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _LOOKED_AT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which revision of which corpus, and how it is indexed.
+    """Reference to a corpus revision and its index.
 
     Attributes:
-        corpus: as it is now.
-        revision: of it.
-        snapshot: the corpus snapshot that names it; None: it was the newest.
-        hnsw: which index of pgvector the corpus has now; None: its vectors are compared exactly.
+        corpus: current corpus row.
+        revision: revision number.
+        snapshot: corpus snapshot of the revision; None: the newest revision.
+        hnsw: number of the current pgvector index; None: exact search.
     """
 
     corpus: CorpusRow
@@ -65,16 +65,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A revision in memory.
+    """Corpus revision in memory.
 
     Attributes:
-        place: which.
-        passages: each text once, ordered by document and place.
-        hashes: of what is ranked, 32 bytes each.
-        also: ids of passages that say the same, by the id of the one that stands for them.
-        vectors: None: the corpus is searched by words alone.
-        links: between the passages.
-        bytes: about how much memory it takes, with the keyword index that is made from it.
+        place: reference to the revision.
+        passages: unique passages, ordered by document and position.
+        hashes: hashes of the ranked texts, 32 bytes each.
+        also: ids of duplicate passages, by the id of the kept one.
+        vectors: vector index; None: keyword search only.
+        links: links between the passages.
+        bytes: estimated memory in bytes, keyword index included.
     """
 
     place: Place
@@ -92,14 +92,14 @@ async def find_place(
     """Return the newest revision of a corpus, or the one that a corpus snapshot names.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: connection in a transaction of the tenant.
         tenant: tenant id.
         name: corpus name.
-        snapshot: of it; None: the newest revision.
-        now: default: the clock; what expired before is gone.
+        snapshot: corpus snapshot; None: the newest revision.
+        now: current time, for expiry; default: the clock.
 
     Returns:
-        The place.
+        The reference to the revision.
 
     Raises:
         MissingCorpusError: corpus or snapshot not found.
@@ -120,14 +120,14 @@ async def find_place(
 
 @asynccontextmanager
 async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
-    """Read as a tenant, with one state of the database for everything that is read.
+    """Read as a tenant in one transaction with one snapshot of the database.
 
     Args:
         connection: connection outside a transaction.
-        tenant: whose rows are seen.
+        tenant: tenant id.
 
     Returns:
-        A context; its end ends the transaction.
+        A context manager; its exit ends the transaction.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await set_tenant(connection, tenant)
@@ -137,18 +137,18 @@ async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
 async def load(
     connection: Any, database: Database, tenant: UUID, place: Place, *, by_words: bool = False
 ) -> Loaded:
-    """Read a revision.
+    """Load a revision into memory.
 
     Args:
-        connection: of role app, within `one_view`, in which the place was found.
-        database: where a search of a large corpus asks for vectors.
+        connection: connection of role app in the `one_view` that found the place.
+        database: database for vector search in large corpora.
         tenant: tenant id.
-        place: which revision.
-        by_words: leave its vectors where they are.
+        place: reference to the revision.
+        by_words: do not load vectors.
 
     Returns:
-        The revision in memory; with `MissingVectors` if some are missing or damaged, so that it can
-        be searched by words.
+        The revision; with `MissingVectors` if vectors are missing or damaged, so that keyword
+        search works.
     """
     at = tenant, place.corpus.id, place.revision
     documents = [one async for one in read_documents(connection, *at)]
@@ -175,7 +175,7 @@ async def _vectors(
     if corpus.embedder_name is None or corpus.dimension is None:
         return None
     size = corpus.dimension
-    # It may have been removed since the place was found; whoever finds it again knows.
+    # The index may have been removed since the place was found; finding it again shows that.
     if place.hnsw is not None and await hnsw_id(connection, corpus.id) is not None:
         count = await indexed_by_hnsw(connection, tenant, corpus.id, hashes)
         if count == len(hashes):
@@ -203,7 +203,7 @@ async def _vectors(
 def _passages(
     documents: Sequence[StoredDocument], near: float | None
 ) -> tuple[tuple[Passage, ...], tuple[bytes, ...], dict[str, tuple[str, ...]]]:
-    """Return the passages that are searched, and what they stand for."""
+    """Return the unique passages, their hashes and their duplicates."""
     first: dict[bytes, Passage] = {}
     also: dict[str, list[str]] = {}
     for document in documents:
@@ -223,11 +223,10 @@ def _passages(
 
 
 def _size(passages: Sequence[Passage]) -> int:
-    """Return about how many bytes passages take with the index by words that is made of them.
+    """Return the estimated memory of passages and their keyword index, in bytes.
 
-    How many words there are, and how many of them differ, depends on the script: some 2,000
-    passages are taken apart. Postings grow with the passages; words by Heaps' law, by what the
-    second half of those passages adds to the first.
+    The vocabulary depends on the script, so about 2,000 passages are tokenized. Postings grow
+    linearly, the vocabulary by Heaps' law, estimated from the second half of the sample.
     """
     texts = sum(sys.getsizeof(one.text) for one in passages)
     step = max(1, len(passages) // _LOOKED_AT)
@@ -247,7 +246,7 @@ def _size(passages: Sequence[Passage]) -> int:
 
 
 def _cut(document: StoredDocument) -> list[tuple[Passage, bytes]]:
-    """Return the passages of a document as the spans of its text that they are."""
+    """Return the passages of a stored document, with their hashes."""
     sha256 = document.sha256.hex()
     return [
         (

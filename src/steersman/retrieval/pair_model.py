@@ -1,4 +1,4 @@
-"""Models that read two texts at once, run by ONNX Runtime: cross-encoders and entailment."""
+"""Pair models run by ONNX Runtime: cross-encoders and entailment models."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _LARGEST = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class PairWeights:
-    """A model's files, read.
+    """Files of a pair model, in memory.
 
     Args:
-        model: in ONNX, with inputs ``input_ids``, ``attention_mask`` and perhaps
+        model: ONNX model with inputs ``input_ids``, ``attention_mask`` and optionally
             ``token_type_ids``, and one output of logits.
-        tokenizer: a ``tokenizer.json``.
-        labels: of the outputs, in their order, in lower case; () if nobody says.
-        name: of what the weights are of, for messages.
+        tokenizer: content of ``tokenizer.json``.
+        labels: output labels in order, in lower case; () if unknown.
+        name: model name, for messages.
     """
 
     model: bytes
@@ -44,13 +44,13 @@ class PairWeights:
         """Read an exported model: ``model.onnx``, ``tokenizer.json``, ``config.json``.
 
         Args:
-            folder: that holds them.
+            folder: folder of the files.
 
         Returns:
-            What they hold; without a ``config.json`` it has no labels.
+            The weights; without ``config.json`` they have no labels.
 
         Raises:
-            DataError: a file is missing, too large or not what it should be.
+            DataError: a file is missing, too large or invalid.
         """
         try:
             files = {name: _read(folder / name) for name in ("model.onnx", "tokenizer.json")}
@@ -65,13 +65,13 @@ class PairWeights:
 
 
 class PairModel:
-    """Logits of pairs of texts, one pair at a time on one thread: none depends on its batch.
+    """Pair model; it runs one pair at a time on one thread, so results are independent of batches.
 
     Args:
-        weights: of the model.
+        weights: weights of the model.
 
     Raises:
-        DataError: The extra ``rag`` is not installed, or the files are no such model.
+        DataError: the extra ``rag`` is not installed, or the files are not a pair model.
     """
 
     def __init__(self, weights: PairWeights) -> None:
@@ -91,18 +91,18 @@ class PairModel:
         self._cut(self._session.get_inputs()[0].shape)
 
     def logits(self, firsts: Sequence[str], seconds: Sequence[str]) -> NDArray[np.float32]:
-        """Return what the model says of some pairs.
+        """Return the logits of pairs.
 
         Args:
-            firsts: of each pair.
-            seconds: of each pair; where both are too long, the longer is cut.
+            firsts: first text of each pair.
+            seconds: second text of each pair; if a pair is too long, the longer text is truncated.
 
         Returns:
-            (pairs, outputs) finite.
+            (pairs, outputs), finite.
 
         Raises:
-            InputError: not equally many of both.
-            DataError: the model gave something else.
+            InputError: the numbers of texts differ.
+            DataError: the model returned another shape.
         """
         if len(firsts) != len(seconds):
             raise InputError(

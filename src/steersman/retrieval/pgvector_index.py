@@ -1,4 +1,4 @@
-"""The nearest vectors of a large corpus, found by PostgreSQL: pgvector's HNSW for each corpus."""
+"""pgvector index: approximate vector search in PostgreSQL, one HNSW index per corpus."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _REST_S = 5.0
 
 
 class PgvectorIndex:
-    """Approximate search over the vectors of a revision, which stay in the database.
+    """Approximate vector search over a revision in the database.
 
-    It may be used by several threads, which take turns, and by code that does not await: its
-    connection belongs to a thread with an event loop of its own, which is a daemon.
+    Thread-safe (searches are serialised) and synchronous: its connection belongs to a daemon thread
+    with an event loop.
 
     Args:
-        database: migrated; with the corpus's index made by `steersman.store.build_hnsw`.
-        tenant: whose; nothing of another is seen.
-        corpus: its id.
-        revision: of it.
-        size: how many numbers a vector has.
-        hashes: of the passages, by their positions, none twice.
+        database: database with an index built by `steersman.store.build_hnsw`.
+        tenant: tenant id; other tenants' rows are not visible.
+        corpus: corpus id.
+        revision: revision number.
+        size: dimension of the vectors.
+        hashes: unique passage hashes by position.
         breadth: candidate list size of the graph search, 1 to 1,000.
-        timeout_s: of a search, and of waiting for one's turn.
-        idle_s: after which its connection is closed until the next search.
+        timeout_s: timeout of a search, and of waiting for other searches, in seconds.
+        idle_s: idle time in seconds after which the connection is closed.
         clock: monotonic clock in seconds.
 
     Raises:
-        InputError: a number out of range.
+        InputError: a number is out of range.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class PgvectorIndex:
 
         Raises:
             InputError: a vector of another dimension, or `k` is below 1.
-            StoreError: the database does not answer, or the index is gone; then, for five seconds,
-                it is not asked, so that not every search waits for it.
+            StoreError: the database does not respond, or the index was removed; then searches fail
+                at once for five seconds.
         """
         query = np.asarray(vector, np.float32)
         if query.shape != (self.size,):
@@ -108,20 +108,20 @@ class PgvectorIndex:
         return best.positions, best.scores
 
     def close(self) -> None:
-        """Close the connection and end the thread; both are made again when needed."""
+        """Close the connection and stop the thread; both restart when needed."""
         with self._turn:
             line, self._line = self._line, None
             if line is not None:
                 line.end()
 
     def __del__(self) -> None:
-        """Leave no thread behind when a revision is forgotten."""
+        """Stop the thread."""
         line = getattr(self, "_line", None)
         if line is not None:
             line.end()
 
     def _found(self, query: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
-        """Ask for more until there are enough that were not left out as near duplicates."""
+        """Fetch more rows until enough are not duplicates."""
         wanted = k
         while True:
             rows = self._ask(query, wanted) if wanted else []
@@ -173,10 +173,10 @@ class PgvectorIndex:
 
 
 class _Line:
-    """A connection, and the thread with an event loop that it belongs to.
+    """Connection with its thread and event loop.
 
-    The thread holds this object, so the connection outlives an index that is forgotten until it
-    was closed where it belongs.
+    The thread holds this object, so the connection outlives its index until it is closed in its
+    thread.
     """
 
     def __init__(self, database: Database, timeout_s: float, idle_s: float) -> None:
@@ -197,7 +197,7 @@ class _Line:
         return self._connection
 
     def rest(self) -> None:
-        """Close the connection unless it is needed soon: many corpora may be in memory."""
+        """Close the connection unless it is needed soon, because many corpora may be in memory."""
         self._idle = self._loop.call_later(self._idle_s, self.drop)
 
     def drop(self) -> None:

@@ -1,4 +1,4 @@
-"""The nearest vectors found by Qdrant, in this process: its HNSW in a folder of its own."""
+"""Qdrant index: approximate vector search in process, with HNSW in a folder."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _FIELD = "passage"
 
 
 class QdrantIndex:
-    """Approximate search over vectors that are given once.
+    """Approximate search over a fixed set of vectors.
 
-    It is built where it is used, from vectors that were read as the tenant: nothing of another
-    tenant can be in it. With fewer than some 10,000 vectors Qdrant compares all of them.
+    It is built in memory from one tenant's vectors, so it holds no data of other tenants. With
+    fewer than about 10,000 vectors, Qdrant searches exactly.
 
     Args:
-        vectors: (n, size) rows of length one, n ≥ 0.
-        folder: for its files, made new; None: a temporary one, which goes with the index.
+        vectors: (n, size) rows of norm 1, n ≥ 0.
+        folder: new folder for its files; None: a temporary folder.
         breadth: candidate list size of the graph search, 1 to 10,000.
 
     Raises:
-        InputError: another shape, rows that are not finite, or a number out of range.
-        DataError: The extra ``qdrant`` is not installed.
+        InputError: another shape, rows that are not finite, or a number is out of range.
+        DataError: the extra ``qdrant`` is not installed.
 
     Source: `qdrant-edge-py`, Apache-2.0, the engine of the Qdrant server as a library.
     """
@@ -95,7 +95,7 @@ class QdrantIndex:
         return best.positions, best.scores
 
     def close(self) -> None:
-        """Close its files; a temporary folder goes."""
+        """Close the files; delete a temporary folder."""
         self._shard.close()
         if self._temporary is not None:
             self._temporary.cleanup()
