@@ -233,5 +233,5 @@ def test_time_in_buckets_and_time_in_updates_are_not_added():
     for alike in (deltas[::2], deltas[1:2]):
         merged = load_policy(merge_states(base, alike))
         merged.learn(np.ones(3), "a", 1.0, bucket=None if alike[0] is deltas[0] else 4)
-        with pytest.raises(InputError, match="earlier updates had none"):
+        with pytest.raises(InputError, match="but earlier updates had"):
             merged.learn(np.ones(3), "a", 1.0, bucket=4 if alike[0] is deltas[0] else None)
