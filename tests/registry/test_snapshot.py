@@ -113,7 +113,10 @@ def test_numbers_that_are_none_are_neither_packed_nor_unpacked(name, bad):
         (lambda state: _edit(state, algorithm="of tomorrow"), "this version knows"),
         (lambda state: _edit(state, version=99), "format version 99"),
         (lambda state: _edit(state, updates=-1), "whole number"),
-        (lambda state: _edit(state, config={"actions": ["a", "a", "b"], "dim": 6}), "duplicate action"),
+        (
+            lambda state: _edit(state, config={"actions": ["a", "a", "b"], "dim": 6}),
+            "duplicate action",
+        ),
     ],
 )
 def test_what_no_policy_reads_is_refused(change, message):
