@@ -101,7 +101,7 @@ async def count(connection: Any, now: float, window_s: float) -> Counts:
     """Return the figures of a window.
 
     Args:
-        connection: within a transaction of the tenant.
+        connection: inside a transaction of the tenant.
         now: end of the window, in seconds since 1970.
         window_s: length of the window; shortened if it holds more than `MOST` decisions.
     """

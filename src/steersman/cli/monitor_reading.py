@@ -114,7 +114,7 @@ async def read_tenant(connection: Any, tenant: Tenant, now: float, window_s: flo
     """Return the state of a tenant.
 
     Args:
-        connection: of role app, not within a transaction.
+        connection: of role app, not inside a transaction.
         tenant: the tenant.
         now: seconds since 1970.
         window_s: length of the window.

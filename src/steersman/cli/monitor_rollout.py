@@ -138,7 +138,7 @@ class IncidentView:
 async def read_rollouts(
     connection: Any, tenant: UUID, now: datetime, counts: Counts
 ) -> tuple[list[RolloutView], list[IncidentView]]:
-    """Return active rollouts and open incidents; call it within a transaction."""
+    """Return active rollouts and open incidents; call it inside a transaction."""
     rollouts = [
         _rollout(row, await latest_verdict(connection, tenant, row.id), now, counts)
         for row in await active_rollouts(connection, tenant)

@@ -215,7 +215,7 @@ def _explained(home: Path, tenant_name: str, which: str) -> Explained:
 
 
 async def reading(database: Database, tenant: Tenant, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Run a read within a transaction of a tenant."""
+    """Run a read inside a transaction of a tenant."""
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant.id):

@@ -59,7 +59,7 @@ async def package(
     Raises:
         GuardError: the publish guard refused it.
         RegistryError: it cannot be signed.
-        StoreError: the server does not answer.
+        StoreError: the database is unreachable.
     """
     reason = Reason(actor=workshop.actor, evidence=evidence)
     made = await publish(workshop.database, row, signer, reason, spec=document)

@@ -141,7 +141,7 @@ class GateSource:
         """Return whether the gates hold, and the decisions of batches in which they did not.
 
         Args:
-            connection: of role worker, not within a transaction.
+            connection: of role worker, not inside a transaction.
             row: the rollout.
             stretches: lengths in seconds, above 0.
             now: where they end.
@@ -268,7 +268,7 @@ class Gates:
         """Return what the gates of the rollout's point say; nothing where it has none.
 
         Args:
-            connection: of role worker, not within a transaction.
+            connection: of role worker, not inside a transaction.
             row: the rollout.
             stretches: lengths in seconds, above 0.
             now: where they end.
