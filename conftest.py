@@ -19,6 +19,12 @@ from tools.snippets import collect
 
 _ROOT = Path(__file__).parent
 _INSTALLED_BY = {"torch": "tools/torch", "ray": "tools/install dev rag ray"}
+_SOURCES = {
+    "src": 1,
+    "systems": 1,
+    "sdk": 2,
+    "benchmarks": 0,
+}  # folder -> parents that are no package
 _ABSENT = [name for name in _INSTALLED_BY if find_spec(name) is None]
 
 # A busy machine is no failure: hypothesis otherwise fails an example that took more than 200 ms, or
@@ -60,10 +66,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:  # noqa: ARG001 (p
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Look for doctests only in what can be imported where those two are not; CI has them."""
     inside = collection_path.relative_to(_ROOT).with_suffix("").parts
-    if not _ABSENT or inside[0] not in {"src", "benchmarks"} or collection_path.suffix != ".py":
+    if not _ABSENT or inside[0] not in _SOURCES or collection_path.suffix != ".py":
         return None
     try:
-        import_module(".".join(inside[inside[0] == "src" :]))
+        import_module(".".join(inside[_SOURCES[inside[0]] :]))
     except (ImportError, DataError):
         return True
     return None

@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from benchmarks.report import Figure
 from steersman.errors import DataError
-from steersman.systems.assistant.arrivals import LOAD, REUSE, LoadLaw, arrival_times, arrivals
+from steersman_systems.assistant.arrivals import LOAD, REUSE, LoadLaw, arrival_times, arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -19,11 +19,12 @@ from benchmarks.arrival_laws import law_figures, read_columns
 from benchmarks.report import Figure, command
 from benchmarks.shares import share
 from steersman.errors import DataError
-from steersman.retrieval import MiniLM, words
-from steersman.systems.assistant.arrivals import arrival_times, arrivals, expected_arrivals
-from steersman.systems.assistant.cache import CacheTiers, choose_threshold
-from steersman.systems.assistant.lexical import hashed_counts
-from steersman.systems.assistant.world import World
+from steersman.retrieval.bm25 import words
+from steersman.retrieval.dense import MiniLM
+from steersman_systems.assistant.arrivals import arrival_times, arrivals, expected_arrivals
+from steersman_systems.assistant.cache import CacheTiers, choose_threshold
+from steersman_systems.assistant.lexical import hashed_counts
+from steersman_systems.assistant.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

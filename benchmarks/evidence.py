@@ -38,30 +38,34 @@ import numpy as np
 
 from benchmarks.report import Figure, command
 from steersman.errors import DataError
-from steersman.learn.selecting import (
-    CloneSettings,
-    RaftSettings,
-    TreeSettings,
-    TreesOnTop,
-    causes,
-    clone,
-    raft,
-    walks,
-)
-from steersman.learn.selecting.credit import by_task
-from steersman.policies import NetworkScorer
+from steersman.platform.wheel_files import state_directory
+from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.retrieval import CachedEmbedder, MiniLM, state_directory
-from steersman.systems.leadr.baselines import LAMBDAS, Mmr, Oracle, Pointwise, TopK, ceiling
-from steersman.systems.leadr.chains import Chains
-from steersman.systems.leadr.environment import Environment, Limits
-from steersman.systems.leadr.experts import GoldExpert, RankExpert
-from steersman.systems.leadr.improving import REWARD, feedback, improved
-from steersman.systems.leadr.made_up import BEST, COLUMNS, made_up
-from steersman.systems.leadr.paired import mean_of
-from steersman.systems.leadr.preparing import prepare
-from steersman.systems.leadr.selectors import ScoredSelector
-from steersman.systems.leadr.tasks import EvidenceTask
+from steersman.retrieval.dense import MiniLM
+from steersman.retrieval.embedding_cache import CachedEmbedder
+from steersman.training.selection.behaviour_cloning import CloneSettings, clone
+from steersman.training.selection.credit import by_task, causes
+from steersman.training.selection.fine_tuners import TreesOnTop
+from steersman.training.selection.raft import RaftSettings, raft
+from steersman.training.selection.task import walks
+from steersman.training.selection.tree_growth import TreeSettings
+from steersman_systems.evidence_selection.baselines import (
+    LAMBDAS,
+    Mmr,
+    Oracle,
+    Pointwise,
+    TopK,
+    ceiling,
+)
+from steersman_systems.evidence_selection.chains import Chains
+from steersman_systems.evidence_selection.environment import Environment, Limits
+from steersman_systems.evidence_selection.experts import GoldExpert, RankExpert
+from steersman_systems.evidence_selection.made_up import BEST, COLUMNS, made_up
+from steersman_systems.evidence_selection.paired import mean_of
+from steersman_systems.evidence_selection.prepared_set import prepare
+from steersman_systems.evidence_selection.raft_training import REWARD, feedback, improved
+from steersman_systems.evidence_selection.selectors import ScoredSelector
+from steersman_systems.evidence_selection.tasks import EvidenceTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,11 +73,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
-    from steersman.learn.selecting import Walk
-    from steersman.policies import Scorer
-    from steersman.systems.leadr.environment import Selection, Selector
-    from steersman.systems.leadr.paired import Estimate
-    from steersman.systems.leadr.pool import Pool
+    from steersman.policies.scorers import Scorer
+    from steersman.training.selection.task import Walk
+    from steersman_systems.evidence_selection.environment import Selection, Selector
+    from steersman_systems.evidence_selection.paired import Estimate
+    from steersman_systems.evidence_selection.pool import Pool
 
     Floats = NDArray[np.float64]
 
@@ -261,7 +265,7 @@ def _credited_gold(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[
 
 
 def _ppo(learned: Sequence[EvidenceTask], start: Scorer) -> Scorer:
-    from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
+    from steersman.training.selection.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 
     return ppo(learned, start, PpoSettings(rounds=3, each=4, rule=StepRule(10, 1.0, 0.05))).scorer
 
@@ -438,7 +442,7 @@ def _learned(learn: Callable[[], object]) -> Scorer | None:
 
 
 def _made_up_ppo(learned: Sequence[object], start: Scorer, *, quick: bool) -> object:
-    from steersman.learn.selecting.ppo import PpoSettings, ppo  # noqa: PLC0415 - an extra
+    from steersman.training.selection.ppo import PpoSettings, ppo  # noqa: PLC0415 - an extra
 
     how = PpoSettings(
         rounds=12 if quick else 30, each=8, rule=StepRule(20, 1.0, 0.05), learning_rate=3e-3,

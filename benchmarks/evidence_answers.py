@@ -24,26 +24,28 @@ import numpy as np
 
 from benchmarks.report import Figure, command
 from steersman.errors import DataError
-from steersman.llm import Judge, JudgeCache, agreement
-from steersman.retrieval import state_directory
-from steersman.systems.interrogator.trial import cached_minilm
-from steersman.systems.leadr.answering import Answerer
-from steersman.systems.leadr.contenders import BASELINE, CLONE, contenders
-from steersman.systems.leadr.evaluating import evaluate
-from steersman.systems.leadr.form_trial import compare_forms, tabulate
-from steersman.systems.leadr.judged_pairs import HumanPair, load_human_pairs, recorded
-from steersman.systems.leadr.preparing import prepare
-from steersman.systems.leadr.report import PUBLISHED
-from steersman.systems.leadr.reward_model import Preferred, distilled_report
-from steersman.systems.local_model import reading_model
+from steersman.platform.wheel_files import state_directory
+from steersman.providers.judges.agreement import agreement
+from steersman.providers.judges.cache import JudgeCache
+from steersman.providers.judges.judge import Judge
+from steersman.providers.small_models import reading_model
+from steersman_systems.evidence_selection.answer_model import Answerer
+from steersman_systems.evidence_selection.contenders import BASELINE, CLONE, contenders
+from steersman_systems.evidence_selection.evaluate import evaluate
+from steersman_systems.evidence_selection.form_trial import compare_forms, tabulate
+from steersman_systems.evidence_selection.judged_pairs import HumanPair, load_human_pairs, recorded
+from steersman_systems.evidence_selection.prepared_set import prepare
+from steersman_systems.evidence_selection.report import PUBLISHED
+from steersman_systems.evidence_selection.reward_model import Preferred, distilled_report
+from steersman_systems.interrogator.trial import cached_minilm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.report import Options
-    from steersman.retrieval import Embedder
-    from steersman.systems.leadr.evaluation import Evaluation
-    from steersman.systems.leadr.preparing import Prepared
+    from steersman.retrieval.dense import Embedder
+    from steersman_systems.evidence_selection.evaluation import Evaluation
+    from steersman_systems.evidence_selection.prepared_set import Prepared
 
 _SETS = ("mtrag", "judge_human", "musique", "hotpotqa")
 _JUDGES = ("GPT-4/Vanilla", "GPT-4/Swap", "ChatGPT/Vanilla", "LLaMA2/Vanilla", "Falcon/Vanilla")

@@ -20,9 +20,9 @@ from benchmarks.arrival_laws import read_columns
 from benchmarks.report import Figure, command
 from benchmarks.shares import share
 from steersman.errors import DataError
-from steersman.systems.assistant.intents import IntentClassifier, tool_families
-from steersman.systems.assistant.lexical import hashed_counts
-from steersman.systems.assistant.world import World
+from steersman_systems.assistant.intents import IntentClassifier, tool_families
+from steersman_systems.assistant.lexical import hashed_counts
+from steersman_systems.assistant.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

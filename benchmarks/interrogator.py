@@ -19,12 +19,14 @@ from scipy.special import stdtrit
 from benchmarks.interrogator_world import STEPS, visit
 from benchmarks.report import Figure, command
 from steersman.errors import DataError
-from steersman.systems.interrogator import load_point, load_questions, load_steps, load_targets
-from steersman.systems.interrogator.gate import load_switch
-from steersman.systems.interrogator.page import write_page
-from steersman.systems.interrogator.report import compile_report
-from steersman.systems.interrogator.target_sets import SETS, is_set, recorded_vectors
-from steersman.systems.interrogator.trial import (
+from steersman_systems.interrogator.gate import load_switch
+from steersman_systems.interrogator.page import write_page
+from steersman_systems.interrogator.point import load_point
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.report import compile_report
+from steersman_systems.interrogator.step_log import load_steps
+from steersman_systems.interrogator.target_sets import SETS, is_set, load_targets, recorded_vectors
+from steersman_systems.interrogator.trial import (
     BANDITS,
     CONTROL,
     Plan,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from benchmarks.report import Options
-    from steersman.systems.interrogator.trial import Trial
+    from steersman_systems.interrogator.trial import Trial
 
 TARGETS, SEARCHED = 300, 100
 WORLDS = 30

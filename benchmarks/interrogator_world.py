@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.features import FeatureMap
-from steersman.policies import build
-from steersman.systems.interrogator import LIMIT, worth
+from steersman.points.policy_factory import build
+from steersman_systems.interrogator.choosers import worth
+from steersman_systems.interrogator.investigation import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies import ChoicePolicy
-    from steersman.spec import DecisionPoint
+    from steersman.spec.point import DecisionPoint
 
     Floats = NDArray[np.float64]
 

@@ -18,23 +18,17 @@ import numpy as np
 from benchmarks.classification_sets import DEFAULT_SETS, load, stream
 from benchmarks.report import Figure, Options, command
 from steersman.errors import DataError
-from steersman.policies import (
-    BoundedLinUCB,
-    EpsilonGreedy,
-    KernelUCB,
-    LinTS,
-    LinUCB,
-)
-from steersman.systems.assistant.routers import load_router
-from steersman.systems.assistant.routing import learn_routing
-from steersman.systems.assistant.tool_choice import right_tools
+from steersman.policies import BoundedLinUCB, EpsilonGreedy, KernelUCB, LinTS, LinUCB
+from steersman_systems.assistant.routers import load_router
+from steersman_systems.assistant.routing_trial import learn_routing
+from steersman_systems.assistant.tool_choice import right_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from steersman.systems.assistant.routers import RouterWorld
+    from steersman_systems.assistant.routers import RouterWorld
 
     Floats = NDArray[np.float64]
     Make = Callable[[list[str], int], Any]

@@ -11,7 +11,7 @@ against Vowpal Wabbit's, which keeps gradient steps.
 
 Everyone begins with two rows of each arm and learns the same ones again and again. Our linear
 policies keep arms that are known in so few directions as rows
-(`steersman.policies.working_copies`), so those whose arms are known in all directions, each from as
+(`steersman.policies.inverse_cache`), so those whose arms are known in all directions, each from as
 many rows as features, have figures of their own ("well known"). What a rival's decision costs does
 not depend on what it has learned.
 

@@ -29,21 +29,18 @@ import numpy as np
 
 from benchmarks.report import Figure, command
 from steersman.errors import DataError
-from steersman.llm.detectors import PersonalData
-from steersman.retrieval import (
-    CachedEmbedder,
-    Entailment,
-    EntailmentSupport,
-    MiniLM,
-    Searcher,
-    SearchSettings,
-    load_judged,
-    sentences_of,
-    state_directory,
-)
-from steersman.systems.local_model import local_model
-from steersman.systems.rag_tuner import grounding
-from steersman.systems.toxicity_model import toxicity
+from steersman.platform.wheel_files import state_directory
+from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.detectors.toxicity_model import toxicity
+from steersman.providers.small_models import local_model
+from steersman.retrieval.dense import MiniLM
+from steersman.retrieval.embedding_cache import CachedEmbedder
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.searcher import Searcher
+from steersman_systems.rag_tuner.entailment import Entailment
+from steersman_systems.rag_tuner.faithfulness_gain import grounding
+from steersman_systems.rag_tuner.judged_collections import load_judged
+from steersman_systems.rag_tuner.support_scores import EntailmentSupport, sentences_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
-    from steersman.llm.detectors import Toxicity
+    from steersman.providers.detectors.toxicity import Toxicity
 
     Floats = NDArray[np.float64]
 

@@ -31,21 +31,17 @@ from safetensors.numpy import save
 from benchmarks import registry_reload
 from benchmarks.report import Figure, Options, command
 from benchmarks.turns import figure, in_turns
-from steersman.policies import LinTS, load_policy
-from steersman.registry import (
-    Consumer,
-    DirectoryPlace,
-    Keys,
-    Publisher,
-    check_state,
-    describe,
-    gather,
-    largest_eigenvalue,
-    merge_states,
-    pack_snapshot,
-    pack_state,
-    unpack_snapshot,
-)
+from steersman.points.eigenvalues import largest_eigenvalue
+from steersman.points.policy_factory import load_policy
+from steersman.points.state_bytes import pack_state
+from steersman.policies import LinTS
+from steersman.registry.consumer import Consumer
+from steersman.registry.description import describe
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snapshot
+from steersman.registry.storage import DirectoryPlace
+from steersman.snapshots.merge import gather, merge_states
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -58,7 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies import ChoicePolicy
-    from steersman.registry import Description
+    from steersman.registry.description import Description
 
     State = Mapping[str, NDArray[Any]]
 

@@ -21,15 +21,21 @@ import uvloop
 from benchmarks.http_load import Connection, Load, drive, post
 from benchmarks.report import Figure, Options
 from benchmarks.service_stack import Stack
-from steersman.learn import LearnerSettings, Reason, publish, run_learner
-from steersman.registry import Keys, Publisher, open_place
-from steersman.store import as_tenant, points_of, promote_snapshot
+from steersman.db.points import points_of
+from steersman.db.promotion import promote_snapshot
+from steersman.learning.learner import LearnerSettings, run_learner
+from steersman.platform.postgres.database import as_tenant
+from steersman.registry.bucket import open_place
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from steersman.snapshots.publish import publish
+from steersman.snapshots.publish_guard import Reason
 from steersman.wire import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.store import PointRow
+    from steersman.db.points import PointRow
 
 __all__ = ["measure"]
 

@@ -1,6 +1,6 @@
 """Retrieval: how well is the right passage found, and how fast?
 
-``--sets`` names folders of ``--data`` in either format that `steersman.retrieval.judged` reads;
+``--sets`` names folders of ``--data`` in either format that `steersman_systems.rag_tuner.judged_collections` reads;
 cranfield, scifact and hotpotqa unless told otherwise. A set is judged on its split test, else dev,
 else on all its questions; no default was chosen with these. It needs the extra ``rag``. Texts that
 the machine's cache of embeddings does not know yet take some 10 to 50 ms each.
@@ -20,25 +20,25 @@ import numpy as np
 
 from benchmarks.report import Figure, command
 from benchmarks.units import half_width
-from steersman.retrieval import (
-    CachedEmbedder,
-    CosineReranker,
-    ExactIndex,
-    MiniLM,
-    Searcher,
-    SearchSettings,
+from steersman.platform.wheel_files import state_directory
+from steersman.retrieval.dense import MiniLM
+from steersman.retrieval.documents.passage import passage_text
+from steersman.retrieval.embedding_cache import CachedEmbedder
+from steersman.retrieval.entity_links import link_passages
+from steersman.retrieval.exact_index import ExactIndex
+from steersman.retrieval.rerank import CosineReranker
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.searcher import Searcher
+from steersman.stats import all_alike_interval
+from steersman_systems.rag_tuner.hygiene import conversations
+from steersman_systems.rag_tuner.judged_collections import load_judged
+from steersman_systems.rag_tuner.ranking_metrics import (
     all_gold_at,
-    link_passages,
-    load_judged,
     ndcg_at,
     recall_at,
     reciprocal_rank,
-    state_directory,
 )
-from steersman.retrieval.documents import passage_text
-from steersman.stats import all_alike_interval
-from steersman.systems.rag_tuner.hygiene import conversations
-from steersman.systems.rag_tuner.slices import units_of
+from steersman_systems.rag_tuner.slices import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
-    from steersman.retrieval import Embedder, JudgedCollection
-    from steersman.retrieval.documents import Passage
+    from steersman.retrieval.dense import Embedder
+    from steersman.retrieval.documents.passage import Passage
+    from steersman_systems.rag_tuner.judged_collections import JudgedCollection
 
     Floats = NDArray[np.float64]
     T = TypeVar("T")

@@ -29,7 +29,7 @@ from benchmarks.rollout_worlds import (
     rollouts,
 )
 from steersman.errors import DataError
-from steersman.rollout import forecast
+from steersman.rollouts.forecast import forecast
 from steersman.stats import achieved_power, sequential_sample_ratio_test
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.rollout import RolloutPlan
+    from steersman.rollouts.plan import RolloutPlan
 
 _CHUNK = 100
 _Z = 1.959963984540054

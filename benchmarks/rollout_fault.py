@@ -29,18 +29,25 @@ import click
 
 from benchmarks.monitoring_stack import Delivered, Monitors, missing, monitors, until
 from benchmarks.report import Figure
-from steersman.cli.serving import Served, served
-from steersman.learn import Reason, publish
-from steersman.registry import Keys, Publisher, open_place
-from steersman.rollout import Wanted, start
-from steersman.store import as_tenant, find_rollout, points_of
+from steersman.cli.running_service import Served, served
+from steersman.db.points import points_of
+from steersman.db.rollouts import find_rollout
+from steersman.platform.postgres.database import as_tenant
+from steersman.registry.bucket import open_place
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from steersman.rollouts.start import Wanted, start
+from steersman.snapshots.publish import publish
+from steersman.snapshots.publish_guard import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
     from benchmarks.report import Options
-    from steersman.store import Database, PointRow, RolloutRow
+    from steersman.db.points import PointRow
+    from steersman.db.rollouts import RolloutRow
+    from steersman.platform.postgres.database import Database
 
 __all__ = ["CONTROL", "Canary", "Fault", "canary", "fault", "figures"]
 

@@ -14,17 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from steersman.rollout import (
-    Counts,
-    Evidence,
-    MetricEvidence,
-    PlannedGuardrail,
-    PlannedStage,
-    RolloutPlan,
-    SourceEvidence,
-    judge,
-    stretches,
-)
+from steersman.rollouts.arm_comparison import MetricEvidence
+from steersman.rollouts.error_budget import Counts, stretches
+from steersman.rollouts.evidence import Evidence, SourceEvidence
+from steersman.rollouts.plan import PlannedGuardrail, PlannedStage, RolloutPlan
+from steersman.rollouts.verdicts import judge
 from steersman.stats import Moments
 
 if TYPE_CHECKING:

@@ -24,19 +24,14 @@ from uuid import UUID
 import msgspec
 
 from benchmarks.http_load import drive, post
-from steersman.store import (
-    Database,
-    DecisionRow,
-    GroupCommit,
-    as_tenant,
-    create_key,
-    create_tenant,
-    declare,
-    find_decision,
-    load_secret,
-    log_decisions,
-    migrate,
-)
+from steersman.db.decisions import DecisionRow, find_decision, log_decisions
+from steersman.db.declarations import declare
+from steersman.db.group_commit import GroupCommit
+from steersman.db.keys import create_key
+from steersman.db.migrate import migrate
+from steersman.db.secret import load_secret
+from steersman.db.tenants import create_tenant
+from steersman.platform.postgres.database import Database, as_tenant
 from steersman.wire import new_id
 
 if TYPE_CHECKING:

@@ -22,17 +22,20 @@ import numpy as np
 from benchmarks.report import Figure, command
 from benchmarks.units import half_width
 from steersman.errors import DataError
-from steersman.learn import spread
-from steersman.retrieval import CosineReranker, Searcher, link_titles, load_judged
-from steersman.systems.interrogator.trial import cached_minilm
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.policy_config import load_policy_config
-from steersman.systems.rag_tuner.recorded import load_recorded
-from steersman.systems.rag_tuner.recording import record
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.slices import rotating, stratified, units_of
-from steersman.systems.rag_tuner.strategies import DEFAULT, NAMES, build_strategy
-from steersman.systems.rag_tuner.tuning import tune
+from steersman.retrieval.passage_links import link_titles
+from steersman.retrieval.rerank import CosineReranker
+from steersman.retrieval.searcher import Searcher
+from steersman.training.parallel_map import spread
+from steersman_systems.interrogator.trial import cached_minilm
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.judged_collections import load_judged
+from steersman_systems.rag_tuner.loop import tune
+from steersman_systems.rag_tuner.policy_config import load_policy_config
+from steersman_systems.rag_tuner.recorded import load_recorded
+from steersman_systems.rag_tuner.recorder import record
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.slices import rotating, stratified, units_of
+from steersman_systems.rag_tuner.strategies.factory import DEFAULT, NAMES, build_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
-    from steersman.systems.rag_tuner.policy_config import Tuned
-    from steersman.systems.rag_tuner.recorded import Recorded
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.recorded import Recorded
 
     Floats = NDArray[np.float64]
 

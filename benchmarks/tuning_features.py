@@ -1,7 +1,7 @@
 """What each group of features is good for that a sequential tuning policy sees.
 
 The policy of `benchmarks.tuning_ppo` is trained anew with each group left out
-(`steersman.systems.rag_tuner.features.GROUPS`), and with the belief alone, as it is used there.
+(`steersman_systems.rag_tuner.features.GROUPS`), and with the belief alone, as it is used there.
 Then reward weights change midway on made-up collections that none was trained on, and counted is
 how many evaluations of 32 queries it takes until what is recommended is within .01 of the new best:
 64 if it never is. Differences are paired by collection, with 95 % intervals over collections, given
@@ -30,8 +30,8 @@ from benchmarks.tuning_ppo import (
     ppo_recovers,
     train_on,
 )
-from steersman.systems.rag_tuner.features import GROUPS
-from steersman.systems.rag_tuner.made_up import made_up
+from steersman_systems.rag_tuner.features import GROUPS
+from steersman_systems.rag_tuner.made_up import made_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

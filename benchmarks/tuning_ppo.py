@@ -25,16 +25,16 @@ from benchmarks import tuning_world
 from benchmarks.report import Figure, command
 from benchmarks.tuning import World, mean_rewards, policies, recorded_of
 from steersman.errors import DataError, InputError
-from steersman.learn.ppo import Settings
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.environment import TuningEnvironment
-from steersman.systems.rag_tuner.features import GROUPS, Features
-from steersman.systems.rag_tuner.made_up import made_up
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.slices import rotating
-from steersman.systems.rag_tuner.strategies import build_strategy
-from steersman.systems.rag_tuner.strategies.ppo_sequential import SequentialPpo, train_sequential
-from steersman.systems.rag_tuner.tuning import LearnsSmaller, retell
+from steersman.training.ppo.settings import Settings
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.environment import TuningEnvironment
+from steersman_systems.rag_tuner.features import GROUPS, Features
+from steersman_systems.rag_tuner.loop import LearnsSmaller, retell
+from steersman_systems.rag_tuner.made_up import made_up
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.slices import rotating
+from steersman_systems.rag_tuner.strategies.factory import build_strategy
+from steersman_systems.rag_tuner.strategies.ppo_sequential import SequentialPpo, train_sequential
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
-    from steersman.systems.rag_tuner.recorded import Recorded
-    from steersman.systems.rag_tuner.reward import Batch
-    from steersman.systems.rag_tuner.strategies import Strategy
-    from steersman.systems.rag_tuner.strategies.ppo_sequential import SequentialPolicy
+    from steersman_systems.rag_tuner.recorded import Recorded
+    from steersman_systems.rag_tuner.reward import Batch
+    from steersman_systems.rag_tuner.strategies.base import Strategy
+    from steersman_systems.rag_tuner.strategies.ppo_sequential import SequentialPolicy
 
     Floats = NDArray[np.float64]
 

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from steersman.learn.ppo import PPO, Part, Settings, Steps
+from steersman.training.ppo.action_parts import Part
+from steersman.training.ppo.agent import PPO, Steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from steersman.training.ppo.settings import Settings
 
     Floats = NDArray[np.float64]
 

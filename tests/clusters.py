@@ -1,7 +1,7 @@
 """PostgreSQL servers of tests: one is made for all test processes, and copied in no time.
 
 What initdb and the migrations do is the same every time; that a server is made from nothing is
-shown where that is what matters: `tests/store/test_embedded.py`, `tests/cli/test_up.py`, the demo.
+shown where that is what matters: `tests/db/test_embedded.py`, `tests/cli/test_up.py`, the demo.
 The copies flush nothing to the disk: what a killed server wrote is in the kernel's memory all the
 same, and no test takes the power away.
 """
@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from steersman.store import Database, migrate
+from steersman.db.migrate import migrate
+from steersman.platform.postgres.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable

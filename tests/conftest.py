@@ -20,8 +20,10 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.registry import locking
-from steersman.store import Database, Tenant, create_tenant, migrate
+from steersman.db.migrate import migrate
+from steersman.db.tenants import Tenant, create_tenant
+from steersman.platform.postgres.database import Database
+from steersman.registry import passphrase as locking
 from tests.clusters import MIGRATED, copy_cluster, execute, on, open_database, stopped_cluster
 from tests.debian_15 import PROGRAMS, debian_15
 from tests.kept import kept, run
@@ -35,7 +37,7 @@ _ENOUGH = 6 << 30
 
 
 _SERVERS = {"database", "database_alone", "database_15"}
-_SERVER_FOLDERS = {"cli", "client", "examples", "faults", "service"}
+_SERVER_FOLDERS = {"cli", "client", "examples", "faults", "api"}
 _OF_PROGRAMS = {"cli", "client", "deploy", "examples", "faults"}
 
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steersman.store import Database, migrate
+from steersman.db.migrate import migrate
+from steersman.platform.postgres.database import Database
 from tests.clusters import made_once
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Processes of tests, forked from one that has imported everything: ready in a tenth of the time.
 
 They are processes of their own all the same, to be killed, stopped and left alone. That programs
-start from nothing is shown where they are: `tests/cli/test_up.py`, `tests/service/test_server.py`.
+start from nothing is shown where they are: `tests/cli/test_up.py`, `tests/api/test_server.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _IMPORTED = [
     "scipy.stats",  # what they judge with imports it when it is first used: a second for each
     "tests.faults.learner",
     "tests.faults.service",
-    "tests.learn.learning_process",
-    "tests.learn.publishing_process",
-    "tests.rollout.controlling_process",
+    "tests.learning.learning_process",
+    "tests.learning.publishing_process",
+    "tests.rollouts.controlling_process",
 ]
 
 

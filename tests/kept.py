@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from steersman.store import Database
-from steersman.store.database import reset
+from steersman.platform.postgres.database import Database, reset
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from steersman.store.database import Role
+    from steersman.platform.postgres.database import Role
 
 _runner = asyncio.Runner()
 _idle: dict[tuple[Any, ...], list[Kept]] = defaultdict(list)

@@ -13,10 +13,11 @@ import click
 import numpy as np
 
 from steersman.errors import SteersmanError
-from steersman.systems.rag_tuner import load_policy_config, load_recorded
-from steersman.systems.rag_tuner.environment import TuningEnvironment
-from steersman.systems.rag_tuner.made_up import made_up
-from steersman.systems.rag_tuner.strategies.ppo_on_ray import train_on_ray
+from steersman_systems.rag_tuner.policy_config import load_policy_config
+from steersman_systems.rag_tuner.recorded import load_recorded
+from steersman_systems.rag_tuner.environment import TuningEnvironment
+from steersman_systems.rag_tuner.made_up import made_up
+from steersman_systems.rag_tuner.strategies.ppo_on_ray import train_on_ray
 
 _SHARE = 5
 """Of so many episodes one is of a recorded collection: with fewer made-up ones the policy learns

@@ -9,7 +9,7 @@ from benchmarks import arrival_laws, cache, intents
 from benchmarks.report import Options
 from benchmarks.shares import share
 from steersman.errors import DataError
-from steersman.systems.assistant.arrivals import REUSE, LoadLaw, arrival_times
+from steersman_systems.assistant.arrivals import REUSE, LoadLaw, arrival_times
 
 
 def test_the_fit_of_the_reuse_law_finds_the_law_a_stream_was_drawn_from() -> None:

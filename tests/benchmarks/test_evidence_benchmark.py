@@ -17,11 +17,11 @@ from benchmarks.evidence import (
     _first,
     _quality,
 )
-from steersman.policies import NetworkScorer
-from steersman.systems.leadr.features import FEATURES
-from steersman.systems.leadr.improving import feedback
-from steersman.systems.leadr.tasks import EvidenceTask
-from tests.systems.leadr.bands import bands
+from steersman.policies.network_scorer import NetworkScorer
+from steersman_systems.evidence_selection.features import FEATURES
+from steersman_systems.evidence_selection.raft_training import feedback
+from steersman_systems.evidence_selection.tasks import EvidenceTask
+from tests.systems.evidence_selection.bands import bands
 
 OTHERS = ("clone of gold", "start, no gold", "top-k, fused", "pointwise", "MMR, λ 0.8")
 

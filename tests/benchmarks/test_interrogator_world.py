@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from benchmarks.interrogator_world import REGIONS, SIZE, World, visit
-from steersman.systems.interrogator import load_point, load_questions
+from steersman_systems.interrogator.point import load_point
+from steersman_systems.interrogator.questions import load_questions
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import learning
 from benchmarks.report import Options
 from steersman.errors import DataError
-from steersman.systems.assistant.routers import RouterWorld
+from steersman_systems.assistant.routers import RouterWorld
 
 if TYPE_CHECKING:
     from pathlib import Path

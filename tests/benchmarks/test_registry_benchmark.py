@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import registry, turns
 from benchmarks.report import Options
-from steersman.registry import merge_states
+from steersman.snapshots.merge import merge_states
 
 
 def test_its_peers_merge_the_same() -> None:

@@ -9,8 +9,8 @@ pytest.importorskip("torch")
 
 from benchmarks import tuning_ppo
 from benchmarks.tuning import World, policies
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.strategies import Fixed
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.strategies.fixed import Fixed
 from tests.systems.rag_tuner.worlds import world
 
 LIGHT = policies()["light"]

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.cli.serving import Served, served
-from steersman.systems.assistant.points import point_documents
+from steersman.cli.running_service import Served, served
+from steersman_systems.assistant.points import point_documents
 
 
 @pytest.fixture(scope="module")

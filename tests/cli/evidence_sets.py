@@ -2,7 +2,7 @@
 
 import json
 
-from tests.systems.leadr.bands import BANDS, TOWNS
+from tests.systems.evidence_selection.bands import BANDS, TOWNS
 
 
 def rows(content):

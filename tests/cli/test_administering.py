@@ -7,7 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.store import as_tenant, find_tenant
+from steersman.db.tenants import find_tenant
+from steersman.platform.postgres.database import as_tenant
 from tests.clusters import execute, on
 from tests.kept import run
 

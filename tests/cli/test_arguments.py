@@ -13,7 +13,7 @@ from steersman.cli.arguments import Folder
 from steersman.cli.data_store import cold_place
 from steersman.cli.options import url_of
 from steersman.client import Client
-from steersman.retrieval import state_directory
+from steersman.platform.wheel_files import state_directory
 
 
 def said(*arguments, status, **environment):

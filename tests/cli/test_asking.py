@@ -8,8 +8,8 @@ from threading import Thread
 
 import pytest
 
-from steersman.cli.checkup import look_at_home
-from steersman.cli.checkup_store import look_at_store
+from steersman.cli.doctor_machine import look_at_home
+from steersman.cli.doctor_store import look_at_store
 from tests.redis_server import PASSWORD, redis_server
 
 CONTEXT = json.dumps({"intent": "weather", "text_len": 42})

@@ -5,9 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.registry import Keys, Publisher, open_place
+from steersman.registry.bucket import open_place
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from tests.db.rows import connected
 from tests.kept import run
-from tests.store.rows import connected
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from steersman.cli import checkup
+from steersman.cli import doctor_machine as checkup
 from tests.clusters import execute
 
 

@@ -17,8 +17,8 @@ def nothing_is_recorded(monkeypatch):
     def begin(*_given, **_named):
         raise BegunError
 
-    monkeypatch.setattr("steersman.systems.assistant.requests.load_catalogue", begin)
-    monkeypatch.setattr("steersman.systems.interrogator.load_questions", begin)
+    monkeypatch.setattr("steersman_systems.assistant.requests.load_catalogue", begin)
+    monkeypatch.setattr("steersman_systems.interrogator.questions.load_questions", begin)
 
 
 def record(system, out):

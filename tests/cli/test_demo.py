@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.cli.charts import smoothed, terminal_chart, write_png
 from steersman.errors import StoreError
-from steersman.errors.installing import how_to_install
-from steersman.systems.assistant.trial import run_trials
+from steersman.errors.install_hint import how_to_install
+from steersman_systems.assistant.trial import run_trials
+from steersman_systems.reports.charts import smoothed, terminal_chart, write_png
 
 
 def _explained(file, *options):
@@ -60,7 +60,9 @@ def test_what_cannot_be_written_is_told_before_the_minutes_of_work(demo, tmp_pat
         ran = CliRunner().invoke(main, ["demo", demo, "--json", str(wrong)])
         assert ran.exit_code in {1, 2}, ran.output
         assert isinstance(ran.exception, SystemExit)
-        assert any(said in ran.output for said in ("cannot be written", "expected a file", "is a dir"))
+        assert any(
+            said in ran.output for said in ("cannot be written", "expected a file", "is a dir")
+        )
     if demo != "interrogator":
         ran = CliRunner().invoke(main, ["demo", demo, "--out", str(tmp_path / "file" / "x")])
         assert "cannot be written" in ran.output
@@ -68,7 +70,7 @@ def test_what_cannot_be_written_is_told_before_the_minutes_of_work(demo, tmp_pat
 
 @pytest.mark.parametrize("demo", ["assistant", "rag-tuner", "evidence"])
 def test_what_cannot_be_drawn_is_told_before_the_minutes_of_work(demo, tmp_path, monkeypatch):
-    monkeypatch.setattr("steersman.cli.charts.find_spec", lambda _: None)
+    monkeypatch.setattr("steersman_systems.reports.charts.find_spec", lambda _: None)
     ran = CliRunner().invoke(main, ["demo", demo, "--out", str(tmp_path)])
     assert ran.exit_code == 1
     assert how_to_install("demo") in ran.output
@@ -141,8 +143,8 @@ def test_a_service_that_fails_ends_what_is_replayed_beside_it(tmp_path, monkeypa
 
         return orders(plans, done=one_more, **options)
 
-    monkeypatch.setattr("steersman.cli.demo.drive", failing)
-    monkeypatch.setattr("steersman.cli.demo.run_trials", counted)
+    monkeypatch.setattr("steersman_systems.assistant.demo.command.drive", failing)
+    monkeypatch.setattr("steersman_systems.assistant.demo.command.run_trials", counted)
     ran = CliRunner().invoke(main, ["demo", "assistant", "--orders", "40", "--out", str(tmp_path)])
     assert ran.exit_code == 1
     assert "the service does not start" in ran.output

@@ -9,7 +9,7 @@ pytest.importorskip("bm25s", reason="the extra demo")
 
 from steersman.cli import main
 from steersman.errors import DataError
-from steersman.systems.leadr.two_tools import load_two_tools
+from steersman_systems.evidence_selection.demo_set import load_two_tools
 
 
 @pytest.fixture(scope="module")

@@ -10,27 +10,24 @@ import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.cli.demo_interrogator import _sets, read_embedding
-from steersman.cli.demo_interrogator_asking import Asking, serving
-from steersman.cli.demo_interrogator_tables import _is_told
 from steersman.cli.options import run
 from steersman.client import Client
 from steersman.errors import DataError, InputError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval import MiniLM
-from steersman.store import as_tenant
-from steersman.systems.interrogator import (
-    Learned,
-    MemoryCache,
-    OptionAnswerer,
-    Situation,
-    Target,
-    investigate,
-    load_point,
-    load_questions,
-    record_steps,
-    worth,
-)
+from steersman.errors.install_hint import how_to_install
+from steersman.platform.postgres.database import as_tenant
+from steersman.retrieval.dense import MiniLM
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.choosers import Learned, worth
+from steersman_systems.interrogator.demo.command import _sets, read_embedding
+from steersman_systems.interrogator.demo.http_choosers import Asking, serving
+from steersman_systems.interrogator.demo.tables import _is_told
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.point import load_point
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.state import Situation
+from steersman_systems.interrogator.step_log import record_steps
+from steersman_systems.interrogator.targets import Target
 
 SIZE = 384
 
@@ -328,7 +325,7 @@ def test_any_folder_of_the_data_can_be_named(tmp_path):
 
 
 def test_that_a_page_cannot_be_drawn_is_told_before_anything_is_compared(monkeypatch):
-    monkeypatch.setattr("steersman.cli.demo_interrogator.find_spec", lambda _: None)
+    monkeypatch.setattr("steersman_systems.interrogator.demo.command.find_spec", lambda _: None)
     ran = _demo("--text", "a", "--html", "x.html")
     assert ran.exit_code == 1
     advice = how_to_install("demo")

@@ -11,15 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from steersman.cli.demo_interrogator_cache import Counting, demo_cache
 from steersman.errors import DataError
-from steersman.systems.interrogator import (
-    Heuristic,
-    OptionAnswerer,
-    Target,
-    investigate,
-    load_questions,
-)
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.choosers import Heuristic
+from steersman_systems.interrogator.demo.cache import Counting, demo_cache
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.targets import Target
 from tests.redis_server import redis_server
 from tests.retrieval.hashed_words import HashedWords
 

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 from steersman.cli import main
 from steersman.errors import DataError
-from steersman.systems.assistant import load_catalogue
+from steersman_systems.assistant.requests import load_catalogue
 
 
 @pytest.mark.slow

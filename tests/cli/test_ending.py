@@ -48,7 +48,7 @@ def test_help_is_shown_at_a_terminal_that_does_not_know_all_letters(encoding):
 def test_a_signal_that_nohup_ignores_stays_ignored():
     code = (
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from steersman.cli.ending import tidy_when_told\n"
+        "from steersman.cli.signals import tidy_when_told\n"
         "with tidy_when_told():\n"
         "    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN\n"
         "    assert callable(signal.getsignal(signal.SIGTERM))\n"

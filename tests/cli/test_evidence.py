@@ -10,10 +10,10 @@ from click.testing import CliRunner
 pytest.importorskip("bm25s", reason="the extra rag or demo")
 
 from steersman.cli import main
-from steersman.registry import pack_state, unpack_state
+from steersman.points.state_bytes import pack_state, unpack_state
 from tests.cli.evidence_sets import rows, write_bands
-from tests.llm.chat_server import chat_server
-from tests.llm.scripted import told
+from tests.providers.chat_server import chat_server
+from tests.providers.scripted import told
 
 
 @pytest.fixture(scope="module")

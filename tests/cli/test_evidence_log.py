@@ -6,21 +6,18 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from steersman.policies import Offered
-from steersman.store import (
-    RewardRow,
-    append_rewards,
-    as_stored,
-    as_tenant,
-    declare,
-    find_tenant,
-    initial_policy,
-    log_decisions,
-)
+from steersman.db.decisions import log_decisions
+from steersman.db.declarations import declare
+from steersman.db.points import initial_policy
+from steersman.db.rewards import RewardRow, append_rewards
+from steersman.db.tenants import find_tenant
+from steersman.platform.postgres.database import as_tenant
+from steersman.points.feature_encoding import as_stored
+from steersman.policies.offered import Offered
 from steersman.wire import selection_name
+from tests.db.rows import decision_of
 from tests.kept import run
-from tests.learn.shipping_world import PASSPHRASE
-from tests.store.rows import decision_of
+from tests.learning.shipping_world import PASSPHRASE
 
 SELECT = """
 format: 1

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from steersman.cli import evidence_progress
-from steersman.cli.evidence_progress import Telling
+from steersman_systems.evidence_selection.commands import progress as evidence_progress
+from steersman_systems.evidence_selection.commands.progress import Telling
 
 
 class Embedding:

@@ -15,27 +15,22 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from steersman.cli.monitor_drawing import draw
-from steersman.cli.monitor_reading import Frame, TenantView
+from steersman.cli.monitor_frame import draw
 from steersman.cli.monitor_rollout import Comparison
 from steersman.cli.monitor_service import ServiceView
-from steersman.store import (
-    Frozen,
-    add_verdict,
-    claim_rollout,
-    create_tenant,
-    declare,
-    hold_point,
-    log_decisions,
-    log_events,
-    mark_published,
-    open_incident,
-    reserve_snapshot,
-    start_rollout,
-)
+from steersman.cli.monitor_values import Frame, TenantView
+from steersman.db.decisions import log_decisions
+from steersman.db.declarations import declare
+from steersman.db.derived_snapshots import hold_point
+from steersman.db.events import log_events
+from steersman.db.incidents import open_incident
+from steersman.db.rollout_transitions import claim_rollout, start_rollout
+from steersman.db.snapshots import Frozen, mark_published, reserve_snapshot
+from steersman.db.tenants import create_tenant
+from steersman.db.verdicts import add_verdict
 from steersman.wire import new_id
+from tests.db.rows import connected, decision, event
 from tests.kept import run
-from tests.store.rows import connected, decision, event
 
 POINT = """
 format: 1
@@ -392,7 +387,7 @@ def pictured(frame, width):
 def test_every_width_is_kept_to_and_no_number_is_cut(command, trying, width):
     from steersman.cli.monitor import _Watching  # noqa: PLC0415
     from steersman.cli.monitor_service import Scraper  # noqa: PLC0415
-    from steersman.store import Database  # noqa: PLC0415
+    from steersman.platform.postgres.database import Database  # noqa: PLC0415
 
     async def look():
         watching = _Watching(
@@ -460,7 +455,7 @@ def test_all_intervals_have_one_axis(columns):
 def test_a_connection_that_is_lost_is_made_again(command, busy):
     from steersman.cli.monitor import _Watching  # noqa: PLC0415
     from steersman.cli.monitor_service import Scraper  # noqa: PLC0415
-    from steersman.store import Database  # noqa: PLC0415
+    from steersman.platform.postgres.database import Database  # noqa: PLC0415
 
     database = Database(command.environment["DATABASE_URL"])
 

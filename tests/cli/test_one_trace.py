@@ -11,9 +11,9 @@ import urllib3
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from steersman.cli.options import run
-from steersman.cli.serving import served
-from steersman.store import as_tenant
-from tests.service.points import POINT
+from steersman.cli.running_service import served
+from steersman.platform.postgres.database import as_tenant
+from tests.api.points import POINT
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.db.imports.conftest import Logs
+from tests.db.imports.test_import import learned
 from tests.kept import run
-from tests.store.importing.conftest import Logs
-from tests.store.importing.test_import import learned
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.cli.opening import close, open_store
-from steersman.store import Database
+from steersman.cli.local_store import close, open_store
+from steersman.platform.postgres.database import Database
 from tests.clusters import copy_cluster, open_database
 
 pytestmark = pytest.mark.slow

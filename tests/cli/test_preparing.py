@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from steersman.cli.stack import prepare
+from steersman.db.declarations import declare
 from steersman.features import feature_map
-from steersman.store import declare
-from tests.store.test_points import DOCUMENT
+from tests.db.test_points import DOCUMENT
 
 
 async def test_what_was_declared_since_is_not_overwritten(database, tmp_path) -> None:

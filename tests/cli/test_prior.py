@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from steersman.cli.demo_asking import Heard
-from steersman.cli.demo_prior import worth
-from steersman.cli.demo_service import learning_lags
 from steersman.rewards import evaluate
-from steersman.systems.assistant.choosers import PRIOR_REWARD
-from steersman.systems.assistant.points import load_points
+from steersman_systems.assistant.choosers import PRIOR_REWARD
+from steersman_systems.assistant.demo.http_choosers import Heard
+from steersman_systems.assistant.demo.prior import worth
+from steersman_systems.assistant.demo.service import learning_lags
+from steersman_systems.assistant.points import load_points
 
 
 @pytest.mark.parametrize("name", ["cache", "route"])

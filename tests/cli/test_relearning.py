@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from steersman.store import create_tenant
+from steersman.db.tenants import create_tenant
+from tests.db.rows import connected
 from tests.kept import run
-from tests.learn.world import decided, declared, happened, learn_all, write
-from tests.store.rows import connected
+from tests.learning.world import decided, declared, happened, learn_all, write
 
 NAME = "relearns"
 

@@ -13,9 +13,15 @@ from uuid import uuid4
 import pytest
 
 from steersman.cli.registries import publisher_of, registry_location
-from steersman.learn import Reason, publish
-from steersman.registry import Keys, Publisher, open_place
-from steersman.store import as_tenant, find_tenant, open_incident, points_of
+from steersman.db.incidents import open_incident
+from steersman.db.points import points_of
+from steersman.db.tenants import find_tenant
+from steersman.platform.postgres.database import as_tenant
+from steersman.registry.bucket import open_place
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from steersman.snapshots.publish import publish
+from steersman.snapshots.publish_guard import Reason
 from tests.kept import run
 
 ROUTE = Path("configs/assistant/route.yaml")

@@ -8,11 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.store import declare, find_tenant
-from steersman.systems.assistant.points import point_documents
-from tests.learn.shipping_world import PASSPHRASE
-from tests.learn.world import learn_all
-from tests.systems.pipeline.world import traffic
+from steersman.db.declarations import declare
+from steersman.db.tenants import find_tenant
+from steersman_systems.assistant.points import point_documents
+from tests.learning.shipping_world import PASSPHRASE
+from tests.learning.world import learn_all
+from tests.rollouts.pipeline.world import traffic
 
 
 @pytest.fixture(scope="module")

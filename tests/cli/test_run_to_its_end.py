@@ -19,20 +19,18 @@ import pytest
 import urllib3
 
 from steersman.cli.options import run as run_now
-from steersman.cli.serving import served
-from steersman.cli.signing import make_sample_registry
-from steersman.rollout import recompute
-from steersman.store import (
-    as_tenant,
-    history,
-    hold_point,
-    incidents_of,
-    pin_point,
-    points_of,
-    rollouts_of,
-    verdicts_of,
-)
-from steersman.systems.assistant.points import point_documents
+from steersman.cli.running_service import served
+from steersman.cli.signing_keys import make_sample_registry
+from steersman.db.audit import history
+from steersman.db.derived_snapshots import hold_point
+from steersman.db.incidents import incidents_of
+from steersman.db.points import points_of
+from steersman.db.promotion import pin_point
+from steersman.db.rollouts import rollouts_of
+from steersman.db.verdicts import verdicts_of
+from steersman.platform.postgres.database import as_tenant
+from steersman.rollouts.recompute import recompute
+from steersman_systems.assistant.points import point_documents
 from tests.clusters import copy_cluster
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from steersman.cli.showing import check_writable, show, show_rows, write_text
+from steersman.cli.output import check_writable, show, show_rows, write_text
 from steersman.errors import DataError
 
 ROW = {

@@ -9,20 +9,23 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.cli.signing import (
+from steersman.cli.signing_keys import (
     ask_passphrase,
     consumer_of,
     make_registry,
     make_sample_registry,
     need_publisher,
 )
+from steersman.db.tenants import find_tenant
 from steersman.errors import SigningError
+from steersman.platform.postgres.database import as_tenant
+from steersman.points.state_bytes import pack_state
 from steersman.policies import LinUCB
-from steersman.registry import describe, pack_snapshot, pack_state
-from steersman.store import as_tenant, find_tenant
+from steersman.registry.description import describe
+from steersman.registry.snapshot import pack_snapshot
 from tests.kept import run
-from tests.learn.shipping_world import PASSPHRASE, lessons, promote_point
-from tests.learn.world import declared, document, learn_all, traffic
+from tests.learning.shipping_world import PASSPHRASE, lessons, promote_point
+from tests.learning.world import declared, document, learn_all, traffic
 
 if sys.version_info >= (3, 14):
     from compression import zstd

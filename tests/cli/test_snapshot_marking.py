@@ -5,8 +5,8 @@ from uuid import uuid4
 import pytest
 
 from steersman.cli.registries import keys_of
-from steersman.cli.snapshot_marking import mark_here
-from steersman.store import Database
+from steersman.cli.snapshot_marks import mark_here
+from steersman.platform.postgres.database import Database
 from tests.kept import run
 
 POINT = (uuid4(), "search", "depth")

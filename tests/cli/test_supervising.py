@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from steersman.cli import supervising
-from steersman.cli.supervising import Child, Supervisor
+from steersman.cli import supervisor as supervising
+from steersman.cli.supervisor import Child, Supervisor
 
 LIVES = "import sys; sys.stdin.read()"
 DIES = "raise SystemExit(3)"

@@ -11,14 +11,11 @@ from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.errors import DataError
-from steersman.retrieval import MiniLM
-from steersman.systems.rag_tuner import (
-    Configuration,
-    RunFolder,
-    describe,
-    load_recorded,
-    write_manifest,
-)
+from steersman.retrieval.dense import MiniLM
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.manifest import describe, write_manifest
+from steersman_systems.rag_tuner.recorded import load_recorded
+from steersman_systems.rag_tuner.run_folder import RunFolder
 from tests.systems.rag_tuner.logs import rows, some, written
 from tests.systems.rag_tuner.worlds import world
 

@@ -221,7 +221,7 @@ def kind(request):
 def make(server, kind, tmp_path, monkeypatch):
     """Make clients of the server; they are closed at the end."""
     # Many tests leave rows behind on purpose; test_processes.py measures the real second.
-    monkeypatch.setattr("steersman.client.outbox.EXIT_S", 0.2)
+    monkeypatch.setattr("steersman_client.outbox.EXIT_S", 0.2)
     made = []
 
     def build(url=None, **options):

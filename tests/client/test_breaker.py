@@ -1,6 +1,6 @@
 """The circuit breaker, on a clock of its own."""
 
-from steersman.client.breaker import Breaker
+from steersman_client.breaker import Breaker
 
 
 class Clock:

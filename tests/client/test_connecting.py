@@ -12,8 +12,8 @@ from contextlib import ExitStack
 import pytest
 
 from steersman.client import AsyncClient, Client
-from steersman.client.connecting import Names, connect
-from tests.store.test_tls import certificate
+from steersman_client.connect import Names, connect
+from tests.db.test_tls import certificate
 
 HOST = "steersman.test"
 
@@ -123,7 +123,7 @@ def test_a_name_is_looked_up_once_at_a_time_and_not_waited_for(resolves, tmp_pat
 
 FORKED = """
 import os, socket, sys, time
-from steersman.client.connecting import names
+from steersman_client.connect import names
 
 def look_up(host, port, family, kind, protocol, flags):
     if flags:

@@ -7,12 +7,12 @@ from datetime import UTC, date, datetime
 import pytest
 
 from steersman.client import Client
-from steersman.client.delivery import MOST_BYTES, batch_request, settle
-from steersman.client.exchange import Answer, Failure
-from steersman.client.items import Item, Row
-from steersman.client.lease import Lease
-from steersman.client.transports import Urllib3Transport
 from steersman.errors import InputError, QueueFullError
+from steersman_client.delivery import MOST_BYTES, batch_request, settle
+from steersman_client.exchange import Answer, Failure
+from steersman_client.items import Item, Row
+from steersman_client.lease import Lease
+from steersman_client.transports import Urllib3Transport
 
 EVENT = {"outcomes": {"good": 1.0}}
 
@@ -212,7 +212,7 @@ def test_a_full_queue_is_told_and_loses_nothing(make, server):
 
 
 def test_a_holder_of_the_lease_that_does_nothing_is_passed_by(make, server, monkeypatch):
-    monkeypatch.setattr("steersman.client.sender.PATIENCE_S", 0.1)
+    monkeypatch.setattr("steersman_client.sender.PATIENCE_S", 0.1)
     client = make()
     stopped = Lease(client.queue_path.with_suffix(".sender"))
     assert stopped.take()

@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from steersman.client.disk_queue import DiskQueue
-from steersman.client.items import Item, Settlement
-from steersman.client.lease import Lease
 from steersman.errors import QueueError, QueueFullError
+from steersman_client.disk_queue import DiskQueue
+from steersman_client.items import Item, Settlement
+from steersman_client.lease import Lease
 from tests.sqlite_neighbour import keeps_its_journal
 
 ROOM = 1 << 20
@@ -184,7 +184,7 @@ def test_a_second_lease_of_this_process_leaves_the_lock_of_the_first(tmp_path):
     first, second = Lease(path), Lease(path)
     assert first.take()
     assert not second.take()
-    tried = "import pathlib, sys; from steersman.client.lease import Lease; "
+    tried = "import pathlib, sys; from steersman_client.lease import Lease; "
     tried += "sys.exit(Lease(pathlib.Path(sys.argv[1])).take())"
     assert subprocess.run([sys.executable, "-c", tried, str(path)], check=False).returncode == 0
     first.release()
@@ -219,7 +219,7 @@ def test_a_file_that_is_no_queue_is_left_alone_and_named(tmp_path):
 
 
 def test_a_queue_locked_for_long_by_another_says_so(path, queue, monkeypatch):
-    monkeypatch.setattr("steersman.client.queue_file.BUSY_S", 0.05)
+    monkeypatch.setattr("steersman_client.queue_file.BUSY_S", 0.05)
     queue.put([event(1)])
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

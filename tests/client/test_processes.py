@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 
 from steersman.client import Client
-from steersman.client.core import Core
-from steersman.client.exchange import Wait
+from steersman_client.core import Core
+from steersman_client.exchange import Wait
 
 LOGGER = """
 import os, sys
@@ -141,7 +141,7 @@ import atexit, os, types
 
 waited = []
 atexit.register(lambda: os.write(1, f"{sum(waited)}".encode()))  # the first one is called last
-from steersman.client import outbox
+from steersman_client import outbox
 
 outbox.time = types.SimpleNamespace(monotonic=lambda: sum(waited), sleep=waited.append)
 """
@@ -166,8 +166,8 @@ def test_closing_gives_the_server_a_second_and_no_more(
         waited.append(seconds)
         return Wait(0.0)
 
-    monkeypatch.setattr("steersman.client.core.Wait", wait)
-    monkeypatch.setattr("steersman.client.base.Core", partial(Core, clock=lambda: sum(waited)))
+    monkeypatch.setattr("steersman_client.core.Wait", wait)
+    monkeypatch.setattr("steersman_client.base.Core", partial(Core, clock=lambda: sum(waited)))
     server.always = "hang"
     client = kind(server.url, key, queue_dir=tmp_path)
     client.submit_feedback(episode="e", outcomes={"n": 1})

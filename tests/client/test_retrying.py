@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steersman.client.core import Core
-from steersman.client.exchange import Answer, Request, Send, Wait
-from steersman.client.retrying import Backoff, retry_after_s
+from steersman_client.core import Core
+from steersman_client.exchange import Answer, Request, Send, Wait
+from steersman_client.retry import Backoff, retry_after_s
 
 
 def test_pauses_double_with_jitter_up_to_the_ceiling():

@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
-from steersman.client.settings import Settings
 from steersman.errors import InputError, ServiceError
+from steersman_client.settings import Settings
 
 
 def test_the_key_is_in_no_repr_log_error_or_file(make, server, key, caplog, tmp_path):

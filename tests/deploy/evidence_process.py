@@ -12,14 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from steersman.learn.selecting import walks_over
-from steersman.policies import NetworkScorer, StepRule
-from steersman.systems.leadr.contenders import LinearlyCloned
-from steersman.systems.leadr.environment import Environment, Limits
-from steersman.systems.leadr.evaluating import evaluate
-from steersman.systems.leadr.features import FEATURES
-from steersman.systems.leadr.tasks import EvidenceTask
-from tests.systems.leadr.bands import bands
+from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies.sequence import StepRule
+from steersman.training.selection.rollouts import walks_over
+from steersman_systems.evidence_selection.contenders import LinearlyCloned
+from steersman_systems.evidence_selection.environment import Environment, Limits
+from steersman_systems.evidence_selection.evaluate import evaluate
+from steersman_systems.evidence_selection.features import FEATURES
+from steersman_systems.evidence_selection.tasks import EvidenceTask
+from tests.systems.evidence_selection.bands import bands
 
 LIMITS = Limits(picks=2, expanding="always", may_stop=False)
 FOLDS = 6

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from steersman.errors import ClusterError, InputError
-from steersman.learn import spread
+from steersman.training.parallel_map import spread
 
 ITEMS = 6
 

@@ -19,24 +19,21 @@ import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
 from benchmarks.monitoring_stack import monitors, until
-from steersman.store import create_tenant
-from steersman.systems.interrogator import (
-    CacheInLine,
-    Heuristic,
-    InterrogatorMetrics,
-    MemoryCache,
-    OptionAnswerer,
-    Target,
-    Uniform,
-    investigate,
-    load_questions,
-)
-from tests.llm.chat_server import chat_server
+from steersman.db.tenants import create_tenant
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.cache_chain import CacheInLine
+from steersman_systems.interrogator.choosers import Heuristic, Uniform
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.metrics import InterrogatorMetrics
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.targets import Target
+from tests.api import test_tuner_judging as judging
+from tests.api import test_tuning as tuning
+from tests.api.conftest import starter as starter  # noqa: PLC0414 (a fixture)
+from tests.api.test_serving_rollouts import ask_units, prepared, staged
+from tests.providers.chat_server import chat_server
 from tests.retrieval.hashed_words import HashedWords
-from tests.service import test_tuner_judging as judging
-from tests.service import test_tuning as tuning
-from tests.service.conftest import starter as starter  # noqa: PLC0414 (a fixture)
-from tests.service.test_serving_rollouts import ask_units, prepared, staged
 
 FOLDER = Path(__file__).parent.parent.parent / "deploy" / "grafana"
 DASHBOARDS = {

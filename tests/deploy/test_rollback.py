@@ -11,8 +11,10 @@ import pytest
 
 from benchmarks.monitoring_stack import CONFIGURATION
 from benchmarks.rollout_fault import canary, fault
-from steersman.rollout import recompute, rejudge
-from steersman.store import as_tenant, verdicts_of
+from steersman.db.verdicts import verdicts_of
+from steersman.platform.postgres.database import as_tenant
+from steersman.rollouts.recompute import recompute
+from steersman.rollouts.verdicts import rejudge
 from steersman.wire import new_id
 from tests.clusters import copy_cluster
 

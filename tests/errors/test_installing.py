@@ -5,8 +5,8 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from steersman.errors import installing
-from steersman.errors.installing import how_to_install
+from steersman.errors import install_hint as installing
+from steersman.errors.install_hint import how_to_install
 
 THERE = "in the checkout of Steersman"
 

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.cli.serving import served
-from steersman.store import as_tenant
+from steersman.cli.running_service import served
+from steersman.platform.postgres.database import as_tenant
 
 APP = Path("examples/email_draft")
 TYPES = ("feedback.submit", "interaction.create", "interaction.output", "task_result")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from steersman.errors import DataError
-from steersman.retrieval import MiniLM, state_directory
+from steersman.platform.wheel_files import state_directory
+from steersman.retrieval.dense import MiniLM
 from tests.examples.pages import commands, environment, type_in
 
 PAGE = Path("docs/how-to/interrogate.md")

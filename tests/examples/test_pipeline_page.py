@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from steersman.store import Database, create_tenant, declare
-from steersman.systems.assistant.points import point_documents
+from steersman.db.declarations import declare
+from steersman.db.tenants import create_tenant
+from steersman.platform.postgres.database import Database
+from steersman_systems.assistant.points import point_documents
 from tests.examples.pages import commands, environment, type_in
-from tests.learn.shipping_world import PASSPHRASE
-from tests.learn.world import learn_all
-from tests.systems.pipeline.world import traffic
+from tests.learning.shipping_world import PASSPHRASE
+from tests.learning.world import learn_all
+from tests.rollouts.pipeline.world import traffic
 
 PAGE = Path("docs/how-to/run-the-pipeline.md")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from steersman.cli.serving import served
-from steersman.systems.assistant.points import point_documents
+from steersman.cli.running_service import served
+from steersman_systems.assistant.points import point_documents
 from tests.examples.pages import commands, environment, type_in
-from tests.learn.shipping_world import PASSPHRASE
+from tests.learning.shipping_world import PASSPHRASE
 
 PAGE = Path("docs/how-to/publish-snapshots.md")
 SIMULATE = "python examples/simulate_requests.py 120"

@@ -12,12 +12,16 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from steersman.db.points import points_of
+from steersman.db.snapshot_lineage import line_of
+from steersman.db.updates import updates_after
 from steersman.features import FeatureMap
-from steersman.learn import Replica, load, verify
-from steersman.policies import load_policy
-from steersman.registry import state_sha256, unpack_state
+from steersman.learning.replica import Replica, load
+from steersman.learning.verify import verify
+from steersman.platform.postgres.database import as_tenant
+from steersman.points.policy_factory import load_policy
+from steersman.points.state_bytes import state_sha256, unpack_state
 from steersman.rewards import evaluate
-from steersman.store import as_tenant, line_of, points_of, updates_after
 
 _CONTEXTS = [
     {"intent": intent, "length": length}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.store import Database
+from steersman.platform.postgres.database import Database
 from tests.faults.harness import installation
 
 

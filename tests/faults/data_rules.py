@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from steersman.retrieval.documents import Document
+from steersman.retrieval.documents.document import Document
 from tests.retrieval.corpora import SMALL, corpora
 
 WHO = st.sampled_from([0, 1])

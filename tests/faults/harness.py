@@ -19,12 +19,19 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from steersman.store import Database, create_key, create_tenant, declare, load_secret
+from steersman.db.declarations import declare
+from steersman.db.keys import create_key
+from steersman.db.secret import load_secret
+from steersman.db.tenants import create_tenant
 from tests.clusters import copy_cluster, open_database
 from tests.forked import run_module
+
+if TYPE_CHECKING:
+    from steersman.platform.postgres.database import Database
 
 POINT = """
 format: 1

@@ -8,17 +8,13 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from steersman.registry import pack_state
-from steersman.rollout import plan_of
-from steersman.store import (
-    Frozen,
-    as_tenant,
-    hold_point,
-    initial_policy,
-    mark_published,
-    reserve_snapshot,
-    start_rollout,
-)
+from steersman.db.derived_snapshots import hold_point
+from steersman.db.points import initial_policy
+from steersman.db.rollout_transitions import start_rollout
+from steersman.db.snapshots import Frozen, mark_published, reserve_snapshot
+from steersman.platform.postgres.database import as_tenant
+from steersman.points.state_bytes import pack_state
+from steersman.rollouts.plan import plan_of
 
 WHO = st.sampled_from([0, 1])
 ACTIONS = st.sampled_from(["pause", "resume", "freeze", "rollback", "promote"])

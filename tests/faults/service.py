@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from steersman.service.logs import configure_logging
-from steersman.service.server import serve
-from steersman.store import Database
+from steersman.api.server import serve
+from steersman.platform.postgres.database import Database
+from steersman.platform.telemetry.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging()

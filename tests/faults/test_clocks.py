@@ -16,7 +16,8 @@ from uuid import UUID
 
 import pytest
 
-from steersman.store import create_key, load_secret, revoke_key
+from steersman.db.keys import create_key, revoke_key
+from steersman.db.secret import load_secret
 from steersman.wire import id_time
 from tests.faults.checks import check_learning, check_live, check_promises, settled
 from tests.faults.clocks import Clocks

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from steersman.errors import StoreError
-from steersman.store import embedded
-from steersman.store.stuck import is_stuck
+from steersman.platform.postgres import embedded
+from steersman.platform.postgres.recovery_check import is_stuck
 from tests.clusters import open_database
 from tests.faults.harness import children, runs
 

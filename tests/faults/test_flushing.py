@@ -12,23 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steersman.store import (
-    DecisionRow,
-    Expired,
-    GroupCommit,
-    Taken,
-    create_tenant,
-    erase,
-    log_decisions,
-)
+from steersman.db.decisions import DecisionRow, Taken, log_decisions
+from steersman.db.erasure import erase
+from steersman.db.group_commit import GroupCommit
+from steersman.db.tenants import create_tenant
+from steersman.db.write_batches import Expired
 from steersman.wire import new_id
-from tests.store.rows import connected, decision
+from tests.db.rows import connected, decision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from uuid import UUID
 
-    from steersman.store import Database, Tenant
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 
 async def _write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:

@@ -12,23 +12,20 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from steersman.learn import LearnerSettings, run_learner
-from steersman.service.deciding import Deciding
-from steersman.service.intake import Intake
-from steersman.service.replicas import Replicas
-from steersman.service.verified import Verified
-from steersman.store import (
-    GroupCommit,
-    event_pipeline,
-    load_secret,
-    log_decisions,
-    log_events,
-    log_packed_events,
-)
+from steersman.db.decisions import log_decisions
+from steersman.db.events import log_events
+from steersman.db.group_commit import GroupCommit
+from steersman.db.packed_events import event_pipeline, log_packed_events
+from steersman.db.secret import load_secret
+from steersman.learning.learner import LearnerSettings, run_learner
+from steersman.serving.decide import Deciding
+from steersman.serving.event_intake import Intake
+from steersman.serving.replicas import Replicas
+from steersman.snapshots.verified_bases import Verified
 from steersman.wire import id_time, new_id
+from tests.db.rows import event
 from tests.faults.checks import check_learning, check_promises, settled
 from tests.faults.traffic import traffic
-from tests.store.rows import event
 
 
 async def _late_events(made, access, decisions, rng):

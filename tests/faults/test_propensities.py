@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from steersman.db.points import points_of
 from steersman.features import FeatureMap
-from steersman.learn import state_at
-from steersman.store import as_tenant, encode, points_of
+from steersman.learning.replica import state_at
+from steersman.platform.postgres.database import as_tenant
+from steersman.points.feature_encoding import encode
 from tests.faults.checks import check_learning, settled
 from tests.faults.harness import POINT
 from tests.faults.traffic import traffic

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from steersman.rollout import place, position
-from steersman.store import DecisionRow
+from steersman.db.decisions import DecisionRow
+from steersman.rollouts.arms import place, position
+from tests.api.shipping import Shipping
 from tests.faults.checks import check_learning, check_live, check_promises, settled
 from tests.faults.harness import POINT
 from tests.faults.traffic import Traffic
-from tests.service.shipping import Shipping
 
 UNITS = 300
 STEPS = (("canary", 0.05), ("ab", 0.25), ("ab", 0.5), ("live", 0.95))

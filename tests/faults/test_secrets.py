@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from steersman.store import load_secret
+from steersman.db.secret import load_secret
 from tests.faults.traffic import traffic
 
 

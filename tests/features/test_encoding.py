@@ -21,7 +21,7 @@ from steersman.features import (
     folded_words,
     without_invisible,
 )
-from steersman.spec import Context
+from steersman.spec.context import Context
 
 
 def context(dim=64, seed=0, **fields):
@@ -148,7 +148,7 @@ def test_other_processes_make_the_same_bytes(hash_seed):
     code_ = f"""
 from hashlib import sha256
 from steersman.features import FeatureMap
-from steersman.spec import Context
+from steersman.spec.context import Context
 features = FeatureMap(Context.model_validate({{"fields": {FIELDS!r}}}))
 print(features.hash, sha256(features.encode({SENT!r}).astype("<f8").tobytes()).hexdigest())
 """

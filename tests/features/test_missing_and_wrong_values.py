@@ -10,7 +10,7 @@ import pytest
 from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.features import feature_map as feature_map_module
-from steersman.spec import Context
+from steersman.spec.context import Context
 
 FIELDS = {
     "text": {"type": "text"},

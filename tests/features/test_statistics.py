@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import InputError, StateError
 from steersman.features import FeatureMap, Statistics
-from steersman.spec import Context
+from steersman.spec.context import Context
 
 Z = {"type": "number"}
 ROBUST = {"type": "number", "scale": "robust"}

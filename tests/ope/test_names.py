@@ -5,7 +5,7 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.ope import LoggedData, drawn_or_another, evaluate, suited_estimator
-from steersman.registry import off_policy_delta
+from steersman.ope.paired import off_policy_delta
 from steersman.stats import all_alike_interval
 
 

@@ -16,7 +16,7 @@ from steersman.ope import (
     requests_needed,
     suited_estimator,
 )
-from steersman.registry import off_policy_delta
+from steersman.ope.paired import off_policy_delta
 from tests.wrong_values import WRONG, refused
 
 LOG = LoggedData([0, 1] * 200, [1.0, 0.0] * 200, [0.5] * 400, [[0.5, 0.5]] * 400)

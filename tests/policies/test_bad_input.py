@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError, MergeError, StateError
+from steersman.points.policy_factory import load_policy
 from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
@@ -21,9 +22,8 @@ from steersman.policies import (
     SequenceLinear,
     arm_sums,
     inputs,
-    load_policy,
-    withdraw,
 )
+from steersman.policies.undo import withdraw
 from steersman.spec.policy import LARGEST_VARIANCE_RATIO
 from steersman.testing import check_policy
 

@@ -12,12 +12,9 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaincc, betaln, expit, log_expit, log_ndtr
 from scipy.stats import norm
 
-from steersman.policies import (
-    beta_choice,
-    beta_choice_probabilities,
-    gaussian_choice,
-    gaussian_choice_probabilities,
-)
+from steersman.policies import beta_choice, gaussian_choice
+from steersman.policies.beta_choice import beta_choice_probabilities
+from steersman.policies.gaussian_choice import gaussian_choice_probabilities
 from steersman.policies.gaussian_compiled import choose_compiled
 
 OFFSETS = (-8, -4, -2, -1, 0, 1, 2, 4, 8)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError, MergeError
+from steersman.points.policy_factory import warm_start
 from steersman.policies import (
     BetaThompson,
     EpsilonGreedy,
@@ -16,7 +17,6 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     Rules,
-    warm_start,
 )
 from steersman.policies.linear import decide_alike
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
+from steersman.points.policy_factory import CLASSES
 from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
@@ -22,7 +23,6 @@ from steersman.policies import (
     SequenceLinear,
     SequenceTrees,
 )
-from steersman.policies.building import CLASSES
 from steersman.testing import check_policy
 
 NAMES = ["micro", "planner", "deep"]

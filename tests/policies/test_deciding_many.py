@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.policies import (
-    BetaThompson,
-    BoundedLinUCB,
-    EpsilonGreedy,
-    KernelUCB,
-    LinTS,
-    LinUCB,
-    decide_alike,
-)
+from steersman.policies import BetaThompson, BoundedLinUCB, EpsilonGreedy, KernelUCB, LinTS, LinUCB
+from steersman.policies.linear import decide_alike
 
 
 def taught(policy, dim, *, updates, seed):

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError, StateError
-from steersman.policies import FactoredTS, Fixed, Rules, build, load_policy, withdraw
+from steersman.points.policy_factory import build, load_policy
+from steersman.policies import FactoredTS, Fixed, Rules
 from steersman.policies.part_features import part_features
 from steersman.policies.space import key_of
-from steersman.spec import FactoredTSPolicy, FixedPolicy, Mixed, RulesPolicy
+from steersman.policies.undo import withdraw
+from steersman.spec.actions import Mixed
+from steersman.spec.policy import FactoredTSPolicy, FixedPolicy, RulesPolicy
 from steersman.testing import check_policy
 
 DECLARED = {

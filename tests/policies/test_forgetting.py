@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError, MergeError, StateError
-from steersman.policies import LinTS, LinUCB, load_policy, warm_start, withdraw
+from steersman.points.policy_factory import load_policy, warm_start
+from steersman.policies import LinTS, LinUCB
+from steersman.policies.undo import withdraw
 
 NAMES = ["a", "b"]
 

@@ -6,16 +6,10 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError, MergeError, StateError
-from steersman.policies import (
-    BetaThompson,
-    JointSquareCB,
-    LinTS,
-    LinUCB,
-    load_policy,
-    states,
-    withdraw,
-)
+from steersman.points.policy_factory import load_policy
+from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, states
 from steersman.policies.deltas import remember
+from steersman.policies.undo import withdraw
 
 ROW = {"lin_ucb": [1.0, 0.5], "lin_ts": [1.0, 0.5], "squarecb": [1.0, 0.5], "beta": "k"}
 POLICIES = {

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import ActionError, InputError, StateError
-from steersman.policies import (
-    NetworkScorer,
-    SummedScorer,
-    TreeScorer,
-    scorer_from_state,
-    scorer_state,
-)
+from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies.scorers import SummedScorer, scorer_from_state, scorer_state
 from steersman.policies.sequence import (
     STOP,
     Step,
@@ -25,6 +20,7 @@ from steersman.policies.sequence import (
     sequence_propensity,
     step_distribution,
 )
+from steersman.policies.tree_scorer import TreeScorer
 
 SCORES = st.lists(st.floats(-50, 50), min_size=1, max_size=12).map(np.array)
 

@@ -11,18 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman.errors import ActionError, InputError, MergeError, StateError
-from steersman.policies import (
-    Offered,
-    Progress,
-    SequenceForm,
-    SequenceLinear,
-    SequenceTrees,
-    TreeScorer,
-    load_policy,
-    offered_names,
-    withdraw,
-)
+from steersman.points.policy_factory import load_policy
+from steersman.policies import SequenceLinear, SequenceTrees
+from steersman.policies.offered import Offered, Progress, SequenceForm, offered_names
 from steersman.policies.sequence import StepRule, draw_step
+from steersman.policies.tree_scorer import TreeScorer
+from steersman.policies.undo import withdraw
 
 FEATURES = ("good", "cheap")
 FORM = {"features": list(FEATURES), "vector": 2, "max_steps": 3, "leading": 3}

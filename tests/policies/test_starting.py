@@ -5,7 +5,8 @@ import pytest
 
 from steersman import spec
 from steersman.errors import ActionError, InputError
-from steersman.policies import BetaThompson, LinTS, LinUCB, build, warm_start
+from steersman.points.policy_factory import build, warm_start
+from steersman.policies import BetaThompson, LinTS, LinUCB
 
 DOCUMENT = """
 format: 1

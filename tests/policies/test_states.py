@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError, MergeError, StateError
+from steersman.points.policy_factory import load_policy
 from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
@@ -16,15 +17,14 @@ from steersman.policies import (
     KernelUCB,
     LinTS,
     LinUCB,
-    NetworkScorer,
     Rules,
     SequenceLinear,
     SequenceTrees,
-    TreeScorer,
-    load_policy,
     states,
-    withdraw,
 )
+from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies.tree_scorer import TreeScorer
+from steersman.policies.undo import withdraw
 
 NAMES = ["a", "b"]
 GRAMS = [

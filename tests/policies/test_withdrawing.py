@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError
+from steersman.points.policy_factory import load_policy
 from steersman.policies import (
     BetaThompson,
     EpsilonGreedy,
@@ -13,9 +14,8 @@ from steersman.policies import (
     KernelUCB,
     LinTS,
     LinUCB,
-    load_policy,
-    withdraw,
 )
+from steersman.policies.undo import withdraw
 
 NAMES = ["a", "b", "c"]
 POLICIES = {

@@ -8,33 +8,31 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
+from steersman.points.policy_factory import load_policy, warm_start
 from steersman.policies import (
     BetaThompson,
-    Configurations,
     FactoredTS,
     LinTS,
     LinUCB,
-    NetworkScorer,
-    Offered,
     SequenceLinear,
     SequenceTrees,
+)
+from steersman.policies.beta_choice import beta_choice_probabilities
+from steersman.policies.configurations import Configurations, are_configurations
+from steersman.policies.gaussian_choice import gaussian_choice_probabilities
+from steersman.policies.linear import decide_alike
+from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies.offered import Offered, offered_names
+from steersman.policies.scorers import scorer_from_state, scorer_state
+from steersman.policies.sequence import (
     Step,
     StepRule,
-    TreeScorer,
-    are_configurations,
-    beta_choice_probabilities,
-    decide_alike,
     draw_step,
-    gaussian_choice_probabilities,
-    load_policy,
-    offered_names,
-    scorer_from_state,
-    scorer_state,
     sequence_propensity,
     step_distribution,
-    warm_start,
-    withdraw,
 )
+from steersman.policies.tree_scorer import TreeScorer
+from steersman.policies.undo import withdraw
 from tests.wrong_values import WRONG, refused
 
 NETWORK = NetworkScorer.linear(np.ones(2))

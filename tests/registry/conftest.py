@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steersman.policies import LinUCB
-from steersman.registry import (
-    Consumer,
-    DirectoryPlace,
-    Keys,
-    Publisher,
-    describe,
-    pack_snapshot,
-)
-from steersman.registry.signing import at
+from steersman.registry.consumer import Consumer
+from steersman.registry.description import describe
+from steersman.registry.keys import Keys
+from steersman.registry.metadata_signer import at
+from steersman.registry.repository import Publisher
+from steersman.registry.snapshot import pack_snapshot
+from steersman.registry.storage import DirectoryPlace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from steersman.registry import DirectoryPlace, Keys, Publisher
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from steersman.registry.storage import DirectoryPlace
 from tests.registry.conftest import Clock, snapshot_of
 
 

@@ -11,8 +11,8 @@ from securesystemslib.signer import CryptoSigner
 from tuf.api.metadata import Metadata, MetaFile, Root, Snapshot, TargetFile, Targets, Timestamp
 
 from steersman.errors import MissingSnapshotError, SigningError, StaleError, VerificationError
-from steersman.registry import Keys
-from steersman.registry.signing import at
+from steersman.registry.keys import Keys
+from steersman.registry.metadata_signer import at
 from tests.registry.conftest import DAY, NOW, PASSPHRASE, World, snapshot_of
 
 

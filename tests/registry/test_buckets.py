@@ -11,8 +11,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from steersman.errors import InputError, RegistryError
-from steersman.registry import Keys, Publisher, open_place
-from steersman.registry.fetching import open_source
+from steersman.registry.bucket import open_place
+from steersman.registry.fetch import open_source
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
 from tests.registry.conftest import PASSPHRASE, served, snapshot_of
 
 

@@ -8,10 +8,10 @@ import time
 import pytest
 from tuf.api.exceptions import DownloadError, SlowRetrievalError
 
+from steersman.platform.breaker import Breaker
 from steersman.registry.circuit import Circuit
-from steersman.registry.fetching import HttpFetcher, PlaceFetcher
-from steersman.registry.place import DirectoryPlace
-from steersman.store import Breaker
+from steersman.registry.fetch import HttpFetcher, PlaceFetcher
+from steersman.registry.storage import DirectoryPlace
 from tests.registry.conftest import Clock, Quiet, served
 
 TIMEOUT_S = 0.4

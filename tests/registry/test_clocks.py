@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steersman.errors import MissingSnapshotError, StaleError
-from steersman.registry.signing import at
+from steersman.registry.metadata_signer import at
 from tests.registry.conftest import DAY, NOW, Clock
 
 

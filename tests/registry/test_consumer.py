@@ -18,8 +18,11 @@ from steersman.errors import (
     StaleError,
     VerificationError,
 )
-from steersman.registry import Consumer, manifest, pack_snapshot, pack_state
-from steersman.registry.signing import at
+from steersman.points.state_bytes import pack_state
+from steersman.registry.consumer import Consumer
+from steersman.registry.manifest import manifest
+from steersman.registry.metadata_signer import at
+from steersman.registry.snapshot import pack_snapshot
 from tests.registry.conftest import DAY, NOW, Clock, state_of
 
 

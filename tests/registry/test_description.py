@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError, VerificationError
+from steersman.points.scale_guard import Measures, guard
 from steersman.policies import BetaThompson, LinTS
-from steersman.registry import Description, Measures, describe, guard
+from steersman.registry.description import Description, describe
 
 AT = datetime(2026, 1, 1, 12, 30, 0, 123456, tzinfo=UTC)
 NAMED = {"tenant": "acme", "skill": "assistant", "point": "route", "version": "0.1.0"}

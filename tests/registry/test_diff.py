@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, load_policy
-from steersman.registry import Published, Reference, describe, diff
+from steersman.points.policy_factory import load_policy
+from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB
+from steersman.registry.description import Published, describe
+from steersman.snapshots.comparison import diff
+from steersman.snapshots.reference_log import Reference
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ARMS = ["micro", "planner", "fused"]

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
+from steersman.points.eigenvalues import largest_eigenvalue, power_iteration, spectrum
+from steersman.points.policy_factory import CLASSES
 from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
@@ -23,9 +25,6 @@ from steersman.policies import (
     SequenceLinear,
     SequenceTrees,
 )
-from steersman.policies.building import CLASSES
-from steersman.registry import largest_eigenvalue
-from steersman.registry.eigenvalues import power_iteration, spectrum
 
 NAMES = ["a", "b", "c"]
 LINEAR = {

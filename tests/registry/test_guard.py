@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
+from steersman.points.scale_guard import Measures, guard, measure
 from steersman.policies import BetaThompson, Fixed, LinTS
-from steersman.registry import Measures, guard, measure
 
 NAMES = ["a", "b", "c"]
 DIM = 16

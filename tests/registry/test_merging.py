@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman.errors import InputError, MergeError
+from steersman.points.policy_factory import load_policy
+from steersman.points.state_bytes import pack_state
 from steersman.policies import (
     BetaThompson,
     EpsilonGreedy,
@@ -20,10 +22,9 @@ from steersman.policies import (
     KernelUCB,
     LinTS,
     LinUCB,
-    load_policy,
-    withdraw,
 )
-from steersman.registry import gather, merge_states, pack_state
+from steersman.policies.undo import withdraw
+from steersman.snapshots.merge import gather, merge_states
 
 NAMES = ["a", "b", "c"]
 KINDS = {

@@ -9,7 +9,7 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.ope import LoggedData, evaluate
-from steersman.registry import off_policy_delta
+from steersman.ope.paired import off_policy_delta
 
 MEANS = np.array([[0.2, 0.5, 0.6], [0.7, 0.4, 0.1]])  # by kind of context and action
 TARGETS = np.array([[0.5, 0.3, 0.2], [0.3, 0.4, 0.3]]), np.array([[0.1, 0.3, 0.6], [0.6, 0.3, 0.1]])

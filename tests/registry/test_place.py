@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from steersman.errors import InputError, RegistryError, VerificationError
-from steersman.registry import BucketPlace, DirectoryPlace, open_place
+from steersman.registry.bucket import BucketPlace, open_place
+from steersman.registry.storage import DirectoryPlace
 
 
 def bucket_options(endpoint):

@@ -16,8 +16,10 @@ from steersman.errors import (
     SigningError,
     VerificationError,
 )
-from steersman.registry import Keys, Publisher, Version
-from steersman.registry.signing import at
+from steersman.registry.keys import Keys
+from steersman.registry.metadata_signer import at
+from steersman.registry.repository import Publisher
+from steersman.registry.versions import Version
 from tests.registry.conftest import DAY, NOW, PASSPHRASE, snapshot_of
 
 

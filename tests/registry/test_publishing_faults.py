@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 from steersman.errors import RegistryError
-from steersman.registry import DirectoryPlace, Keys, Publisher, open_place
+from steersman.registry.bucket import open_place
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from steersman.registry.storage import DirectoryPlace
 from tests.faults.harness import small_disk
 from tests.registry.conftest import PASSPHRASE, Clock, World, snapshot_of
 from tests.registry.test_place import bucket_options, endpoint  # noqa: F401 -- a fixture

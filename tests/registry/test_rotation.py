@@ -8,10 +8,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from steersman.errors import InputError, RaceError, SigningError, VerificationError
-from steersman.registry import DirectoryPlace, Keys, Publisher
-from steersman.registry.keys import save_key
-from steersman.registry.reading import Trusting
+from steersman.registry.keys import Keys, save_key
+from steersman.registry.repository import Publisher
 from steersman.registry.rotation import Rotation
+from steersman.registry.storage import DirectoryPlace
+from steersman.registry.trusted_metadata import Trusting
 from tests.registry.conftest import DAY, PASSPHRASE, World, snapshot_of
 
 NEW = "another long passphrase"

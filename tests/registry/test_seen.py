@@ -7,8 +7,9 @@ import shutil
 import pytest
 
 from steersman.errors import SigningError
-from steersman.registry import Keys, Publisher
-from steersman.registry.seen import Memory, Seen
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
+from steersman.registry.rollback_guard import Memory, Seen
 from tests.registry.conftest import DAY, PASSPHRASE, snapshot_of
 from tests.registry.test_attacks import newest, sign
 

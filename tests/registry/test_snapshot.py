@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman.errors import SnapshotError, VerificationError
+from steersman.points.policy_factory import load_policy
+from steersman.points.state_bytes import pack_state
 from steersman.policies import (
     BetaThompson,
     EpsilonGreedy,
@@ -22,10 +24,8 @@ from steersman.policies import (
     LinTS,
     LinUCB,
     Rules,
-    load_policy,
 )
-from steersman.registry import check_state, pack_snapshot, pack_state, unpack_snapshot
-from steersman.registry.snapshot import zstd
+from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snapshot, zstd
 
 POLICIES = {
     "beta_thompson": lambda: BetaThompson(["a", "b"]),
@@ -61,7 +61,7 @@ def test_the_bytes_are_the_same_in_every_process():
     program = (
         "import hashlib, numpy as np\n"
         "from steersman.policies import LinTS\n"
-        "from steersman.registry import pack_snapshot\n"
+        "from steersman.registry.snapshot import pack_snapshot\n"
         "rng = np.random.default_rng(0)\n"
         "policy = LinTS(['a', 'b', 'c'], dim=6)\n"
         "policy.learn_batch(rng.normal(size=(200, 6)), ['a', 'b', 'c'] * 66 + ['a'] * 2,"

@@ -21,7 +21,7 @@ ALLOWED = 3 * CAP + 8 * MIB
 PROGRAM = """
 import resource, sys
 from steersman.errors import VerificationError
-from steersman.registry import unpack_snapshot, check_state
+from steersman.registry.snapshot import unpack_snapshot, check_state
 
 data = open(sys.argv[1], "rb").read()
 with open("/proc/self/statm") as file:
@@ -131,7 +131,7 @@ def test_the_largest_that_is_allowed_is_read(tmp_path):
     program = (
         "import sys, numpy as np\n"
         "from steersman.policies import LinUCB\n"
-        "from steersman.registry import pack_snapshot\n"
+        "from steersman.registry.snapshot import pack_snapshot\n"
         "state = LinUCB([f'a{i}' for i in range(30)], dim=255).state()\n"
         "open(sys.argv[1], 'wb').write(pack_snapshot(state))\n"
     )

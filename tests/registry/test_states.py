@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import StateError
-from steersman.policies import BetaThompson, LinTS, load_policy
-from steersman.registry import pack_state, unpack_state
+from steersman.points.policy_factory import load_policy
+from steersman.points.state_bytes import pack_state, unpack_state
+from steersman.policies import BetaThompson, LinTS
 
 
 @pytest.mark.parametrize("policy", [LinTS(["a", "b"], dim=3), BetaThompson(["a", "b"])])

@@ -17,8 +17,8 @@ from tuf.api.exceptions import (
 )
 
 from steersman.errors import InputError
-from steersman.registry.fetching import HttpFetcher, PlaceFetcher, open_source
-from steersman.registry.place import DirectoryPlace
+from steersman.registry.fetch import HttpFetcher, PlaceFetcher, open_source
+from steersman.registry.storage import DirectoryPlace
 from tests.registry.conftest import Quiet, served
 
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.registry import Ingredients, Version, change_between, next_version
-from steersman.spec import loads
+from steersman.registry.versions import Ingredients, Version, change_between, next_version
+from steersman.spec.loader import loads
 
 TEXT = """
 format: 1

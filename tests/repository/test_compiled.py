@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from steersman.cli import checkup
+from steersman.cli import doctor_machine as checkup
 from steersman.policies import gaussian_compiled
 from tools import build_compiled
 

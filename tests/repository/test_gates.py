@@ -77,7 +77,7 @@ def test_the_docs_gate_leaves_out_what_is_not_installed_but_in_ci():
         "    os.environ['CI'] = ci\n"
         "    print('status', docs_gate.main())\n"
     )
-    left_out = "DOCS steersman.learn.ppo is left out: PPO needs the package torch"
+    left_out = "DOCS steersman.training.ppo is left out: PPO needs the package torch"
     assert gate.stdout.count(left_out) == 2, gate.stdout + gate.stderr
     told = [line for line in gate.stdout.splitlines() if line.startswith("status")]
     assert told == ["status 0", "status 1"]

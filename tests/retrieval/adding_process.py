@@ -6,9 +6,10 @@ import asyncio
 import sys
 from uuid import UUID
 
-from steersman.retrieval import Corpora, Embedders
-from steersman.retrieval.documents import Document
-from steersman.store import Database
+from steersman.platform.postgres.database import Database
+from steersman.retrieval.corpora import Corpora
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.embedders import Embedders
 from tests.retrieval.slow_words import SlowWords
 
 

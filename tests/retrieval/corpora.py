@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steersman.retrieval import Corpora, Embedders
-from steersman.retrieval.documents import Chunking, Document, Section
+from steersman.retrieval.corpora import Corpora
+from steersman.retrieval.documents.chunks import Chunking
+from steersman.retrieval.documents.document import Document, Section
+from steersman.retrieval.embedders import Embedders
 from tests.retrieval.hashed_words import HashedWords
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from steersman.store import Database
+    from steersman.platform.postgres.database import Database
 
 SMALL = Chunking(64, 0)
 PUMPS = "The centrifugal pump hums when its bearing is worn. Replace the bearing, then run it dry."

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from steersman.retrieval import words
+from steersman.retrieval.bm25 import words
 
 
 class HashedWords:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steersman.retrieval.documents import Document, Lineage, Passage
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.passage import Lineage, Passage
 
 
 def whole(*texts, titles=()):

@@ -9,7 +9,7 @@ import numpy as np
 
 def real_vectors():
     """Return vectors to be searched, and others to search them for."""
-    with (files("steersman.systems.assistant") / "recording.npz").open("rb") as file:
+    with (files("steersman_systems.assistant") / "recording.npz").open("rb") as file:
         recorded = np.load(file, allow_pickle=False)
         rows = np.concatenate([recorded["request_embedding"], recorded["tool_embedding"]])
     rows = rows.astype(np.float32)

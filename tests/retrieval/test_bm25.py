@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval import Bm25, words
+from steersman.errors.install_hint import how_to_install
+from steersman.retrieval.bm25 import Bm25, words
 
 DOCUMENTS = [
     "Find flights between two cities on a date",

@@ -10,10 +10,14 @@ from uuid import uuid4
 
 import pytest
 
+from steersman.db.audit import history
+from steersman.db.tenants import create_tenant
 from steersman.errors import CorpusError, DataError, InputError, MissingCorpusError
-from steersman.retrieval import Embedders, SearchSettings
-from steersman.retrieval.documents import Chunking, Document
-from steersman.store import as_tenant, create_tenant, history
+from steersman.platform.postgres.database import as_tenant
+from steersman.retrieval.documents.chunks import Chunking
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.embedders import Embedders
+from steersman.retrieval.search_settings import SearchSettings
 from tests.kept import run
 from tests.retrieval.corpora import PUMPS, SMALL, VALVES, corpora, texts
 from tests.retrieval.hashed_words import HashedWords

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval import MiniLM
+from steersman.errors.install_hint import how_to_install
+from steersman.retrieval.dense import MiniLM
 
 
 def test_minilm_says_which_extra_is_missing(monkeypatch, tmp_path):

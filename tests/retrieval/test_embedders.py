@@ -8,14 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from steersman.errors import (
-    BackendAnswerError,
-    BackendUnavailableError,
-    DataError,
-    InputError,
-)
-from steersman.retrieval import Embedders, check_embedder_name
-from steersman.retrieval.embedders import CorpusEmbedder
+from steersman.errors import BackendAnswerError, BackendUnavailableError, DataError, InputError
+from steersman.retrieval.embedders import CorpusEmbedder, Embedders, check_embedder_name
 from tests.retrieval.hashed_words import HashedWords
 from tests.retrieval.test_served_embedder import embeddings_server
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval import EmbeddingWorkers, MiniLM, usual_workers
+from steersman.retrieval.dense import MiniLM
+from steersman.retrieval.embedding_pool import EmbeddingWorkers, usual_workers
 from tests.retrieval.hashed_words import HashedWords
 
 HASHED = "tests.retrieval.hashed_words:HashedWords"
@@ -136,7 +137,7 @@ def test_a_process_that_cannot_be_started_is_told_and_no_row_is_left_out(workers
 MANY_FILES = """
 import os, resource
 import numpy as np
-from steersman.retrieval import EmbeddingWorkers
+from steersman.retrieval.embedding_pool import EmbeddingWorkers
 from tests.retrieval.hashed_words import HashedWords
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval import CachedEmbedder, MiniLM
+from steersman.retrieval.dense import MiniLM
+from steersman.retrieval.embedding_cache import CachedEmbedder
 from tests.faults.harness import small_disk
 from tests.forked import call_in_a_copy
 from tests.retrieval.hashed_words import HashedWords
@@ -285,7 +286,7 @@ def test_a_process_that_is_killed_leaves_a_sound_file(file):
         import sys
         from itertools import count
         from pathlib import Path
-        from steersman.retrieval import CachedEmbedder
+        from steersman.retrieval.embedding_cache import CachedEmbedder
         from tests.retrieval.hashed_words import HashedWords
         embedder = CachedEmbedder(HashedWords(), Path(sys.argv[1]))
         for number in count():

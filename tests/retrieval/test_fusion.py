@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.retrieval import Ranked, convex, rrf
-from steersman.retrieval.ranked import ordered
+from steersman.retrieval.fusion import convex, rrf
+from steersman.retrieval.top_k import Ranked, ordered
 
 
 def ranked(scores):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval import load_judged
+from steersman_systems.rag_tuner.judged_collections import load_judged
 
 CORPUS = [
     {"id": "4", "title": "Wings", "text": "Lift on a wing.\u2028Drag."},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from steersman.store import as_tenant
+from steersman.platform.postgres.database import as_tenant
 from tests.retrieval.adding_process import add, documents
 from tests.retrieval.corpora import corpora
 

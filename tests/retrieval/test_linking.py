@@ -6,15 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.retrieval import (
-    Expanding,
-    Links,
-    Ranked,
-    link_entities,
-    link_passages,
-    link_titles,
-)
-from steersman.retrieval.linking import ENTITY, TITLE, expand
+from steersman.retrieval.entity_links import link_entities, link_passages
+from steersman.retrieval.passage_links import ENTITY, TITLE, Expanding, Links, expand, link_titles
+from steersman.retrieval.top_k import Ranked
 from tests.retrieval.passages import whole
 
 

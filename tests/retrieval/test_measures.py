@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.retrieval import Measured, all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from steersman_systems.rag_tuner.ranking_metrics import (
+    Measured,
+    all_gold_at,
+    ndcg_at,
+    recall_at,
+    reciprocal_rank,
+)
 
 RANKED = st.permutations(range(12))
 GAINS = st.dictionaries(st.integers(0, 14), st.integers(0, 4), min_size=1).filter(

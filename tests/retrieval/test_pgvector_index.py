@@ -11,10 +11,13 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from steersman.db.audit import history
+from steersman.db.tenants import create_tenant
 from steersman.errors import InputError, StoreError
-from steersman.retrieval import PgvectorIndex, SearchSettings
-from steersman.retrieval.documents import Document
-from steersman.store import as_tenant, create_tenant, history
+from steersman.platform.postgres.database import as_tenant
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.pgvector_index import PgvectorIndex
+from steersman.retrieval.search_settings import SearchSettings
 from tests.kept import run
 from tests.retrieval.corpora import corpora
 from tests.retrieval.hashed_words import HashedWords

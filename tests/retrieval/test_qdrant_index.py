@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval import ExactIndex, QdrantIndex
+from steersman.errors.install_hint import how_to_install
+from steersman.retrieval.exact_index import ExactIndex
+from steersman.retrieval.qdrant_index import QdrantIndex
 from tests.retrieval.real_vectors import real_vectors
 
 edge = pytest.importorskip("qdrant_edge")

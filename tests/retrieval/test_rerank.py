@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from steersman.retrieval import CosineReranker
+from steersman.retrieval.rerank import CosineReranker
 from tests.retrieval.hashed_words import HashedWords
 
 

@@ -9,11 +9,15 @@ import unicodedata
 import numpy as np
 import pytest
 
-from steersman.retrieval import SearchSettings, opening, words
-from steersman.retrieval.documents import Document, cut, passage_text
-from steersman.retrieval.searched_words import searched_words
+from steersman.retrieval import loaded_corpus as opening
+from steersman.retrieval.bm25 import words
+from steersman.retrieval.documents.chunks import cut
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.passage import passage_text
+from steersman.retrieval.query_words import searched_words
+from steersman.retrieval.search_settings import SearchSettings
 from steersman.retrieval.searcher import Searcher, passage_index
-from steersman.retrieval.terms import query_terms
+from steersman.retrieval.tokenize import query_terms
 from tests.retrieval.corpora import corpora
 
 NAMES = [

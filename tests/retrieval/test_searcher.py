@@ -7,18 +7,13 @@ import numpy as np
 import pytest
 
 from steersman.errors import BackendUnavailableError, InputError, StoreError
-from steersman.retrieval import (
-    CosineReranker,
-    ExactIndex,
-    Links,
-    Searcher,
-    SearchSettings,
-    convex,
-    rrf,
-)
-from steersman.retrieval.documents import passage_text
-from steersman.retrieval.linking import TITLE
-from steersman.retrieval.searcher import passage_index
+from steersman.retrieval.documents.passage import passage_text
+from steersman.retrieval.exact_index import ExactIndex
+from steersman.retrieval.fusion import convex, rrf
+from steersman.retrieval.passage_links import TITLE, Links
+from steersman.retrieval.rerank import CosineReranker
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.searcher import Searcher, passage_index
 from tests.retrieval.hashed_words import HashedWords
 from tests.retrieval.passages import whole
 

@@ -12,13 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from steersman.errors import (
-    BackendAnswerError,
-    BackendError,
-    BackendUnavailableError,
-    InputError,
-)
-from steersman.retrieval import Embedders, ServedEmbedder
+from steersman.errors import BackendAnswerError, BackendError, BackendUnavailableError, InputError
+from steersman.retrieval.embedders import Embedders
+from steersman.retrieval.http_embedder import ServedEmbedder
 from tests.retrieval.hashed_words import HashedWords
 
 

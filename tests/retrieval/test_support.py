@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval import Entailment, EntailmentSupport, MiniLM, gold_recall
-from steersman.retrieval.denial import denial_of
+from steersman.retrieval.dense import MiniLM
+from steersman_systems.rag_tuner.entailment import Entailment
+from steersman_systems.rag_tuner.negation import denial_of
+from steersman_systems.rag_tuner.support_scores import EntailmentSupport, gold_recall
 from tests.retrieval.hashed_words import HashedWords
 
 

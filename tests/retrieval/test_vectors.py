@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.retrieval import ExactIndex
-from steersman.retrieval.vectors import _Heads
+from steersman.retrieval.exact_index import ExactIndex, _Heads
 
 
 def unit(rows):

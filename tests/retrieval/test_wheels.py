@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from steersman.errors import DataError
-from steersman.retrieval import PinnedWheel, assemble, state_directory
+from steersman.platform.wheel_files import PinnedWheel, assemble, state_directory
 
 FILENAME = "sample-1.0-py3-none-any.whl"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import InputError
 from steersman.rewards import Outcome, evaluate
-from steersman.spec import Reward
+from steersman.spec.reward import Reward
 
 ALICE = {
     "success": {"weight": 2.0},

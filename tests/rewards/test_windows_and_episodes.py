@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import InputError
 from steersman.rewards import Outcome, Reward, credit, evaluate_window, revision
-from steersman.spec import Reward as RewardSpec
+from steersman.spec.reward import Reward as RewardSpec
 
 TERMS = {
     "success": {"weight": 2.0},

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from steersman.errors import SpecError
-from steersman.spec import base, loads
+from steersman.spec import base
+from steersman.spec.loader import loads
 
 RIGHT = """\
 format: 1

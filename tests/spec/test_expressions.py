@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError, SpecError
-from steersman.spec import compile_rule
+from steersman.spec.expressions import compile_rule
 
 CONTEXT = {"confidence": 0.3, "intent": "weather", "text_len": 40, "known": True, "tags": ["a"]}
 
@@ -221,7 +221,7 @@ def test_any_text_compiles_or_is_refused(text):
 
 def test_rules_cost_no_import_of_yaml_and_validation():
     code = (
-        "import sys; from steersman.spec import compile_rule; compile_rule('a < 1'); "
+        "import sys; from steersman.spec.expressions import compile_rule; compile_rule('a < 1'); "
         "sys.exit(any(name in sys.modules for name in ('pydantic', 'ruamel.yaml')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

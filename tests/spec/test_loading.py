@@ -8,20 +8,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from steersman.errors import SpecError
-from steersman.spec import (
-    Choice,
-    Context,
-    DecisionPoint,
-    LinUCBPolicy,
-    Mixed,
-    NumberField,
-    Sequence,
-    Stage,
-    load,
-    loader,
-    loads,
-)
+from steersman.spec import loader
+from steersman.spec.actions import Choice, Mixed, Sequence
+from steersman.spec.context import Context, NumberField
 from steersman.spec.document import parse
+from steersman.spec.loader import load, loads
+from steersman.spec.point import DecisionPoint
+from steersman.spec.policy import LinUCBPolicy
+from steersman.spec.rollout import Stage
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 # Read by what they belong to, and tested there.

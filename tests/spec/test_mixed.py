@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from steersman.errors import InputError, SpecError
-from steersman.policies import build
-from steersman.spec import Mixed, RealPart, configuration_name, loads
+from steersman.points.policy_factory import build
+from steersman.spec.actions import Mixed, configuration_name
+from steersman.spec.loader import loads
 from steersman.spec.part_counts import too_much
+from steersman.spec.parts import RealPart
 from steersman.spec.policy import FactoredTSPolicy
 
 TUNER = """\

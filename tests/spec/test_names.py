@@ -7,8 +7,9 @@ import jsonschema_rs
 import pytest
 
 from steersman.errors import SpecError
-from steersman.spec import json_schema, loads
 from steersman.spec.base import _SPACES, _UNSEEN, repeats
+from steersman.spec.loader import loads
+from steersman.spec.schema import json_schema
 
 TAKES = jsonschema_rs.validator_for(json_schema()).is_valid
 DOCUMENT = {

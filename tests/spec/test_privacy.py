@@ -5,7 +5,10 @@ import re
 import pytest
 
 from steersman.errors import SpecError
-from steersman.spec import DecisionPoint, Privacy, json_schema, loads
+from steersman.spec.loader import loads
+from steersman.spec.point import DecisionPoint
+from steersman.spec.privacy import Privacy
+from steersman.spec.schema import json_schema
 
 POINT = """
 format: 1

@@ -3,7 +3,7 @@
 import pytest
 
 from steersman.errors import SpecError
-from steersman.spec import load, loads
+from steersman.spec.loader import load, loads
 
 RIGHT = """\
 format: 1

@@ -10,11 +10,14 @@ from typing import get_args
 import pytest
 
 import steersman.spec
-from steersman.policies import build, offered
-from steersman.policies.building import CLASSES
-from steersman.spec import BooleanPart, Policy, json_schema, loads, standing
+from steersman.points.policy_factory import CLASSES, build
+from steersman.policies import offered
+from steersman.spec import sequence_features as standing
+from steersman.spec.loader import loads
+from steersman.spec.parts import BooleanPart
+from steersman.spec.policy import Policy
 from steersman.spec.reference import refreshed
-from steersman.spec.schema import SCHEMA_FILE, main, published
+from steersman.spec.schema import SCHEMA_FILE, json_schema, main, published
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "decision-points.md"
 POLICIES = {
@@ -78,14 +81,14 @@ def test_every_policy_can_be_declared():
     assert set(POLICIES) == set(CLASSES)
 
 
-MIXED = steersman.spec.Mixed(kind="mixed", parts={"on": BooleanPart(type="boolean")})
+MIXED = steersman.spec.actions.Mixed(kind="mixed", parts={"on": BooleanPart(type="boolean")})
 
 
 def test_columns_of_sequences_are_those_that_policies_keep():
     assert standing.STANDING == offered.STANDING
 
 
-SEQUENCE = steersman.spec.Sequence(kind="sequence", max_steps=2, features=("score",))
+SEQUENCE = steersman.spec.actions.Sequence(kind="sequence", max_steps=2, features=("score",))
 REQUIRED = {"fixed": {"action": "a"}, "rules": {"otherwise": "a"}}
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from steersman.errors import SpecError
-from steersman.spec import DecisionPoint, Guardrail, Rollout, guardrail_name, load, loads
-from steersman.spec.rollout import ErrorBudget
+from steersman.spec.loader import load, loads
+from steersman.spec.point import DecisionPoint
+from steersman.spec.rollout import ErrorBudget, Guardrail, Rollout, guardrail_name
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 POINT = """

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError, SpecError
-from steersman.spec import compile_rule, loads
+from steersman.spec.expressions import compile_rule
+from steersman.spec.loader import loads
 from steersman.spec.rule_kinds import never_works
 
 KINDS = {"intent": "text", "body": "text", "score": "number", "gap": "number", "seen": "vector"}

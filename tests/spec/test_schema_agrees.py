@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from steersman.errors import SpecError
-from steersman.spec import DecisionPoint, json_schema, loads
+from steersman.spec.loader import loads
+from steersman.spec.point import DecisionPoint
+from steersman.spec.schema import json_schema
 
 TAKES = jsonschema_rs.validator_for(json_schema()).is_valid
 

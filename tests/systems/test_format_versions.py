@@ -5,11 +5,11 @@ from typing import Literal
 import pytest
 from pydantic import ValidationError
 
+from steersman.db.imports import mapping
+from steersman.rollouts.pipeline import config
 from steersman.spec.base import Declared
-from steersman.store.importing import mapping
-from steersman.systems.interrogator import gate, questions
-from steersman.systems.pipeline import config
-from steersman.systems.rag_tuner import policy_config
+from steersman_systems.interrogator import gate, questions
+from steersman_systems.rag_tuner import policy_config
 
 _DECLARED = {
     f"{module.__name__}.{name}": found

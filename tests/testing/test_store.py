@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from steersman.store import log_decisions, log_events
+from steersman.db.decisions import log_decisions
+from steersman.db.events import log_events
 from steersman.testing import check_store
-from tests.store.rows import connected, decision, event
+from tests.db.rows import connected, decision, event
 
 
 @pytest.fixture(params=["database", "database_15"])

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from steersman import __version__
-from steersman.cli.ending import tidy_when_told
+from steersman.cli.signals import tidy_when_told
 from steersman.errors import SteersmanError
 
 __all__ = ["main"]

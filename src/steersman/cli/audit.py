@@ -7,27 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.output import show, show_rows
 from steersman.cli.registries import registry_location
-from steersman.cli.showing import show, show_rows
+from steersman.db.audit import AuditRow, history, record
+from steersman.db.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.errors import InputError, VerificationError
-from steersman.rollout import checked_reason
-from steersman.store import (
-    Anchor,
-    AuditRow,
-    ChainReport,
-    as_tenant,
-    audit_head,
-    history,
-    record,
-    verify_chain,
-)
+from steersman.platform.postgres.database import as_tenant
+from steersman.rollouts.reasons import checked_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from steersman.store import Database, Tenant
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 _COLUMNS = ("seq", "at", "actor", "action", "subject", "detail")
 _HASH_BYTES = 32
@@ -158,7 +152,7 @@ def accept_command(tenant_name: str, reason: str, home: Path, *, as_json: bool) 
     signed until this command accepts the restored log. The log keeps the earlier head and the
     reason. Needs the tenant's signing keys.
     """
-    from steersman.cli.signing import need_publisher  # noqa: PLC0415 (slow, and rarely needed)
+    from steersman.cli.signing_keys import need_publisher  # noqa: PLC0415 (slow, and rarely needed)
 
     publisher = need_publisher(home, tenant_name)
     reason, signed = checked_reason(reason), publisher.anchored()
@@ -194,7 +188,7 @@ def signed_head(home: Path, tenant_name: str) -> SignedHead | None:
     if not root.is_file():
         return None
     source = f"{registry_location(home).rstrip('/')}/{tenant_name}"
-    from steersman.registry import Consumer  # noqa: PLC0415 (slow, and rarely needed)
+    from steersman.registry.consumer import Consumer  # noqa: PLC0415 (slow, and rarely needed)
 
     consumer = Consumer(source, root.read_bytes(), home / "cache" / "registry" / tenant_name)
     reasons = consumer.refresh().reasons

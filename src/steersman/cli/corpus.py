@@ -7,19 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.corpus_reading import Reading, indexing, watched
+from steersman.cli.corpus_files import Reading, indexing, watched
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
-from steersman.cli.showing import show, show_rows
+from steersman.cli.output import show, show_rows
 from steersman.errors import DataError
-from steersman.retrieval import Corpora, Embedders, EmbeddingWorkers, SearchSettings, usual_workers
-from steersman.retrieval.documents import Chunking
+from steersman.retrieval.corpora import Corpora
+from steersman.retrieval.documents.chunks import Chunking
+from steersman.retrieval.embedders import Embedders
+from steersman.retrieval.embedding_pool import EmbeddingWorkers, usual_workers
+from steersman.retrieval.search_settings import SearchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import TypeVar
 
-    from steersman.retrieval import Added, Hit, Opened
-    from steersman.store import CorpusRow, CorpusSnapshotRow, Database, Tenant
+    from steersman.db.corpora import CorpusRow
+    from steersman.db.corpus_snapshots import CorpusSnapshotRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
+    from steersman.retrieval.add_documents import Added
+    from steersman.retrieval.corpora_reader import Opened
+    from steersman.retrieval.results import Hit
 
     T = TypeVar("T")
 

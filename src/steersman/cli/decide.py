@@ -9,7 +9,7 @@ import msgspec
 
 from steersman.cli.arguments import JsonObject, Number
 from steersman.cli.options import json_option, key_option, url_option
-from steersman.cli.showing import show
+from steersman.cli.output import show
 from steersman.client import Client
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steersman.cli import checkup, checkup_store
+from steersman.cli import doctor_machine as checkup
+from steersman.cli import doctor_store as checkup_store
 from steersman.cli.options import administers, in_store, url_option
-from steersman.cli.showing import as_fields, as_text
-from steersman.store import migrate
+from steersman.cli.output import as_fields, as_text
+from steersman.db.migrate import migrate
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from rich.progress import track
 
 from steersman.cli.arguments import JsonObject, Number
 from steersman.cli.options import json_option, key_option, url_option
-from steersman.cli.showing import show
+from steersman.cli.output import show
 from steersman.client import Client
 from steersman.errors import ServiceError
 from steersman.wire import Event, Refused, read

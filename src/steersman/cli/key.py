@@ -9,22 +9,17 @@ import click
 
 from steersman.cli.arguments import Number
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
-from steersman.cli.showing import show, show_rows
+from steersman.cli.output import show, show_rows
+from steersman.db.keys import ROLES, SCOPES, create_key, list_keys, revoke_key, rotate_key
+from steersman.db.secret import load_secret
 from steersman.errors import StoreError
-from steersman.store import (
-    ROLES,
-    SCOPES,
-    create_key,
-    list_keys,
-    load_secret,
-    revoke_key,
-    rotate_key,
-)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steersman.store import Database, KeyRow, Tenant
+    from steersman.db.keys import KeyRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 _which = click.argument("which", metavar="KEY")
 _COLUMNS = ("prefix", "name", "role", "scopes", "created_at", "expires_at", "revoked_at")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.cli.opening import close, open_store
+from steersman.cli.local_store import close, open_store
 from steersman.cli.options import (
     actor,
     administers,
@@ -18,17 +18,21 @@ from steersman.cli.options import (
     run,
     tenant_option,
 )
-from steersman.cli.showing import as_fields, show, show_rows
-from steersman.cli.supervising import stop_on_signals, stop_with_parent
+from steersman.cli.output import as_fields, show, show_rows
+from steersman.cli.supervisor import stop_on_signals, stop_with_parent
+from steersman.db.points import UnreadablePoint, points_as_they_are
 from steersman.errors import StateError, StoreError
-from steersman.learn import rebuild, run_learner, verify
-from steersman.store import Database, UnreadablePoint, as_tenant, points_as_they_are
+from steersman.learning.learner import run_learner
+from steersman.learning.rebuild import rebuild
+from steersman.learning.verify import verify
+from steersman.platform.postgres.database import Database, as_tenant
 
 if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from steersman.store import PointRow, Tenant
+    from steersman.db.points import PointRow
+    from steersman.db.tenants import Tenant
 
 _skill = click.argument("skill")
 _point = click.argument("point")
@@ -67,12 +71,9 @@ def run_command(home: Path, *, supervised: bool) -> None:
 
     You can run any number of learners on any machine: one of them learns each decision point.
     """
-    from steersman.service import (  # noqa: PLC0415 (for one command)
-        Verified,
-        configure_logging,
-        configure_tracing,
-        finish_tracing,
-    )
+    from steersman.platform.telemetry.logs import configure_logging  # noqa: PLC0415 (for one command)
+    from steersman.platform.telemetry.tracing import configure_tracing, finish_tracing  # noqa: PLC0415 (for one command)
+    from steersman.snapshots.verified_bases import Verified  # noqa: PLC0415 (for one command)
 
     configure_logging()
     provider = configure_tracing("steersman-learner")

@@ -15,19 +15,20 @@ from rich.console import Console
 from rich.live import Live
 
 from steersman.cli.arguments import Number
-from steersman.cli.monitor_drawing import draw
-from steersman.cli.monitor_reading import Frame, read_tenant
+from steersman.cli.monitor_frame import draw
 from steersman.cli.monitor_service import Scraper
+from steersman.cli.monitor_values import Frame, read_tenant
 from steersman.cli.options import administers, in_store, url_option
-from steersman.cli.showing import as_text
+from steersman.cli.output import as_text
+from steersman.db.tenants import list_tenants
 from steersman.errors import StoreError
-from steersman.store import AWAY, list_tenants
+from steersman.platform.postgres.database import AWAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from steersman.store import Database
+    from steersman.platform.postgres.database import Database
 
 _PIPE_COLUMNS = 100
 

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from steersman.cli import monitor_words as words
+from steersman.cli import monitor_format as words
 from steersman.cli.monitor_counts import Figures
 
 if TYPE_CHECKING:

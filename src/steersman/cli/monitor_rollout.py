@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from steersman.store import active_rollouts, incidents_of, latest_verdict
+from steersman.db.incidents import incidents_of
+from steersman.db.rollouts import active_rollouts
+from steersman.db.verdicts import latest_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.cli.monitor_counts import Counts, Figures
-    from steersman.store import RolloutRow, VerdictRow
+    from steersman.db.rollouts import RolloutRow
+    from steersman.db.verdicts import VerdictRow
 
 _MOST_INCIDENTS = 5
 

@@ -9,16 +9,18 @@ import click
 
 from steersman.cli.arguments import Number
 from steersman.cli.options import administers, for_tenant, tenant_option
-from steersman.cli.rollout_reading import declared, point_argument, reading, skill_argument
-from steersman.cli.showing import as_text, show_rows
-from steersman.rollout import baselines, find_candidates, read_log, value
-from steersman.service import Verified
+from steersman.cli.output import as_text, show_rows
+from steersman.cli.rollout_views import declared, point_argument, reading, skill_argument
+from steersman.rollouts.ope_report import baselines, find_candidates, read_log, value
+from steersman.snapshots.verified_bases import Verified
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steersman.rollout import Candidate, Log, Rows, Valued
-    from steersman.store import Database, Tenant
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
+    from steersman.rollouts.candidate import Candidate
+    from steersman.rollouts.ope_report import Log, Rows, Valued
 
 _COLUMNS = ("policy", "ips", "snips", "dr", "effective_sample_size", "evidence")
 

@@ -15,13 +15,15 @@ from urllib.parse import urlsplit
 import click
 
 from steersman.cli.arguments import Folder
-from steersman.cli.opening import close, open_store
+from steersman.cli.local_store import close, open_store
 from steersman.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from steersman.store import Database, PointRow, Tenant
+    from steersman.db.points import PointRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -47,7 +49,7 @@ ray_option = click.option(
 
 def _checked_name(ctx: click.Context, param: click.Parameter, value: str) -> str:  # noqa: ARG001 (click's)
     """Refuse a name that would point to another folder of keys or registries."""
-    from steersman.store import check_tenant_name  # noqa: PLC0415
+    from steersman.db.tenants import check_tenant_name  # noqa: PLC0415
 
     try:
         check_tenant_name(value)
@@ -191,7 +193,7 @@ def in_store(
 
 async def lending(database: Database, work: Callable[[Database], Coroutine[Any, Any, T]]) -> T:
     """Run work with a database that reuses its connections; most commands take several."""
-    from steersman.store import LendingDatabase  # noqa: PLC0415
+    from steersman.platform.postgres.idle_pool import LendingDatabase  # noqa: PLC0415
 
     lends = LendingDatabase(of=database)
     try:
@@ -208,7 +210,7 @@ def for_tenant(
     Raises:
         StoreError: the tenant does not exist, or as `in_store`.
     """
-    from steersman.store import find_tenant  # noqa: PLC0415
+    from steersman.db.tenants import find_tenant  # noqa: PLC0415
 
     async def found(database: Database) -> T:
         return await work(database, await find_tenant(database, name))
@@ -223,7 +225,8 @@ async def find_point(database: Database, tenant: Tenant, skill: str, point: str)
         StoreError: the point does not exist.
         SpecError: its declaration cannot be read.
     """
-    from steersman.store import as_tenant, find_declared  # noqa: PLC0415
+    from steersman.db.points import find_declared  # noqa: PLC0415
+    from steersman.platform.postgres.database import as_tenant  # noqa: PLC0415
 
     connection = await database.connect("app")
     try:

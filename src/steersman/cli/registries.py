@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from steersman.registry import Keys, Publisher, open_place
+from steersman.registry.bucket import open_place
+from steersman.registry.keys import Keys
+from steersman.registry.repository import Publisher
 
 
 def registry_location(home: Path) -> str:

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
-from steersman.cli.showing import as_fields, show, show_rows
-from steersman.store import (
-    as_tenant,
-    file_for_review,
-    find_review,
-    resolve_review,
-    reviews_of,
-)
+from steersman.cli.output import as_fields, show, show_rows
+from steersman.db.reviews import file_for_review, find_review, resolve_review, reviews_of
+from steersman.platform.postgres.database import as_tenant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-    from steersman.llm.detectors import Detector
-    from steersman.store import Database, ReviewRow, Tenant
+    from steersman.db.reviews import ReviewRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
+    from steersman.providers.detectors.flags import Detector
 
 _COLUMNS = ("id", "at", "detector", "kinds", "score", "subject", "verdict")
 _item = click.argument("item", type=click.UUID)
@@ -49,9 +46,10 @@ def scan_command(
     The detectors find personal data, hateful and offensive words, and differing answers to the same
     question. Stored excerpts are masked. Scanning the same answers again adds nothing.
     """
-    from steersman.llm.detectors import Instability, PersonalData  # noqa: PLC0415 (slow)
-    from steersman.systems.rag_tuner import flagged_answers  # noqa: PLC0415
-    from steersman.systems.toxicity_model import toxicity  # noqa: PLC0415
+    from steersman.providers.detectors.answer_review import flagged_answers  # noqa: PLC0415
+    from steersman.providers.detectors.instability import Instability  # noqa: PLC0415
+    from steersman.providers.detectors.personal import PersonalData  # noqa: PLC0415 (slow)
+    from steersman.providers.detectors.toxicity_model import toxicity  # noqa: PLC0415
 
     personal = PersonalData()
     detectors: list[Detector] = [personal]

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.output import show
+from steersman.cli.rollout_controller import run_command
 from steersman.cli.rollout_incidents import close_command, incidents_command
-from steersman.cli.rollout_reading import (
+from steersman.cli.rollout_output import shown_row
+from steersman.cli.rollout_views import (
     changes_option,
     explain_command,
     find,
@@ -22,18 +25,18 @@ from steersman.cli.rollout_reading import (
     status_command,
     which_argument,
 )
-from steersman.cli.rollout_running import run_command
-from steersman.cli.rollout_showing import shown_row
-from steersman.cli.showing import show
-from steersman.cli.snapshot_marking import mark_here
-from steersman.rollout import Wanted, act, start
-from steersman.service import Verified
+from steersman.cli.snapshot_marks import mark_here
+from steersman.rollouts.commands import act
+from steersman.rollouts.start import Wanted, start
+from steersman.snapshots.verified_bases import Verified
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steersman.rollout import Action
-    from steersman.store import Database, RolloutRow, Tenant
+    from steersman.db.rollouts import RolloutRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
+    from steersman.rollouts.state_machine import Action
 
 _reason = click.option("--reason", required=True, help="Reason; kept in the audit log.")
 

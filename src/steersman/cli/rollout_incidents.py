@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
-from steersman.cli.rollout_reading import reading
-from steersman.cli.showing import as_fields, show, show_rows
-from steersman.rollout import close_incident
-from steersman.store import incidents_of
+from steersman.cli.output import as_fields, show, show_rows
+from steersman.cli.rollout_views import reading
+from steersman.db.incidents import incidents_of
+from steersman.rollouts.commands import close_incident
 
 if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from steersman.store import Database, IncidentRow, Tenant
+    from steersman.db.incidents import IncidentRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 _COLUMNS = ("id", "at", "kind", "summary", "closed_at")
 

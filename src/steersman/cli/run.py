@@ -10,26 +10,25 @@ import click
 
 from steersman.cli.arguments import Number
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.output import as_text, show_rows
 from steersman.cli.registries import publisher_of
-from steersman.cli.showing import as_text, show_rows
-from steersman.cli.signing import repository_of, trusted_root_of
+from steersman.cli.signing_keys import repository_of, trusted_root_of
 from steersman.errors import SigningError
-from steersman.registry import Consumer
-from steersman.service import Verified
-from steersman.systems.pipeline import (
-    STEPS,
-    SYSTEMS,
-    Asked,
-    Workshop,
-    check_pipeline,
-    load_config,
-    run_pipeline,
-    shipped_config,
-)
+from steersman.registry.consumer import Consumer
+from steersman.rollouts.pipeline.config import load_config, shipped_config
+from steersman.rollouts.pipeline.context import Workshop
+from steersman.rollouts.pipeline.preflight import check_pipeline
+from steersman.rollouts.pipeline.reports import STEPS
+from steersman.rollouts.pipeline.skills import SYSTEMS
+from steersman.rollouts.pipeline.steps import Asked, run_pipeline
+from steersman.snapshots.verified_bases import Verified
 
 if TYPE_CHECKING:
-    from steersman.store import Database, Tenant
-    from steersman.systems.pipeline import Check, LoadedConfig, Step, StepReport, System
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
+    from steersman.rollouts.pipeline.config import LoadedConfig
+    from steersman.rollouts.pipeline.reports import Check, Step, StepReport
+    from steersman.rollouts.pipeline.skills import System
 
 _GATES = ("gate", "measured", "limit", "passes", "of")
 

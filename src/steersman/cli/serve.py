@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steersman.cli.opening import close, open_store
+from steersman.cli.local_store import close, open_store
 from steersman.cli.options import home_option, host_option, port_option, url_of
 from steersman.cli.stack import check_port
-from steersman.cli.supervising import stop_with_parent
+from steersman.cli.supervisor import stop_with_parent
 from steersman.errors import StoreError
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def command(home: Path, host: str, port: int, processes: int, *, supervised: boo
     (`steersman learn run`). Log lines are JSON on standard error.
     """
     # Other commands start faster without uvicorn and its loop.
-    from steersman.service import configure_logging, serve  # noqa: PLC0415
+    from steersman.api.server import serve  # noqa: PLC0415
+    from steersman.platform.telemetry.logs import configure_logging  # noqa: PLC0415
 
     configure_logging()
     # A supervisor checks the port itself, and may restart a child while the old one still listens.

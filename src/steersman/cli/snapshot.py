@@ -10,22 +10,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
-from steersman.cli.showing import show, write_file
-from steersman.cli.signing import git_commit, need_publisher
+from steersman.cli.output import show, write_file
+from steersman.cli.signing_keys import git_commit, need_publisher
 from steersman.cli.snapshot_keys import keys, write_down
-from steersman.cli.snapshot_listing import list_command, show_command
-from steersman.cli.snapshot_marking import mark_here, release_command
-from steersman.cli.snapshot_reading import diff_command, fetch_command, manifest_command
+from steersman.cli.snapshot_list import list_command, show_command
+from steersman.cli.snapshot_marks import mark_here, release_command
+from steersman.cli.snapshot_views import diff_command, fetch_command, manifest_command
+from steersman.db.audit import record
+from steersman.db.promotion import unpin_point
+from steersman.db.snapshots import find_snapshot
 from steersman.errors import StateError
-from steersman.learn import Reason, publish, reproduce, retract_version, take_out
-from steersman.registry import pack_state, unpack_snapshot
-from steersman.rollout import checked_reason
-from steersman.store import as_tenant, find_snapshot, record, unpin_point
+from steersman.platform.postgres.database import as_tenant
+from steersman.points.state_bytes import pack_state
+from steersman.registry.snapshot import unpack_snapshot
+from steersman.rollouts.reasons import checked_reason
+from steersman.snapshots.publish import publish
+from steersman.snapshots.publish_guard import Reason
+from steersman.snapshots.reproduce import reproduce
+from steersman.snapshots.retract import retract_version, take_out
 
 if TYPE_CHECKING:
-    from steersman.learn import Retracted
-    from steersman.registry import Description
-    from steersman.store import Database, SnapshotRow, Tenant
+    from steersman.db.snapshots import SnapshotRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
+    from steersman.registry.description import Description
+    from steersman.snapshots.retract import Retracted
 
 _skill = click.argument("skill")
 _point = click.argument("point")

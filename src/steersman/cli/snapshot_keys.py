@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
+from steersman.cli.output import show
 from steersman.cli.registries import keys_of
-from steersman.cli.showing import show
-from steersman.cli.signing import (
+from steersman.cli.signing_keys import (
     ask_passphrase,
     make_registry,
     need_publisher,
     new_passphrase,
     repository_of,
 )
-from steersman.rollout import checked_reason
-from steersman.store import as_tenant, record
+from steersman.db.audit import record
+from steersman.platform.postgres.database import as_tenant
+from steersman.rollouts.reasons import checked_reason
 
 if TYPE_CHECKING:
-    from steersman.store import Database, Tenant
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 _ROLES = ("root", "targets", "snapshot", "timestamp")
 _role = click.argument("role", type=click.Choice(_ROLES))

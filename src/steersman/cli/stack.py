@@ -17,26 +17,24 @@ from typing import TYPE_CHECKING
 import urllib3
 
 from steersman.cli.options import actor, lending
-from steersman.cli.supervising import Child
+from steersman.cli.supervisor import Child
+from steersman.db.declarations import declare
+from steersman.db.keys import create_key, list_keys
+from steersman.db.migrate import migrate
+from steersman.db.points import find_declared
+from steersman.db.secret import load_secret
+from steersman.db.tenants import create_tenant, list_tenants
 from steersman.errors import StoreError
-from steersman.spec import loads
-from steersman.store import (
-    as_tenant,
-    create_key,
-    create_tenant,
-    declare,
-    find_declared,
-    list_keys,
-    list_tenants,
-    load_secret,
-    migrate,
-)
+from steersman.platform.postgres.database import as_tenant
+from steersman.spec.loader import loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from steersman.store import Database, PointRow, Tenant
+    from steersman.db.points import PointRow
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 KEY_NAME = "made by steersman up"
 _SCOPES = ("decide", "events", "read")

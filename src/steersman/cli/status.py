@@ -11,18 +11,13 @@ import click
 import urllib3
 
 from steersman.cli.options import administers, in_store, key_option, url_option
-from steersman.cli.showing import as_text, show_rows
-from steersman.errors import (
-    ServiceError,
-    SteersmanError,
-    UnauthorizedError,
-    UnavailableError,
-)
+from steersman.cli.output import as_text, show_rows
+from steersman.errors import ServiceError, SteersmanError, UnauthorizedError, UnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steersman.store import Database
+    from steersman.platform.postgres.database import Database
 
 _SERVED = [
     *("skill", "decision", "algorithm", "snapshot", "update_seq", "replica_seq", "learn_lag_s"),
@@ -135,7 +130,8 @@ def _read(url: str, said: bytes) -> dict[str, Any]:
 
 async def _look(database: Database) -> list[dict[str, Any]]:
     # Slow, and only needed to read the store; see `options`.
-    from steersman.store import as_tenant, list_tenants  # noqa: PLC0415
+    from steersman.db.tenants import list_tenants  # noqa: PLC0415
+    from steersman.platform.postgres.database import as_tenant  # noqa: PLC0415
 
     connection = await database.connect("app")
     try:

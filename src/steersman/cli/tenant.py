@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.options import actor, administers, for_tenant, home_option, in_store
-from steersman.cli.showing import show, show_rows
-from steersman.spec import load
-from steersman.store import (
-    as_tenant,
-    check_declaration,
-    create_tenant,
-    declare,
-    erase,
-    export,
-    list_tenants,
-    points_as_they_are,
-)
+from steersman.cli.output import show, show_rows
+from steersman.db.declarations import check_declaration, declare
+from steersman.db.erasure import erase, export
+from steersman.db.points import points_as_they_are
+from steersman.db.tenants import create_tenant, list_tenants
+from steersman.platform.postgres.database import as_tenant
+from steersman.spec.loader import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from steersman.store import Database, Erased, PointRow, Tenant, UnreadablePoint
+    from steersman.db.erasure import Erased
+    from steersman.db.points import PointRow, UnreadablePoint
+    from steersman.db.tenants import Tenant
+    from steersman.platform.postgres.database import Database
 
 _name = click.argument("name")
 _documents = click.argument(
@@ -196,7 +194,7 @@ def _erase_documents(
     yes: bool,
     as_json: bool,
 ) -> None:
-    from steersman.retrieval import Corpora  # noqa: PLC0415 (slow, and rarely needed)
+    from steersman.retrieval.corpora import Corpora  # noqa: PLC0415 (slow, and rarely needed)
 
     if not yes:
         what = f"{len(documents)} documents of corpus {corpus}"

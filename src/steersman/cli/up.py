@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli import stack
-from steersman.cli.opening import close, open_store
-from steersman.cli.options import (
-    home_option,
-    host_option,
-    json_option,
-    port_option,
-    run,
-    url_of,
-)
-from steersman.cli.signing import make_sample_registry
-from steersman.cli.supervising import Supervisor, stop_on_signals, stop_with_parent
-from steersman.errors.installing import how_to_install
-from steersman.systems.assistant.points import point_documents
+from steersman.cli.local_store import close, open_store
+from steersman.cli.options import home_option, host_option, json_option, port_option, run, url_of
+from steersman.cli.signing_keys import make_sample_registry
+from steersman.cli.supervisor import Supervisor, stop_on_signals, stop_with_parent
+from steersman.errors.install_hint import how_to_install
+from steersman_systems.assistant.points import point_documents
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from steersman.features.feature_map import LAYOUT_VERSION, FeatureMap
-from steersman.features.folding import (
+from steersman.features.numbers import Statistics
+from steersman.features.text_normal_form import (
     combining_marks,
     fold_text,
     folded_words,
     without_invisible,
 )
-from steersman.features.numbers import Statistics
 
 __all__ = [
     "LAYOUT_VERSION",

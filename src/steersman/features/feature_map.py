@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.spec import Context
+    from steersman.spec.context import Context
 
 _CHANGED = {"text": 2}  # the marks of words are kept
 """The last version that changed fields of a type; all others are as they were in the first."""
@@ -62,7 +62,7 @@ class FeatureMap:
     Raises:
         InputError: ``context`` is not a declaration.
 
-    >>> from steersman.spec import Context
+    >>> from steersman.spec.context import Context
     >>> context = Context.model_validate(
     ...     {
     ...         "dim": 16,
@@ -360,7 +360,7 @@ def _check_declaration(context: object) -> None:
     if not all(hasattr(context, part) for part in ("fields", "dim", "seed")):
         message = (
             f"FeatureMap got {shown(context)}; allowed: the declared context; pass the context "
-            "of a loaded decision point, or steersman.spec.Context.model_validate(mapping)"
+            "of a loaded decision point, or steersman.spec.context.Context.model_validate(mapping)"
         )
         raise InputError(message)
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from steersman.features.folding import folded_words
 from steersman.features.hashing import unit
+from steersman.features.text_normal_form import folded_words
 from steersman.features.values import as_category, as_text, as_vector, refuse_missing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.features.hashing import Placed, SignedHash
-    from steersman.spec import CategoryField, TextField, VectorField
+    from steersman.spec.context import CategoryField, TextField, VectorField
 
 _REMEMBERED_WORDS = 16_384
 _REMEMBERED_CHARS = 40

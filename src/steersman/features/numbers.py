@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.spec import NumberField
+    from steersman.spec.context import NumberField
 
     Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.ope.logged_data import LoggedData
 
 

@@ -33,7 +33,7 @@ class Log:
         adaptive: True if the logging policy learned from these rewards.
         seed: Seed of the folds.
         levels: Whether estimators stabilise the noise of an adaptive log. A comparison of two
-            targets stabilises their difference instead (``steersman.registry.off_policy_delta``).
+            targets stabilises their difference instead (``steersman.ope.paired.off_policy_delta``).
     """
 
     data: LoggedData

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.ope.arguments import check_log, check_log_and_seed, check_whole, one_or_more
 from steersman.ope.bootstrap import bootstrap
 from steersman.ope.diagnostics import Diagnostics, diagnose, reasons_to_refuse

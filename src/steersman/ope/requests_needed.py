@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.ope.arguments import check_log_and_seed
 from steersman.ope.diagnostics import (
     MAX_UNSUPPORTED,

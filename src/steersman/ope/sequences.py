@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.ope.arguments import one_or_more
 from steersman.ope.columns import (
     LARGEST_WEIGHT,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs, states
 from steersman.policies.choice import Choice, all_of, draw, mix_floor, mix_reserved
 from steersman.policies.configurations import Configurations, are_configurations

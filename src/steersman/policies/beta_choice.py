@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import betainc, betaincinv, betaln, expit, gammaln, log_expit
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs
 
 if TYPE_CHECKING:

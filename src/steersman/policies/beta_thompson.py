@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, StateError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.beta_choice import beta_choice_probabilities

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs
 from steersman.policies.gaussian_compiled import choose_compiled
 from steersman.policies.gaussian_few import best_of_three, best_of_two

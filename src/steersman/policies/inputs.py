@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from steersman.errors import ActionError, InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from steersman.errors import InputError, MergeError, StateError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs, states
 from steersman.policies.arm_sums import LARGEST_GRAM, LARGEST_MOMENT, ArmSums
 from steersman.policies.base import ChoicePolicy
-from steersman.policies.together import choices
+from steersman.policies.batch import choices
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

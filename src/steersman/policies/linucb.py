@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.policies import inputs
+from steersman.policies.batch import share_ties_of_rows
 from steersman.policies.choice import share_ties
 from steersman.policies.linear import LinearPolicy
-from steersman.policies.together import share_ties_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

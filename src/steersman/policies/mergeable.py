@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from steersman.errors import MergeError, StateError, SteersmanError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import states
 from steersman.policies.deltas import (
     checked_id,

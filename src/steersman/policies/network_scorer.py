@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, StateError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs, states
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs
 from steersman.policies.sequence import STOP
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STANDING = (
     *("hop", "linked", "linked_last", "novelty", "picked", "is_pick", "is_stop", "stop_after"),
 )
-"""Columns that tell where a selection stands, of every sequence; `steersman.spec.standing` has the
+"""Columns that tell where a selection stands, of every sequence; `steersman.spec.sequence_features` has the
 same names, and says what each is."""
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs
 from steersman.policies.choice import draw, mix_floor, share_ties
 

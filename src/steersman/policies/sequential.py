@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.offered import STANDING, Offered, Progress, SequenceForm
@@ -130,7 +130,8 @@ class SequencePolicy(ChoicePolicy):
             InputError: wrong number of columns, numbers above about 1e6 / max_steps, or ``rng`` is
                 not a generator (for example a seed).
 
-        >>> from steersman.policies import Offered, SequenceLinear
+        >>> from steersman.policies.offered import Offered
+        >>> from steersman.policies import SequenceLinear
         >>> policy = SequenceLinear(features=["score"], max_steps=2, start={"score": 1.0})
         >>> offered = Offered.of(["a", "b"], {"b": ["c"]}, np.array([[0.1], [0.9], [0.5]]))
         >>> policy.select(offered, rng=np.random.default_rng(0)).picked
@@ -187,7 +188,8 @@ class SequencePolicy(ChoicePolicy):
             ActionError: an action that is not possible under the declared form.
             InputError: not an `Offered`, or not a list of actions.
 
-        >>> from steersman.policies import Offered, SequenceLinear
+        >>> from steersman.policies.offered import Offered
+        >>> from steersman.policies import SequenceLinear
         >>> policy = SequenceLinear(features=["score"], max_steps=1, leading=1, stop=False)
         >>> offered = Offered.of(["a", "b"], None, np.zeros((2, 1)))
         >>> [step.chance for step in policy.along(offered, ["b"])]

@@ -120,7 +120,7 @@ def space_of(key: str) -> Space:
 
 
 def _name(values: Mapping[str, Any]) -> str:
-    """Return a configuration's name, as `steersman.spec.configuration_name` writes it."""
+    """Return a configuration's name, as `steersman.spec.actions.configuration_name` writes it."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

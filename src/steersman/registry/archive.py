@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tuf.api.metadata import Targets
 
     from steersman.registry.chain import Release
-    from steersman.registry.place import Place
+    from steersman.registry.storage import Place
 
 _NUMBERED = re.compile(r"metadata/([0-9]+)\.(targets|snapshot)\.json", re.ASCII)
 _RETRACTED = "retracted.json"

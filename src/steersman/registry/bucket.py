@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from steersman.errors import DataError, InputError, RegistryError, VerificationError
-from steersman.errors.installing import how_to_install
-from steersman.registry.place import MAX_FILE, DirectoryPlace, Held, too_long
+from steersman.errors.install_hint import how_to_install
+from steersman.registry.storage import MAX_FILE, DirectoryPlace, Held, too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

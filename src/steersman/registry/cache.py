@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from steersman.errors import VerificationError
-from steersman.registry.place import read_file
+from steersman.registry.storage import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

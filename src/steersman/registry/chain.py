@@ -14,13 +14,13 @@ from tuf.api.exceptions import RepositoryError
 from tuf.api.metadata import Metadata, Root, Snapshot, TargetFile, Targets, Timestamp
 
 from steersman.errors import VerificationError
-from steersman.registry.standings import signed_standing
+from steersman.registry.release_status import signed_standing
 from steersman.registry.versions import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from steersman.registry.standings import Standing
+    from steersman.registry.release_status import Standing
 
     Fetch = Callable[[str, int], bytes | None]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, DownloadLengthMismatchError
 
-from steersman.registry.fetching import Fetcher
+from steersman.registry.fetch import Fetcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ _FAILED = 500
 
 
 class Breaker(Protocol):
-    """Circuit breaker interface; `steersman.store.Breaker` implements it. Thread-safe."""
+    """Circuit breaker interface; `steersman.platform.breaker.Breaker` implements it. Thread-safe."""
 
     def allow(self) -> bool:
         """Return whether a request may be sent now; the caller must report its result."""

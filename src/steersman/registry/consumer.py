@@ -15,19 +15,19 @@ from steersman.errors import (
     StateError,
     VerificationError,
 )
+from steersman.points.state_bytes import unpack_state
 from steersman.registry.cache import Cache, Good
 from steersman.registry.chain import releases, releases_of
-from steersman.registry.choosing import Choosing
 from steersman.registry.circuit import Circuit
-from steersman.registry.fetching import open_source
-from steersman.registry.files import SignedFiles
+from steersman.registry.fetch import open_source
 from steersman.registry.loaded import Anchor, Loaded
-from steersman.registry.place import MAX_FILE, read_file
-from steersman.registry.signing import at
+from steersman.registry.metadata_signer import at
+from steersman.registry.metadata_updater import Following
+from steersman.registry.release_status import standings_of
+from steersman.registry.signed_files import SignedFiles
 from steersman.registry.snapshot import check_state, unpack_snapshot
-from steersman.registry.standings import standings_of
-from steersman.registry.states import unpack_state
-from steersman.registry.updating import Following
+from steersman.registry.storage import MAX_FILE, read_file
+from steersman.registry.version_choice import Choosing
 
 if TYPE_CHECKING:
     import threading
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from steersman.registry.chain import Release
     from steersman.registry.circuit import Breaker
     from steersman.registry.description import Description
-    from steersman.registry.standings import Standing
-    from steersman.registry.updating import Known, Refreshed
+    from steersman.registry.metadata_updater import Known, Refreshed
+    from steersman.registry.release_status import Standing
 
     State = Mapping[str, NDArray[Any]]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from steersman.errors import InputError, VerificationError
-from steersman.registry.guard import measure
-from steersman.registry.headers import state_header
-from steersman.registry.states import pack_state
+from steersman.points.scale_guard import measure
+from steersman.points.state_bytes import pack_state
+from steersman.points.state_header import state_header
 from steersman.registry.versions import Version
 from steersman.wire import Refused, read
 

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 from securesystemslib.signer import CryptoSigner
 
 from steersman.errors import InputError, SigningError
-from steersman.registry.durable import flush_folder
-from steersman.registry.locking import locked
+from steersman.platform.durable_files import flush_folder
+from steersman.registry.passphrase import locked
 
 Role = Literal["root", "targets", "snapshot", "timestamp"]
 OnlineRole = Literal["targets", "snapshot", "timestamp"]

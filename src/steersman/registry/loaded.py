@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from steersman.errors import VerificationError
-from steersman.registry.heads import signed_head
+from steersman.registry.audit_head import signed_head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

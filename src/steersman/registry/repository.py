@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import InputError, MissingSnapshotError, VerificationError
 from steersman.registry.archive import Archive
+from steersman.registry.audit_head import put_head, signed_head
 from steersman.registry.chain import releases, releases_of
-from steersman.registry.heads import put_head, signed_head
-from steersman.registry.keeping import mark_as_they_counted, too_many
-from steersman.registry.place import MAX_FILE, DirectoryPlace
-from steersman.registry.probing import check_conditions
-from steersman.registry.reading import Trusting
+from steersman.registry.metadata_signer import at, first_root, sign
+from steersman.registry.metadata_writer import Writer
+from steersman.registry.release_status import STANDINGS, put_standing
+from steersman.registry.retention import mark_as_they_counted, too_many
 from steersman.registry.rotation import Rotation
-from steersman.registry.signing import at, first_root, sign
-from steersman.registry.standings import STANDINGS, put_standing
-from steersman.registry.uploading import Uploads, other_bytes
+from steersman.registry.storage import MAX_FILE, DirectoryPlace
+from steersman.registry.storage_probe import check_conditions
+from steersman.registry.trusted_metadata import Trusting
+from steersman.registry.upload import Uploads, other_bytes
 from steersman.registry.versions import Version
-from steersman.registry.writing import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from steersman.registry.chain import Chain, Release
     from steersman.registry.description import Description
     from steersman.registry.keys import Keys, Role
-    from steersman.registry.place import Place
-    from steersman.registry.standings import Standing
-    from steersman.registry.writing import Freshness
+    from steersman.registry.metadata_writer import Freshness
+    from steersman.registry.release_status import Standing
+    from steersman.registry.storage import Place
 
 
 class Publisher:
@@ -55,7 +55,10 @@ class Publisher:
     >>> import tempfile
     >>> from datetime import UTC, datetime
     >>> from steersman.policies import LinUCB
-    >>> from steersman.registry import DirectoryPlace, Keys, describe, pack_snapshot
+    >>> from steersman.registry.storage import DirectoryPlace
+    >>> from steersman.registry.keys import Keys
+    >>> from steersman.registry.description import describe
+    >>> from steersman.registry.snapshot import pack_snapshot
     >>> state = LinUCB(["a", "b"], dim=2).state()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     publisher = Publisher(DirectoryPlace(f"{folder}/acme"), Keys(f"{folder}/keys"))

@@ -15,7 +15,7 @@ from tuf.api.metadata import Metadata, Root
 from steersman.errors import InputError, RaceError, SigningError
 from steersman.registry.chain import read_root
 from steersman.registry.keys import OnlineRole, load_key, save_key
-from steersman.registry.signing import replace_key, root_signers, sign
+from steersman.registry.metadata_signer import replace_key, root_signers, sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from securesystemslib.signer import CryptoSigner
 
-    from steersman.registry.reading import Trusting
+    from steersman.registry.trusted_metadata import Trusting
 
 
 class Rotation:

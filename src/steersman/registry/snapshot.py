@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import StateError, VerificationError
-from steersman.policies import load_policy
-from steersman.registry.headers import state_header
-from steersman.registry.states import pack_state, unpack_state
+from steersman.points.policy_factory import load_policy
+from steersman.points.state_bytes import pack_state, unpack_state
+from steersman.points.state_header import state_header
 
 if sys.version_info >= (3, 14):
     from compression import zstd

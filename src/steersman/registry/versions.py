@@ -11,7 +11,7 @@ from steersman.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from steersman.spec import DecisionPoint
+    from steersman.spec.point import DecisionPoint
 
 Change = Literal["patch", "minor", "major"]
 _ORDER: tuple[Change, ...] = ("patch", "minor", "major")
@@ -88,7 +88,7 @@ class Ingredients:
             spec: declaration of one decision point.
             version: version of the snapshot; None: not published yet.
 
-        >>> from steersman.spec import loads
+        >>> from steersman.spec.loader import loads
         >>> spec = loads('''
         ... format: 1
         ... skill: assistant

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval.ranked import Ranked, best
+from steersman.errors.install_hint import how_to_install
+from steersman.retrieval.top_k import Ranked, best
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,40 +7,26 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from steersman.db.audit import record
+from steersman.db.corpora import CorpusRow, corpus_of, create_corpus, drop_corpus, find_corpus
+from steersman.db.corpus_documents import erase_documents, fingerprints_of, write_documents
+from steersman.db.corpus_hnsw import build_hnsw, drop_hnsw, ensure_pgvector, has_hnsw
+from steersman.db.corpus_links import StoredLinks, write_links
+from steersman.db.corpus_snapshots import CorpusSnapshotRow, drop_corpus_snapshot, snapshot_corpus
 from steersman.errors import CorpusError, InputError
-from steersman.retrieval.adding import Added, Adding
-from steersman.retrieval.corpora_reading import CorporaToRead
-from steersman.retrieval.documents import Chunking
-from steersman.retrieval.documents.decoding import is_storable
+from steersman.retrieval.add_documents import Added, Adding
+from steersman.retrieval.corpora_reader import CorporaToRead
+from steersman.retrieval.documents.chunks import Chunking
 from steersman.retrieval.documents.document import check_text
+from steersman.retrieval.documents.text_encoding import is_storable
 from steersman.retrieval.embedders import check_embedder_name
-from steersman.retrieval.opening import find_place, load
-from steersman.store import (
-    CorpusRow,
-    CorpusSnapshotRow,
-    StoredLinks,
-    build_hnsw,
-    corpus_of,
-    create_corpus,
-    drop_corpus,
-    drop_corpus_snapshot,
-    drop_hnsw,
-    ensure_pgvector,
-    erase_documents,
-    find_corpus,
-    fingerprints_of,
-    has_hnsw,
-    record,
-    snapshot_corpus,
-    write_documents,
-    write_links,
-)
+from steersman.retrieval.loaded_corpus import find_place, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from steersman.retrieval.dense import Embedder
-    from steersman.retrieval.documents import Document
+    from steersman.retrieval.documents.document import Document
 
 _MOST_DAYS = 3650.0
 

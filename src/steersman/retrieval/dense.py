@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from steersman.errors import DataError, InputError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval.wheels import PinnedWheel
+from steersman.errors.install_hint import how_to_install
+from steersman.platform.wheel_files import PinnedWheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ class MiniLM:
     embeds one text at a time on one thread, so the result does not depend on the batch.
 
     Args:
-        home: cache directory, see `steersman.retrieval.state_directory`.
+        home: cache directory, see `steersman.platform.wheel_files.state_directory`.
 
     Raises:
         DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import BackendUnavailableError, DataError, InputError, SteersmanError
 from steersman.retrieval.dense import MiniLM
-from steersman.retrieval.served_embedder import ServedEmbedder
+from steersman.retrieval.http_embedder import ServedEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,12 +6,12 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from steersman.retrieval.linking import ENTITY, Links, link_titles
+from steersman.retrieval.passage_links import ENTITY, Links, link_titles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.retrieval.documents import Passage
+    from steersman.retrieval.documents.passage import Passage
 
 # Two or more capitalised words: every sentence begins with one. Names do not begin with common
 # first words of sentences.

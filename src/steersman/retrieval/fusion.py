@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.retrieval.ranked import Ranked, ordered
+from steersman.retrieval.top_k import Ranked, ordered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from steersman.db.corpus_hnsw import search_hnsw
 from steersman.errors import InputError, StoreError
-from steersman.retrieval.ranked import ordered
-from steersman.store import AWAY, as_tenant, search_hnsw
+from steersman.platform.postgres.database import AWAY, as_tenant
+from steersman.retrieval.top_k import ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.store import Database
+    from steersman.platform.postgres.database import Database
 
 T = TypeVar("T")
 _REST_S = 5.0
@@ -32,7 +33,7 @@ class PgvectorIndex:
     with an event loop.
 
     Args:
-        database: database with an index built by `steersman.store.build_hnsw`.
+        database: database with an index built by `steersman.db.corpus_hnsw.build_hnsw`.
         tenant: tenant id; other tenants' rows are not visible.
         corpus: corpus id.
         revision: revision number.

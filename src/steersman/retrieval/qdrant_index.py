@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.retrieval.ranked import ordered
-from steersman.store.extras import extra
+from steersman.platform.extras import extra
+from steersman.retrieval.top_k import ordered
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from steersman.errors import DataError
+from steersman.platform.wheel_files import state_directory
 from steersman.retrieval.pair_model import PairModel, PairWeights
-from steersman.retrieval.wheels import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import InputError
 from steersman.retrieval.bm25 import Bm25, words
-from steersman.retrieval.documents import passage_text
-from steersman.retrieval.embeddings import unit_rows
-from steersman.retrieval.engines import Engines, Failures
-from steersman.retrieval.linking import Expanding
-from steersman.retrieval.scored import Scored
+from steersman.retrieval.documents.passage import passage_text
+from steersman.retrieval.embedding_cache import unit_rows
+from steersman.retrieval.exact_index import ExactIndex
+from steersman.retrieval.passage_links import Expanding
+from steersman.retrieval.query import Scored
+from steersman.retrieval.search_engines import Engines, Failures
 from steersman.retrieval.search_settings import SearchSettings
-from steersman.retrieval.stemming import stem
-from steersman.retrieval.terms import query_terms
-from steersman.retrieval.vectors import ExactIndex
+from steersman.retrieval.stemmer import stem
+from steersman.retrieval.tokenize import query_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.retrieval.dense import Embedder
-    from steersman.retrieval.documents import Passage
-    from steersman.retrieval.hits import Found
-    from steersman.retrieval.linking import Links
+    from steersman.retrieval.documents.passage import Passage
+    from steersman.retrieval.exact_index import VectorIndex
+    from steersman.retrieval.passage_links import Links
     from steersman.retrieval.rerank import Reranker
-    from steersman.retrieval.vectors import VectorIndex
+    from steersman.retrieval.results import Found
 
 _MAX_QUERY = 20_000
 _K1 = 1.2

@@ -13,12 +13,12 @@ from math import fsum
 from typing import TYPE_CHECKING, Literal
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.rewards.outcomes import Outcome, finite, outcome_name
 
 if TYPE_CHECKING:
-    from steersman.spec import Reward as RewardSpec
-    from steersman.spec import Term
+    from steersman.spec.reward import Reward as RewardSpec
+    from steersman.spec.reward import Term
 
 Status = Literal["scored", "waiting", "assumed", "dropped"]
 
@@ -64,7 +64,7 @@ def evaluate(spec: RewardSpec, outcomes: Mapping[str, float]) -> Reward:
     Raises:
         InputError: non-finite value, invalid name, not a mapping, or an invalid ``spec``.
 
-    >>> from steersman.spec import Reward as RewardSpec
+    >>> from steersman.spec.reward import Reward as RewardSpec
     >>> spec = RewardSpec.model_validate(
     ...     {
     ...         "terms": {
@@ -108,7 +108,7 @@ def evaluate_window(
             declaration.
 
     >>> from steersman.rewards import Outcome
-    >>> from steersman.spec import Reward as RewardSpec
+    >>> from steersman.spec.reward import Reward as RewardSpec
     >>> spec = RewardSpec.model_validate({"terms": {"success": {"weight": 1.0}}, "window_s": 60})
     >>> came = [Outcome("success", 1, at=105.0), Outcome("success", 0, at=500.0)]
     >>> [evaluate_window(spec, came, decided_at=100.0, now=now).status for now in (101, 110)]
@@ -148,7 +148,7 @@ def credit(
         InputError: as `evaluate_window`, or decisions that are no mapping.
 
     >>> from steersman.rewards import Outcome
-    >>> from steersman.spec import Reward as RewardSpec
+    >>> from steersman.spec.reward import Reward as RewardSpec
     >>> spec = RewardSpec.model_validate(
     ...     {"terms": {"success": {"weight": 1.0}}, "scope": "episode"}
     ... )
@@ -208,7 +208,7 @@ def _check_declaration(spec: object) -> None:
     ):
         advice = (
             "pass the reward of a loaded decision point, or "
-            "steersman.spec.Reward.model_validate(mapping)"
+            "steersman.spec.reward.Reward.model_validate(mapping)"
         )
         raise _wrong("spec", spec, "a declared reward", advice)
 

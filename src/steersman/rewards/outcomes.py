@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 
 
 @dataclass(frozen=True, slots=True)

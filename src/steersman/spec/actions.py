@@ -20,7 +20,7 @@ from steersman.spec.base import (
     repeats,
 )
 from steersman.spec.parts import Part, Value  # noqa: TC001 (pydantic reads them)
-from steersman.spec.standing import STANDING
+from steersman.spec.sequence_features import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

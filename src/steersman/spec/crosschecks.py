@@ -22,7 +22,7 @@ from steersman.spec.policy import (
     SequenceTreesPolicy,
 )
 from steersman.spec.rule_kinds import never_works
-from steersman.spec.standing import STANDING
+from steersman.spec.sequence_features import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

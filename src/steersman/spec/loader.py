@@ -9,11 +9,11 @@ from pydantic import ValidationError, create_model
 
 from steersman.errors import SpecError
 from steersman.spec.base import Declared, as_validation_error
-from steersman.spec.complaints import Complaint, complaints, dotted, report
 from steersman.spec.crosschecks import crosscheck
 from steersman.spec.document import Document, parse
 from steersman.spec.point import DecisionPoint
-from steersman.spec.reading import text_of
+from steersman.spec.validation_errors import Complaint, complaints, dotted, report
+from steersman.spec.yaml_files import text_of
 
 _KEPT = 256
 """Size of the cache: services and learners read the same declarations many times."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from steersman.stats.all_alike import all_alike_interval
 from steersman.stats.bca import bca_interval
 from steersman.stats.bernstein import bernstein_half_width, empirical_bernstein
 from steersman.stats.comparisons import (
@@ -16,11 +15,7 @@ from steersman.stats.crossed import crossed_mean
 from steersman.stats.cuped import cuped_adjust
 from steersman.stats.group_sequential import group_sequential_bounds
 from steersman.stats.interval import Interval
-from steersman.stats.power import (
-    achieved_power,
-    minimum_detectable_effect,
-    required_sample_size,
-)
+from steersman.stats.power import achieved_power, minimum_detectable_effect, required_sample_size
 from steersman.stats.sequential import asymptotic_confidence_sequence, msprt
 from steersman.stats.survival import Estimate, SurvivalCurve, kaplan_meier
 from steersman.stats.two_arms import (
@@ -28,6 +23,7 @@ from steersman.stats.two_arms import (
     sequential_sample_ratio_test,
     two_arm_confidence_sequence,
 )
+from steersman.stats.zero_variance import all_alike_interval
 
 __all__ = [
     "Comparison",

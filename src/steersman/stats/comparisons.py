@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betainc, betaincc, stdtr, stdtrit
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.stats.arguments import LARGEST, as_number, open_unit, sample
 
 if TYPE_CHECKING:

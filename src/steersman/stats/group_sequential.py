@@ -10,7 +10,7 @@ import scipy
 from scipy.special import ndtr, ndtri
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.stats.arguments import open_unit, sample
 
 if TYPE_CHECKING:

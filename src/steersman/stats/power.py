@@ -9,7 +9,7 @@ import scipy
 from scipy.special import chdtr, ndtr, ndtri, stdtrit
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.stats.arguments import as_number, check_truth, count, open_unit, positive
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import lambertw
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.stats.arguments import as_number, count, finite, open_unit, positive
 from steersman.stats.interval import Interval
 

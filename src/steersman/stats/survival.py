@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.stats.arguments import numbers, open_unit, positive, sample
 from steersman.stats.interval import Interval
 

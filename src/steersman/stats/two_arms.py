@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from steersman.errors import InputError
-from steersman.errors.showing import brief
+from steersman.errors.format import brief
 from steersman.stats.arguments import as_number, check_truth, count, open_unit, positive
 from steersman.stats.comparisons import SampleRatio, split
 from steersman.stats.interval import Interval

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import ActionError, InputError, StateError
-from steersman.policies import withdraw
+from steersman.policies.undo import withdraw
 from steersman.testing.made_up_log import copied, state_bytes
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steersman.errors import InputError, MergeError
-from steersman.policies import withdraw
+from steersman.policies.undo import withdraw
 from steersman.testing.made_up_log import Log, assert_close, copied, state_bytes
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ def check_store(database: Server) -> None:
     partition, and a day without one loses nothing.
 
     Args:
-        database: a ``steersman.store.Database`` after ``migrate``, or anything that connects as
+        database: a ``steersman.platform.postgres.database.Database`` after ``migrate``, or anything that connects as
             the three roles.
 
     Raises:

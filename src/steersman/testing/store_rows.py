@@ -20,7 +20,7 @@ ROLES = ("app", "worker", "owner")
 
 
 class Server(Protocol):
-    """Protocol of a checked database; ``steersman.store.Database`` implements it."""
+    """Protocol of a checked database; ``steersman.platform.postgres.database.Database`` implements it."""
 
     async def connect(self, role: Any = "app") -> Any:
         """Return an asyncpg connection that acts as a role: app, worker or owner.

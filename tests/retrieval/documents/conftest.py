@@ -2,7 +2,8 @@
 
 import pytest
 
-from steersman.retrieval.documents import BoundedParser, read
+from steersman.retrieval.documents.parser_process import BoundedParser
+from steersman.retrieval.documents.read import read
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from steersman.errors import DataError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval.documents import BoundedParser, Limits, read
+from steersman.errors.install_hint import how_to_install
+from steersman.retrieval.documents.limits import Limits
 from steersman.retrieval.documents.parsed import Work
-from steersman.retrieval.documents.worker import _outcome, answer
+from steersman.retrieval.documents.parser_process import BoundedParser
+from steersman.retrieval.documents.parser_worker import _outcome, answer
+from steersman.retrieval.documents.read import read
 from tests.retrieval.documents.pdf_files import pdf
 
 # The parser's own time grows with the square of the depth: this would take it hours.

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.retrieval.documents import WHOLE, Chunking, Document, Section, cut, read
+from steersman.retrieval.documents.chunks import WHOLE, Chunking, cut
+from steersman.retrieval.documents.document import Document, Section
+from steersman.retrieval.documents.read import read
 
 WORDS = st.sampled_from(
     [

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from steersman.errors import DataError
-from steersman.errors.installing import how_to_install
-from steersman.retrieval.documents.decoding import decode, is_pdf, storable
+from steersman.errors.install_hint import how_to_install
+from steersman.retrieval.documents.text_encoding import decode, is_pdf, storable
 
 WESTERN = "Größe und Maß: die Pumpe läuft – it’s a café where people read. " * 8
 

@@ -5,7 +5,8 @@ import hashlib
 import pytest
 
 from steersman.errors import InputError
-from steersman.retrieval.documents import Document, Lineage, Passage, Section, passage_text
+from steersman.retrieval.documents.document import Document, Section
+from steersman.retrieval.documents.passage import Lineage, Passage, passage_text
 
 SHA = "0" * 64
 

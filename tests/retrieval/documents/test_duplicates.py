@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.retrieval.documents import WHOLE, Document, cut, unique
-from steersman.retrieval.documents.duplicates import _rows
+from steersman.retrieval.documents.chunks import WHOLE, cut
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.duplicates import _rows, unique
 
 PROGRAM = """
 import random
-from steersman.retrieval.documents import Document, cut, unique
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.chunks import cut
+from steersman.retrieval.documents.duplicates import unique
 rng = random.Random(3)
 texts = [" ".join(rng.choices("abcdefgh", k=40)) for _ in range(200)]
 texts += [text[:-1] + "z" for text in texts]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import DataError
-from steersman.retrieval.documents import Limits, read
+from steersman.retrieval.documents.limits import Limits
+from steersman.retrieval.documents.read import read
 
 GOOD = b'{"id": "a", "text": "one"}\n'
 

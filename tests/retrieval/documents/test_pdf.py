@@ -3,7 +3,10 @@
 import pytest
 
 from steersman.errors import DataError
-from steersman.retrieval.documents import BoundedParser, Chunking, Limits, cut, read
+from steersman.retrieval.documents.chunks import Chunking, cut
+from steersman.retrieval.documents.limits import Limits
+from steersman.retrieval.documents.parser_process import BoundedParser
+from steersman.retrieval.documents.read import read
 from tests.retrieval.documents.pdf_files import bomb, pdf, rewritten
 
 THREE = pdf("Pumps hum when cold.", "Chapter Two begins.", "The end.", title="Manual")

@@ -10,13 +10,18 @@ import tracemalloc
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval.documents import Limits, cut, files, read
+from steersman.retrieval.documents.chunks import cut
+from steersman.retrieval.documents.limits import Limits
+from steersman.retrieval.documents.read import files, read
 
 BLOCKED = """
 import sys
 for name in ("charset_normalizer", "markdown_it", "pypdf", "selectolax", "bm25s"):
     sys.modules[name] = None
-from steersman.retrieval.documents import Document, cut, read, unique
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.chunks import cut
+from steersman.retrieval.documents.read import read
+from steersman.retrieval.documents.duplicates import unique
 [document] = read("Größe".encode(), name="a.txt")
 print(len(unique(cut(document)).kept))
 """

@@ -3,7 +3,7 @@
 import pytest
 
 from steersman.errors import DataError
-from steersman.systems.assistant.world import World
+from steersman_systems.assistant.world import World
 
 
 @pytest.fixture(scope="session")

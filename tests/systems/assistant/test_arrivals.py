@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.assistant.arrivals import (
+from steersman_systems.assistant.arrivals import (
     LOAD,
     REUSE,
     LoadLaw,

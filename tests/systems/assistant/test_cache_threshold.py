@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.assistant.cache import choose_threshold
+from steersman_systems.assistant.cache import choose_threshold
 
 pairs = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)
 

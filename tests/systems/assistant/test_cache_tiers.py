@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.assistant.cache import LOOKUPS, CacheTiers, Lookup, normalise
-from steersman.systems.assistant.recent_texts import RecentTexts
+from steersman_systems.assistant.cache import LOOKUPS, CacheTiers, Lookup, normalise
+from steersman_systems.assistant.recent_texts import RecentTexts
 
 DIM = 4
 TEXTS = ["play jazz", "play jazz 2", "weather in Oslo", "weather in Rome", "pay bill 17", "hi"]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError, StateError
-from steersman.systems.assistant.intents import IntentClassifier, tool_families
-from steersman.systems.assistant.lexical import hashed_counts, hashed_vector, ngrams
+from steersman_systems.assistant.intents import IntentClassifier, tool_families
+from steersman_systems.assistant.lexical import hashed_counts, hashed_vector, ngrams
 
 EXAMPLES = {
     "music": ["play some jazz", "put on the new album", "skip this song", "louder please"],
@@ -113,7 +113,7 @@ def test_a_missing_part_is_refused(model) -> None:
 @pytest.mark.slow
 def test_vectors_do_not_depend_on_the_process() -> None:
     code = (
-        "from steersman.systems.assistant.lexical import hashed_vector as h;"
+        "from steersman_systems.assistant.lexical import hashed_vector as h;"
         "print(h('Größe und 天気', 64).tobytes().hex())"
     )
     runs = [

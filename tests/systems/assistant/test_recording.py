@@ -13,12 +13,12 @@ from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.errors import DataError
-from steersman.retrieval import Bm25
-from steersman.systems.assistant import requests
-from steersman.systems.assistant.engines import Engines, shortlisted
-from steersman.systems.assistant.recording import ARRAYS, PROVENANCE, Recording, record
-from steersman.systems.assistant.requests import WHEEL, Catalogue
-from steersman.systems.assistant.world import World
+from steersman.retrieval.bm25 import Bm25
+from steersman_systems.assistant import requests
+from steersman_systems.assistant.engines import Engines, shortlisted
+from steersman_systems.assistant.recorded_engines import ARRAYS, PROVENANCE, Recording, record
+from steersman_systems.assistant.requests import WHEEL, Catalogue
+from steersman_systems.assistant.world import World
 
 
 @pytest.fixture(scope="module")

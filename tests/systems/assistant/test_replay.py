@@ -6,13 +6,13 @@ from scipy.stats import norm
 
 from steersman.errors import DataError, InputError
 from steersman.ope import evaluate
-from steersman.systems.assistant import choosers
-from steersman.systems.assistant.consequences import Consequences
-from steersman.systems.assistant.points import load_points
-from steersman.systems.assistant.replay import replay
-from steersman.systems.assistant.routes import ROUTES, Deep
-from steersman.systems.assistant.stream import draw_stream
-from steersman.systems.assistant.summary import by_tool_use, summarise
+from steersman_systems.assistant import choosers
+from steersman_systems.assistant.consequences import Consequences
+from steersman_systems.assistant.points import load_points
+from steersman_systems.assistant.replay import replay
+from steersman_systems.assistant.routes import ROUTES, Deep
+from steersman_systems.assistant.stream import draw_stream
+from steersman_systems.assistant.summary import by_tool_use, summarise
 
 pytestmark = pytest.mark.slow
 

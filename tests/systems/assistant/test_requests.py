@@ -5,7 +5,7 @@ import json
 import pytest
 
 from steersman.errors import DataError
-from steersman.systems.assistant.requests import WHEEL, load_catalogue
+from steersman_systems.assistant.requests import WHEEL, load_catalogue
 
 
 def test_the_catalogue_holds_1311_requests_and_729_tools(world):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.systems.assistant.routers import load_router
+from steersman_systems.assistant.routers import load_router
 
 pytest.importorskip("pyarrow")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.assistant.routers import RouterWorld, load_router
-from steersman.systems.assistant.routing import learn_routing
-from steersman.systems.assistant.tool_choice import right_tools
+from steersman_systems.assistant.routers import RouterWorld, load_router
+from steersman_systems.assistant.routing_trial import learn_routing
+from steersman_systems.assistant.tool_choice import right_tools
 
 WORDS = ("train station", "bank account", "rain tomorrow", "pizza oven", "tax form")
 

@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.assistant.evidence import evidence_log, route_evidence
-from steersman.systems.assistant.report import compile_report, explain
-from steersman.systems.assistant.routes import Deep
-from steersman.systems.assistant.summary import paired_difference, summarise
-from steersman.systems.assistant.trial import (
-    FIXED,
-    Job,
-    Plan,
-    replay_set,
-    run_trials,
-    stream_of,
-)
+from steersman_systems.assistant.evidence import evidence_log, route_evidence
+from steersman_systems.assistant.report import compile_report, explain
+from steersman_systems.assistant.routes import Deep
+from steersman_systems.assistant.summary import paired_difference, summarise
+from steersman_systems.assistant.trial import FIXED, Job, Plan, replay_set, run_trials, stream_of
 
 
 @pytest.fixture(scope="module")

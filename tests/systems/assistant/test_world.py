@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.assistant.history import TOOL_FEATURES, lead
-from steersman.systems.assistant.routes import ROUTES, Deep, guardian_flag
+from steersman_systems.assistant.history import TOOL_FEATURES, lead
+from steersman_systems.assistant.routes import ROUTES, Deep, guardian_flag
 
 
 def column(features, name):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError
-from steersman.retrieval import MiniLM
-from steersman.systems.interrogator import Questions, Target, Template
+from steersman.retrieval.dense import MiniLM
+from steersman_systems.interrogator.questions import Questions, Template
+from steersman_systems.interrogator.targets import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.interrogator import (
-    MemoryCache,
-    OptionAnswerer,
-    Situation,
-    Template,
-    cache_key,
-    similarities,
-    text_key,
-)
+from steersman_systems.interrogator.answer_cache import MemoryCache, cache_key, text_key
+from steersman_systems.interrogator.answers import OptionAnswerer, similarities
+from steersman_systems.interrogator.questions import Template
+from steersman_systems.interrogator.state import Situation
 
 
 @pytest.fixture

@@ -8,10 +8,12 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from steersman.db.answer_cache import TableCache
+from steersman.db.answer_cache_redis import RedisCache
 from steersman.errors import InputError, StoreError
-from steersman.store import Database, RedisCache, TableCache
-from steersman.systems.interrogator.answer_cache import MemoryCache
-from steersman.systems.interrogator.cache_in_line import CacheInLine, open_answer_cache
+from steersman.platform.postgres.database import Database
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.cache_chain import CacheInLine, open_answer_cache
 from tests.redis_server import redis_server
 
 KEY = "ab" * 32

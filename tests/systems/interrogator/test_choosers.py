@@ -6,22 +6,16 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.spec import loads
-from steersman.systems.interrogator import (
-    Exhaustive,
-    Heuristic,
-    Learned,
-    MemoryCache,
-    Nearest,
-    OptionAnswerer,
-    Situation,
-    Uniform,
-    investigate,
-    load_point,
-    load_questions,
-    point_document,
-    worth,
-)
+from steersman.spec.loader import loads
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.choosers import Heuristic, Learned, Uniform, worth
+from steersman_systems.interrogator.exhaustive import Exhaustive
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.neighbours import Nearest
+from steersman_systems.interrogator.point import load_point, point_document
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.state import Situation
 
 POINT = """
 format: 1

@@ -7,20 +7,16 @@ import pytest
 
 from steersman.errors import InputError
 from steersman.features import FeatureMap
-from steersman.policies import build
-from steersman.spec import LinTSPolicy
-from steersman.systems.interrogator import (
-    Drawn,
-    Heuristic,
-    Situation,
-    load_point,
-    load_questions,
-    load_steps,
-    recorded_vectors,
-)
-from steersman.systems.interrogator.drift import FIRST_LOOK, DriftGuard, Guarded
-from steersman.systems.interrogator.drift_reference import MONITORS, Reference, excursion
-from steersman.systems.interrogator.situation import context_of
+from steersman.points.policy_factory import build
+from steersman.spec.policy import LinTSPolicy
+from steersman_systems.interrogator.choosers import Drawn, Heuristic
+from steersman_systems.interrogator.drift import FIRST_LOOK, DriftGuard, Guarded
+from steersman_systems.interrogator.drift_reference import MONITORS, Reference, excursion
+from steersman_systems.interrogator.point import load_point
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.state import Situation, context_of
+from steersman_systems.interrogator.step_log import load_steps
+from steersman_systems.interrogator.target_sets import recorded_vectors
 
 DIM, QUESTIONS, STEPS = 40, 6, 10
 

@@ -3,9 +3,9 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from steersman.errors import SpecError
-from steersman.systems.interrogator.gate import Gate, held_against, load_switch
-from steersman.systems.interrogator.measures import Course
-from steersman.systems.interrogator.trial import Trial
+from steersman_systems.interrogator.gate import Gate, held_against, load_switch
+from steersman_systems.interrogator.measures import Course
+from steersman_systems.interrogator.trial import Trial
 
 GATE = Gate.model_validate(
     {"tolerance": 0.05, "measures": {"similarity": "higher", "calls_to_same_similarity": "lower"}}

@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 
 from steersman.errors import ActionError, InputError
-from steersman.systems.interrogator import (
-    Drawn,
-    Heuristic,
-    MemoryCache,
-    OptionAnswerer,
-    Questions,
-    Target,
-    Template,
-    Uniform,
-    investigate,
-)
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.choosers import Drawn, Heuristic, Uniform
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.questions import Questions, Template
+from steersman_systems.interrogator.targets import Target
 
 
 @pytest.fixture

@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 
 from steersman.errors import BackendAnswerError, BackendError, BackendUnavailableError, InputError
-from steersman.llm import ChatBackend
-from steersman.systems.interrogator import (
-    Heuristic,
-    MemoryCache,
-    OptionAnswerer,
-    Questions,
-    Situation,
-    Template,
-    investigate,
-)
-from steersman.systems.interrogator.llm_answers import LLMAnswerer, parse_answers
-from tests.llm.chat_server import chat_server
+from steersman.providers.chat import ChatBackend
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.choosers import Heuristic
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.llm_answers import LLMAnswerer, parse_answers
+from steersman_systems.interrogator.questions import Questions, Template
+from steersman_systems.interrogator.state import Situation
+from tests.providers.chat_server import chat_server
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 import numpy as np
 
-from steersman.systems.interrogator.measures import (
+from steersman_systems.interrogator.measures import (
     Course,
     calls_to_the_same,
     compared,

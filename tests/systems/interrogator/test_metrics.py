@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from steersman.systems.interrogator import (
-    CacheInLine,
-    Heuristic,
-    InterrogatorMetrics,
-    MemoryCache,
-    OptionAnswerer,
-    investigate,
-)
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.cache_chain import CacheInLine
+from steersman_systems.interrogator.choosers import Heuristic
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.metrics import InterrogatorMetrics
 
 PREFIX = "steersman_interrogator_"
 

@@ -5,12 +5,9 @@ import dataclasses
 import pytest
 
 from steersman.errors import ActionError, SpecError
-from steersman.spec.reading import shipped
-from steersman.systems.interrogator import (
-    load_point,
-    load_questions,
-    point_document,
-)
+from steersman.spec.yaml_files import shipped
+from steersman_systems.interrogator.point import load_point, point_document
+from steersman_systems.interrogator.questions import load_questions
 
 HEAD = "format: 1\nopening: A text\nquestions:\n"
 COLOUR = """\

@@ -8,19 +8,14 @@ from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.errors import DataError
-from steersman.systems.interrogator import (
-    MemoryCache,
-    OptionAnswerer,
-    Situation,
-    load_point,
-    load_questions,
-    load_steps,
-    load_targets,
-    recorded_vectors,
-    warm_started,
-)
-from steersman.systems.interrogator.recording import record
-from steersman.systems.interrogator.step_log import PROVENANCE, STEPS
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.log_recorder import record, warm_started
+from steersman_systems.interrogator.point import load_point
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.state import Situation
+from steersman_systems.interrogator.step_log import PROVENANCE, STEPS, load_steps
+from steersman_systems.interrogator.target_sets import load_targets, recorded_vectors
 
 
 @pytest.fixture(scope="module")

@@ -9,20 +9,14 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.features import FeatureMap
-from steersman.store import rounded
-from steersman.systems.interrogator import (
-    Learned,
-    MemoryCache,
-    OptionAnswerer,
-    StepLog,
-    Uniform,
-    investigate,
-    load_point,
-    load_questions,
-    load_steps,
-    record_steps,
-    warm,
-)
+from steersman.points.feature_encoding import rounded
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.choosers import Learned, Uniform
+from steersman_systems.interrogator.investigation import investigate
+from steersman_systems.interrogator.point import load_point
+from steersman_systems.interrogator.questions import load_questions
+from steersman_systems.interrogator.step_log import StepLog, load_steps, record_steps, warm
 
 TEXTS = ["text food pizza", "text sea fish question", "oslo claim", "nothing like it"]
 

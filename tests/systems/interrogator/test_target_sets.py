@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.systems.interrogator import load_targets, normalised
+from steersman_systems.interrogator.target_sets import load_targets
+from steersman_systems.interrogator.targets import normalised
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.interrogator import Target, part_of
-from steersman.systems.interrogator.targets import WARM_SHARE, without_repeats
+from steersman_systems.interrogator.targets import WARM_SHARE, Target, part_of, without_repeats
 
 
 @pytest.mark.parametrize(

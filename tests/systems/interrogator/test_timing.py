@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from steersman.systems.interrogator.measures import Course
-from steersman.systems.interrogator.timing import steps_until, timed
+from steersman_systems.interrogator.latency import steps_until, timed
+from steersman_systems.interrogator.measures import Course
 
 
 def course(steps, *, limit=10):

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.interrogator import (
-    MemoryCache,
-    OptionAnswerer,
-    Target,
-    load_point,
-    record_steps,
-)
-from steersman.systems.interrogator.gate import load_switch
-from steersman.systems.interrogator.page import write_page
-from steersman.systems.interrogator.report import compile_report, curve_by_calls, curve_by_steps
-from steersman.systems.interrogator.trial import ARMS, Plan, run_trial, work_of
+from steersman_systems.interrogator.answer_cache import MemoryCache
+from steersman_systems.interrogator.answers import OptionAnswerer
+from steersman_systems.interrogator.gate import load_switch
+from steersman_systems.interrogator.page import write_page
+from steersman_systems.interrogator.point import load_point
+from steersman_systems.interrogator.report import compile_report, curve_by_calls, curve_by_steps
+from steersman_systems.interrogator.step_log import record_steps
+from steersman_systems.interrogator.targets import Target
+from steersman_systems.interrogator.trial import ARMS, Plan, run_trial, work_of
 
 ABOUT = [
     *(
@@ -65,7 +63,7 @@ def words_of(home):
 
 
 def point_of(questions, folder):
-    from steersman.spec.reading import shipped  # noqa: PLC0415
+    from steersman.spec.yaml_files import shipped  # noqa: PLC0415
 
     text = shipped("interrogator/question.yaml").read_text(encoding="utf-8")
     names = f"names: [{', '.join(questions.names)}]"

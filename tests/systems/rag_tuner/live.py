@@ -7,13 +7,18 @@ import json
 import numpy as np
 
 from steersman.errors import BackendUnavailableError
-from steersman.llm import Faithfulness, JudgeCache, Prices, Relevancy
-from steersman.retrieval import Question, Searcher
-from steersman.retrieval.documents import Document, Lineage, Passage
-from steersman.systems.rag_tuner import Configuration
-from steersman.systems.rag_tuner.answering import Answers
-from steersman.systems.rag_tuner.evaluating import LiveEvaluator
-from steersman.systems.rag_tuner.limits import Limits
+from steersman.providers.judges.cache import JudgeCache
+from steersman.providers.judges.faithfulness import Faithfulness
+from steersman.providers.judges.relevancy import Relevancy
+from steersman.providers.spending_limit import Prices
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.passage import Lineage, Passage
+from steersman.retrieval.searcher import Searcher
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.evaluator import LiveEvaluator
+from steersman_systems.rag_tuner.judged_answers import Answers
+from steersman_systems.rag_tuner.judged_collections import Question
+from steersman_systems.rag_tuner.limits import Limits
 from tests.retrieval.hashed_words import HashedWords
 
 TEXTS = {

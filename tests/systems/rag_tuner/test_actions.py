@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from steersman.systems.rag_tuner.actions import STEPS_K, STEPS_WEIGHT, Choices, Moves
-from steersman.systems.rag_tuner.configuration import Configuration, Space
+from steersman_systems.rag_tuner.actions import STEPS_K, STEPS_WEIGHT, Choices, Moves
+from steersman_systems.rag_tuner.configuration import Configuration, Space
 from tests.systems.rag_tuner.worlds import SPACE
 
 SMALL = Space(

@@ -12,13 +12,16 @@ from steersman.errors import (
     DataError,
     InputError,
 )
-from steersman.llm import ChatBackend, JudgeCache, Retry
-from steersman.llm.detectors import Instability
-from steersman.retrieval import Question, Searcher
-from steersman.systems.rag_tuner import Configuration
-from steersman.systems.rag_tuner.evaluating import LiveEvaluator
-from steersman.systems.rag_tuner.limits import Limits
-from tests.llm.chat_server import chat_server
+from steersman.providers.chat import ChatBackend
+from steersman.providers.detectors.instability import Instability
+from steersman.providers.judges.cache import JudgeCache
+from steersman.providers.judges.judge import Retry
+from steersman.retrieval.searcher import Searcher
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.evaluator import LiveEvaluator
+from steersman_systems.rag_tuner.judged_collections import Question
+from steersman_systems.rag_tuner.limits import Limits
+from tests.providers.chat_server import chat_server
 from tests.retrieval.hashed_words import HashedWords
 from tests.systems.rag_tuner.live import (
     ALL,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from steersman.systems.rag_tuner.beyond_log import guessed
-from steersman.systems.rag_tuner.log_reading import read_log
-from steersman.systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.extrapolation import guessed
+from steersman_systems.rag_tuner.log_reader import read_log
+from steersman_systems.rag_tuner.reward import reward_of
 from tests.systems.rag_tuner.logs import rows, some, written
 from tests.systems.rag_tuner.worlds import tuned, world
 

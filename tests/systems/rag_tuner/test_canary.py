@@ -7,15 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from steersman.db.events import log_events
 from steersman.errors import InputError
-from steersman.rollout import plan_of
-from steersman.spec import load
-from steersman.spec.reading import shipped
-from steersman.store import as_tenant, log_events
-from steersman.systems.rag_tuner import load_policy_config
-from steersman.systems.rag_tuner.canary import Gates, GateSource, canary_plan
-from tests.learn.world import event
-from tests.rollout.world import another, check_history, world
+from steersman.platform.postgres.database import as_tenant
+from steersman.rollouts.plan import plan_of
+from steersman.spec.loader import load
+from steersman.spec.yaml_files import shipped
+from steersman_systems.rag_tuner.canary import Gates, GateSource, canary_plan
+from steersman_systems.rag_tuner.policy_config import load_policy_config
+from tests.learning.world import event
+from tests.rollouts.world import another, check_history, world
 
 TUNED = load_policy_config()
 GOOD = {"faithfulness": 0.9, "relevancy": 0.9, "latency_ms": 100.0}

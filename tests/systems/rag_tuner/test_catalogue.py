@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval.documents import passage_text
-from steersman.systems.assistant import Recording
-from steersman.systems.rag_tuner.catalogue import RecordedVectors, catalogue_collection
+from steersman.retrieval.documents.passage import passage_text
+from steersman_systems.assistant.recorded_engines import Recording
+from steersman_systems.rag_tuner.catalogue import RecordedVectors, catalogue_collection
 
 
 @pytest.fixture

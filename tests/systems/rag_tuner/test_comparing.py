@@ -9,11 +9,12 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from steersman.errors import DataError, InputError
-from steersman.service.tuner_line import Slices
-from steersman.systems.rag_tuner import Configuration, compare, load_policy_config, reward_of
-from steersman.systems.rag_tuner.comparing import compared, estimate
-from steersman.systems.rag_tuner.recorded import MEASURES
-from steersman.systems.rag_tuner.reward import Batch
+from steersman_systems.rag_tuner.comparison import compare, compared, estimate
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.policy_config import load_policy_config
+from steersman_systems.rag_tuner.recorded import MEASURES
+from steersman_systems.rag_tuner.reward import Batch, reward_of
+from steersman_systems.rag_tuner.service.fair_queue import Slices
 from tests.systems.rag_tuner.test_evaluating import (
     ALL,
     QUESTIONS,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import VARIANTS, Configuration, Space
+from steersman_systems.rag_tuner.configuration import VARIANTS, Configuration, Space
 from tests.systems.rag_tuner.worlds import SPACE
 
 configurations = st.builds(

@@ -6,15 +6,11 @@ import pytest
 pytest.importorskip("torch")
 
 from steersman.errors import InputError, StateError
-from steersman.systems.rag_tuner.actions import STEPS_K, STEPS_WEIGHT
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.environment import (
-    TuningEnvironment,
-    changed_parts,
-    drawn_weights,
-)
-from steersman.systems.rag_tuner.made_up import made_up
-from steersman.systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.actions import STEPS_K, STEPS_WEIGHT
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.environment import TuningEnvironment, changed_parts, drawn_weights
+from steersman_systems.rag_tuner.made_up import made_up
+from steersman_systems.rag_tuner.reward import reward_of
 from tests.systems.rag_tuner.worlds import SPACE, tuned, world
 
 WORLD, OTHER, TUNED = world(queries=60), world(queries=40, seed=1), tuned()

@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from steersman.errors import BackendUnavailableError, DataError, InputError
-from steersman.llm import JudgeCache
-from steersman.retrieval import Question, Searcher, words
-from steersman.retrieval.searched_words import searched_words
-from steersman.systems.rag_tuner import Configuration, evaluating, load_policy_config, reward_of
-from steersman.systems.rag_tuner.evaluating import LiveEvaluator
-from steersman.systems.rag_tuner.limits import Limits, Line
+from steersman.providers.judges.cache import JudgeCache
+from steersman.retrieval.bm25 import words
+from steersman.retrieval.query_words import searched_words
+from steersman.retrieval.searcher import Searcher
+from steersman_systems.rag_tuner import evaluator as evaluating
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.evaluator import LiveEvaluator
+from steersman_systems.rag_tuner.judged_collections import Question
+from steersman_systems.rag_tuner.limits import Limits, Line
+from steersman_systems.rag_tuner.policy_config import load_policy_config
+from steersman_systems.rag_tuner.reward import reward_of
 from tests.retrieval.hashed_words import HashedWords
 from tests.systems.rag_tuner.live import ALL, QUESTIONS, WORDS, evaluator, passages
 

@@ -15,19 +15,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steersman.errors import (
-    BackendAnswerError,
-    BackendUnavailableError,
-    DataError,
-    InputError,
-)
-from steersman.llm import Faithfulness, JudgeCache, Prices, Rate, Relevancy, Retry
-from steersman.llm.detectors import Flag, Instability, PersonalData
-from steersman.retrieval import Question, Searcher
-from steersman.retrieval.documents import Document, Lineage, Passage
-from steersman.systems.rag_tuner import Configuration, broken, load_policy_config, reward_of
-from steersman.systems.rag_tuner.evaluating import LiveEvaluator
-from steersman.systems.rag_tuner.limits import Limits
+from steersman.errors import BackendAnswerError, BackendUnavailableError, DataError, InputError
+from steersman.providers.detectors.flags import Flag
+from steersman.providers.detectors.instability import Instability
+from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.judges.cache import JudgeCache
+from steersman.providers.judges.faithfulness import Faithfulness
+from steersman.providers.judges.judge import Retry
+from steersman.providers.judges.relevancy import Relevancy
+from steersman.providers.rate_limit import Rate
+from steersman.providers.spending_limit import Prices
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.passage import Lineage, Passage
+from steersman.retrieval.searcher import Searcher
+from steersman_systems.rag_tuner.candidates import broken
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.evaluator import LiveEvaluator
+from steersman_systems.rag_tuner.judged_collections import Question
+from steersman_systems.rag_tuner.limits import Limits
+from steersman_systems.rag_tuner.policy_config import load_policy_config
+from steersman_systems.rag_tuner.reward import reward_of
 from tests.retrieval.hashed_words import HashedWords
 from tests.systems.rag_tuner.live import (
     ALL,

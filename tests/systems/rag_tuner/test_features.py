@@ -8,15 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.features import (
-    GROUPS,
-    Features,
-    Observed,
-    Scaling,
-    Situation,
-)
-from steersman.systems.rag_tuner.reward import Batch
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.features import GROUPS, Features, Observed, Scaling, Situation
+from steersman_systems.rag_tuner.reward import Batch
 from tests.systems.rag_tuner.worlds import SPACE, tuned
 
 TUNED = tuned(gamma=0.05, delta=0.2)

@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 
 from steersman.errors import BackendUnavailableError, InputError
-from steersman.llm.asked import encoded
-from steersman.retrieval import JudgedCollection, Question, Searcher, SearchSettings
-from steersman.retrieval.documents import Document, Lineage, Passage
-from steersman.systems.rag_tuner import grounding, write_answers
+from steersman.providers.request import encoded
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.passage import Lineage, Passage
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.searcher import Searcher
+from steersman_systems.rag_tuner.faithfulness_gain import grounding, write_answers
+from steersman_systems.rag_tuner.judged_collections import JudgedCollection, Question
 
 FACTS = {
     "copper": "Copper melts at 1085 degrees.",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from steersman.errors import DataError
-from steersman.systems.rag_tuner import Holdout
+from steersman_systems.rag_tuner.holdout import Holdout
 
 NOW = datetime(2026, 11, 21, 20, 0, tzinfo=UTC)
 

@@ -5,10 +5,17 @@ from dataclasses import replace
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval import JudgedCollection, Question
-from steersman.retrieval.documents import Document, Lineage, Passage
-from steersman.systems.rag_tuner import check_leakage, cleaned, repeated
-from steersman.systems.rag_tuner.hygiene import conversations, leakage_said, ready_to_split
+from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.passage import Lineage, Passage
+from steersman_systems.rag_tuner.hygiene import (
+    check_leakage,
+    cleaned,
+    conversations,
+    leakage_said,
+    ready_to_split,
+    repeated,
+)
+from steersman_systems.rag_tuner.judged_collections import JudgedCollection, Question
 
 LONG = "which pressure must the second valve of the cold pump hold while the plant is idle"
 

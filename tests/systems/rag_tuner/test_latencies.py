@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from steersman.db.tenants import create_tenant
 from steersman.errors import DataError, InputError
-from steersman.store import as_tenant, create_tenant
-from steersman.systems.rag_tuner import Configuration
-from steersman.systems.rag_tuner.latencies import of_canary, of_run
-from tests.rollout.world import world as rollout_world
+from steersman.platform.postgres.database import as_tenant
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.latencies import of_canary, of_run
+from tests.rollouts.world import world as rollout_world
 from tests.systems.rag_tuner.worlds import world
 
 RRF = Configuration("rrf")

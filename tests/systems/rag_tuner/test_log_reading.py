@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError
-from steersman.systems.rag_tuner import RunFolder, build_strategy, rotating, tune
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.log_reading import read_log
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.log_reader import read_log
+from steersman_systems.rag_tuner.loop import tune
+from steersman_systems.rag_tuner.run_folder import RunFolder
+from steersman_systems.rag_tuner.slices import rotating
+from steersman_systems.rag_tuner.strategies.factory import build_strategy
 from tests.systems.rag_tuner.logs import some, written
 from tests.systems.rag_tuner.worlds import tuned, world
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.systems.rag_tuner.answerable import answerable
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.log_reading import read_log
-from steersman.systems.rag_tuner.logged import load_world
-from steersman.systems.rag_tuner.slices import Split, stratified
-from steersman.systems.rag_tuner.strategies import build_strategy
-from steersman.systems.rag_tuner.verdict import judge, judged
+from steersman_systems.rag_tuner.answerable import answerable
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.log_reader import read_log
+from steersman_systems.rag_tuner.logged import load_world
+from steersman_systems.rag_tuner.slices import Split, stratified
+from steersman_systems.rag_tuner.strategies.factory import build_strategy
+from steersman_systems.rag_tuner.verdict import judge, judged
 from tests.systems.rag_tuner.logs import rows, some, written
 from tests.systems.rag_tuner.worlds import tuned, world
 

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from steersman.errors import DataError, InputError, SpecError
-from steersman.systems.rag_tuner import check, describe, load_manifest, write_manifest
+from steersman_systems.rag_tuner.manifest import check, describe, load_manifest, write_manifest
 
 TODAY = date(2026, 11, 21)
 

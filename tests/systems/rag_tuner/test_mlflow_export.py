@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.errors.installing import how_to_install
-from steersman.systems.rag_tuner import RunFolder, export_run
-from steersman.systems.rag_tuner.mlflow_export import metrics_of
+from steersman.errors.install_hint import how_to_install
+from steersman_systems.rag_tuner.mlflow_export import export_run, metrics_of
+from steersman_systems.rag_tuner.run_folder import RunFolder
 
 # In a process of its own: the library warns while it is imported, and warnings are errors here.
 PROGRAM = """
 import json, sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from steersman.systems.rag_tuner import export_run
+from steersman_systems.rag_tuner.mlflow_export import export_run
 folder, store = map(Path, sys.argv[1:])
 now = datetime.now(UTC)
 def export(when=now, **more):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.systems.rag_tuner import reward_of
-from steersman.systems.rag_tuner.off_policy import estimated, holding
-from steersman.systems.rag_tuner.slices import rotating
-from steersman.systems.rag_tuner.strategies import Random
-from steersman.systems.rag_tuner.tuning import tune
+from steersman_systems.rag_tuner.loop import tune
+from steersman_systems.rag_tuner.off_policy import estimated, holding
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.slices import rotating
+from steersman_systems.rag_tuner.strategies.random import Random
 from tests.systems.rag_tuner.worlds import tuned, world
 
 TUNED, WORLD = tuned(), world(queries=100)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from steersman.systems.rag_tuner.over_questions import mean_over
+from steersman_systems.rag_tuner.question_means import mean_over
 
 
 def test_intervals_over_conversations_cover_the_mean():

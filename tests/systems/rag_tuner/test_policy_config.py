@@ -3,7 +3,7 @@
 import pytest
 
 from steersman.errors import SpecError
-from steersman.systems.rag_tuner.policy_config import load_policy_config
+from steersman_systems.rag_tuner.policy_config import load_policy_config
 
 FIRST_DESIGN = """
 policy:

@@ -7,14 +7,11 @@ import json
 import pytest
 
 from steersman.errors import DataError
-from steersman.llm import JudgeCache
-from steersman.llm.detectors import PersonalData
-from steersman.systems.rag_tuner import (
-    append_log,
-    flagged_answers,
-    read_log,
-    write_predictions,
-)
+from steersman.providers.detectors.answer_review import flagged_answers
+from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.judges.cache import JudgeCache
+from steersman_systems.rag_tuner.log_reader import read_log
+from steersman_systems.rag_tuner.predictions import append_log, write_predictions
 from tests.systems.rag_tuner.live import (
     ALL,
     QUESTIONS,

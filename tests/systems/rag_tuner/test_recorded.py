@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval import ndcg_at, recall_at
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.recorded import Recorded, graded, load_recorded
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.ranking_metrics import ndcg_at, recall_at
+from steersman_systems.rag_tuner.recorded import Recorded, graded, load_recorded
 from tests.systems.rag_tuner.worlds import SPACE, world
 
 RANKINGS = [["d3", "d1", "d9", "d2"], ["d7", "d8", "d6", "d5"]]

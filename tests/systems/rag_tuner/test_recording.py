@@ -6,17 +6,14 @@ import pytest
 pytest.importorskip("bm25s")
 
 from steersman.errors import BackendUnavailableError, DataError, InputError
-from steersman.retrieval import (
-    CosineReranker,
-    JudgedCollection,
-    Question,
-    Searcher,
-    SearchSettings,
-    link_titles,
-    recall_at,
-)
-from steersman.systems.rag_tuner.configuration import Configuration, Space
-from steersman.systems.rag_tuner.recording import rankings_of, record
+from steersman.retrieval.passage_links import link_titles
+from steersman.retrieval.rerank import CosineReranker
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.searcher import Searcher
+from steersman_systems.rag_tuner.configuration import Configuration, Space
+from steersman_systems.rag_tuner.judged_collections import JudgedCollection, Question
+from steersman_systems.rag_tuner.ranking_metrics import recall_at
+from steersman_systems.rag_tuner.recorder import rankings_of, record
 from tests.retrieval.hashed_words import HashedWords
 from tests.retrieval.passages import whole
 

@@ -8,18 +8,18 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from steersman.systems.rag_tuner.ablation import ablations
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.frontier import rising
-from steersman.systems.rag_tuner.latencies import Latencies
-from steersman.systems.rag_tuner.page import facts, write_page
-from steersman.systems.rag_tuner.pictures import episodes, frontier, shares, write_png
-from steersman.systems.rag_tuner.report import compile_report
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.run_folder import RunFolder
-from steersman.systems.rag_tuner.slices import rotating, stratified
-from steersman.systems.rag_tuner.strategies import Random
-from steersman.systems.rag_tuner.tuning import tune
+from steersman_systems.rag_tuner.ablation import ablations
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.frontier import rising
+from steersman_systems.rag_tuner.latencies import Latencies
+from steersman_systems.rag_tuner.loop import tune
+from steersman_systems.rag_tuner.page import facts, write_page
+from steersman_systems.rag_tuner.pictures import episodes, frontier, shares, write_png
+from steersman_systems.rag_tuner.report import compile_report
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.run_folder import RunFolder
+from steersman_systems.rag_tuner.slices import rotating, stratified
+from steersman_systems.rag_tuner.strategies.random import Random
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(queries=80), tuned()

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from steersman.errors import DataError
-from steersman.llm.detectors import Instability, PersonalData
-from steersman.systems.rag_tuner import flagged_answers
+from steersman.providers.detectors.answer_review import flagged_answers
+from steersman.providers.detectors.instability import Instability
+from steersman.providers.detectors.personal import PersonalData
 
 
 def written(tmp_path, *answers):

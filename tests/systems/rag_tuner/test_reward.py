@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.reward import Batch, breaches, pooled, reward_of
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.reward import Batch, breaches, pooled, reward_of
 from tests.systems.rag_tuner.worlds import tuned
 
 SHIPPED = tuned()

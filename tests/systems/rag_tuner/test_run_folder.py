@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError
-from steersman.systems.rag_tuner.run_folder import RunFolder
-from steersman.systems.rag_tuner.slices import rotating
-from steersman.systems.rag_tuner.strategies import Random
-from steersman.systems.rag_tuner.tuning import tune
-from steersman.systems.rag_tuner.verdict import judge
+from steersman_systems.rag_tuner.loop import tune
+from steersman_systems.rag_tuner.run_folder import RunFolder
+from steersman_systems.rag_tuner.slices import rotating
+from steersman_systems.rag_tuner.strategies.random import Random
+from steersman_systems.rag_tuner.verdict import judge
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(queries=40), tuned()

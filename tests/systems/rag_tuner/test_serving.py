@@ -8,18 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from steersman.db.points import initial_policy
 from steersman.errors import InputError, SpecError
-from steersman.spec import load, loads
-from steersman.spec.reading import shipped
-from steersman.store import initial_policy
-from steersman.systems.rag_tuner import Configuration, load_policy_config
-from steersman.systems.rag_tuner.serving import (
+from steersman.spec.loader import load, loads
+from steersman.spec.yaml_files import shipped
+from steersman_systems.rag_tuner.candidates import (
     barred,
     broken,
     configuration_of,
     declared_with,
     eligible,
 )
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.policy_config import load_policy_config
 from tests.systems.rag_tuner.worlds import world
 
 POINT = load(shipped("rag/retrieval.yaml"))

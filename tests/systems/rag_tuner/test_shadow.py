@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner import Configuration, rotating
-from steersman.systems.rag_tuner.shadow import mirror
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.shadow import mirror
+from steersman_systems.rag_tuner.slices import rotating
 from tests.systems.rag_tuner.worlds import tuned, world
 
 GOOD, POOR = Configuration("hybrid", k=10, fusion_weight=0.6), Configuration("bm25", k=10)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.slices import beforehand, enough, rotating, stratified, temporal
+from steersman_systems.rag_tuner.slices import beforehand, enough, rotating, stratified, temporal
 
 
 @pytest.mark.slow

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.sweep import sweep
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.sweep import sweep
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, EVERY = world(queries=60), np.arange(60)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.slices import rotating
-from steersman.systems.rag_tuner.strategies import Fixed, Random, build_strategy
-from steersman.systems.rag_tuner.tuning import retell, tune
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.loop import retell, tune
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.slices import rotating
+from steersman_systems.rag_tuner.strategies.factory import build_strategy
+from steersman_systems.rag_tuner.strategies.fixed import Fixed
+from steersman_systems.rag_tuner.strategies.random import Random
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(queries=40), tuned()

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, ttest_1samp
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.frontier import Place, places, rising, undominated
-from steersman.systems.rag_tuner.reward import Batch
-from steersman.systems.rag_tuner.verdict import judge, needed
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.frontier import Place, places, rising, undominated
+from steersman_systems.rag_tuner.reward import Batch
+from steersman_systems.rag_tuner.verdict import judge, needed
 from tests.systems.rag_tuner.worlds import tuned, world
 
 FREE = tuned(gamma=0.0, delta=0.0)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from steersman.systems.rag_tuner.configuration import Configuration, Space
-from steersman.systems.rag_tuner.policy_config import load_policy_config
-from steersman.systems.rag_tuner.recorded import Recorded
-from steersman.systems.rag_tuner.recording import rankings_of
+from steersman_systems.rag_tuner.configuration import Configuration, Space
+from steersman_systems.rag_tuner.policy_config import load_policy_config
+from steersman_systems.rag_tuner.recorded import Recorded
+from steersman_systems.rag_tuner.recorder import rankings_of
 
 SPACE = Space(
     variants=("bm25", "dense", "hybrid"),

@@ -86,7 +86,8 @@ def unique(passages: Iterable[Passage], *, near: float | None = 0.9) -> Unique:
     Raises:
         InputError: `near` is out of its range, or an id is there twice.
 
-    >>> from steersman.retrieval.documents import Document, cut
+    >>> from steersman.retrieval.documents.document import Document
+    >>> from steersman.retrieval.documents.chunks import cut
     >>> texts = ["Pumps hum when they are cold.", "Valves stick.", "pumps HUM when they are cold"]
     >>> found = unique(cut(Document(str(i), text))[0] for i, text in enumerate(texts))
     >>> [passage.id for passage in found.kept], found.dropped

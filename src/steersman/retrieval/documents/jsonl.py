@@ -7,8 +7,8 @@ import logging
 from typing import IO, TYPE_CHECKING, Any
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval.documents.decoding import storable
 from steersman.retrieval.documents.document import Document
+from steersman.retrieval.documents.text_encoding import storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def read_lines(stream: IO[bytes], name: str, limits: Limits) -> list[Document]:
         DataError: a line is wrong, has an id that was there before, or goes beyond a limit.
 
     >>> import io
-    >>> from steersman.retrieval.documents import Limits
+    >>> from steersman.retrieval.documents.limits import Limits
     >>> lines = io.BytesIO(b'{"id": 7, "text": "Pumps hum.", "year": 1951}\n')
     >>> [document] = read_lines(lines, "manuals.jsonl", Limits())
     >>> document.doc_id, document.source, document.meta

@@ -5,11 +5,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from steersman.systems.rag_tuner.actions import Moves
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.outlook import STEPS_K, Outlook, on_grid
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.strategies.belief import Belief
+from steersman_systems.rag_tuner.actions import Moves
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.lookahead import STEPS_K, Outlook, on_grid
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.strategies.belief import Belief
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, CHEAP, DEAR = world(), tuned(gamma=0.05, delta=0.05), tuned(gamma=0.4, delta=0.4)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.strategies import Factored
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.strategies.factored import Factored
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(), tuned(gamma=0.05, delta=0.05)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.strategies import Ledger
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.strategies.base import Ledger
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(queries=40), tuned()

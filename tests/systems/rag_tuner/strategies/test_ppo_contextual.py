@@ -6,9 +6,9 @@ import pytest
 pytest.importorskip("torch")
 
 from steersman.errors import InputError
-from steersman.learn.ppo import Settings
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.strategies.ppo_contextual import ContextualPpo, contexts_of
+from steersman.training.ppo.settings import Settings
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.strategies.ppo_contextual import ContextualPpo, contexts_of
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(), tuned(gamma=0.05, delta=0.05)

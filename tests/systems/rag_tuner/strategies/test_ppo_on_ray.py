@@ -9,13 +9,13 @@ import pytest
 pytest.importorskip("torch")
 
 from steersman.errors import DataError
-from steersman.learn.ppo import PPO
-from steersman.learn.ppo.rllib import _about as about_training
-from steersman.learn.ppo.rllib import _write
-from steersman.systems.rag_tuner.environment import TuningEnvironment
-from steersman.systems.rag_tuner.features import Features
-from steersman.systems.rag_tuner.strategies.ppo_on_ray import _about, _guess, train_on_ray
-from steersman.systems.rag_tuner.strategies.ppo_sequential import fitted_scaling, train_sequential
+from steersman.training.ppo.agent import PPO
+from steersman.training.ppo.rllib import _about as about_training
+from steersman.training.ppo.rllib import _write
+from steersman_systems.rag_tuner.environment import TuningEnvironment
+from steersman_systems.rag_tuner.features import Features
+from steersman_systems.rag_tuner.strategies.ppo_on_ray import _about, _guess, train_on_ray
+from steersman_systems.rag_tuner.strategies.ppo_sequential import fitted_scaling, train_sequential
 from tests.systems.rag_tuner.worlds import tuned, world
 
 TUNED = tuned()

@@ -6,21 +6,22 @@ import pytest
 pytest.importorskip("torch")
 
 from steersman.errors import DataError, InputError
-from steersman.learn.ppo import PPO, Settings
-from steersman.systems.rag_tuner.actions import Moves
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.environment import TuningEnvironment
-from steersman.systems.rag_tuner.features import Features, Observed, Scaling, Situation
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.slices import rotating
-from steersman.systems.rag_tuner.strategies.ppo_guess import first_guess
-from steersman.systems.rag_tuner.strategies.ppo_sequential import (
+from steersman.training.ppo.agent import PPO
+from steersman.training.ppo.settings import Settings
+from steersman_systems.rag_tuner.actions import Moves
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.environment import TuningEnvironment
+from steersman_systems.rag_tuner.features import Features, Observed, Scaling, Situation
+from steersman_systems.rag_tuner.loop import tune
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.slices import rotating
+from steersman_systems.rag_tuner.strategies.ppo_guess import first_guess
+from steersman_systems.rag_tuner.strategies.ppo_sequential import (
     SequentialPolicy,
     SequentialPpo,
     _episodes,
     train_sequential,
 )
-from steersman.systems.rag_tuner.tuning import tune
 from tests.systems.rag_tuner.worlds import tuned, world
 
 WORLD, TUNED = world(), tuned(gamma=0.05, delta=0.05)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.reward import reward_of
-from steersman.systems.rag_tuner.slices import rotating
-from steersman.systems.rag_tuner.strategies import NAMES, Fixed, build_strategy
-from steersman.systems.rag_tuner.tuning import tune
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.loop import tune
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.slices import rotating
+from steersman_systems.rag_tuner.strategies.factory import NAMES, build_strategy
+from steersman_systems.rag_tuner.strategies.fixed import Fixed
 from tests.systems.rag_tuner.worlds import tuned, world
 
 RUNNABLE = [name for name in NAMES if name != "ppo" or find_spec("torch")]

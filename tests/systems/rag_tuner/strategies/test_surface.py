@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.systems.rag_tuner.configuration import Configuration
-from steersman.systems.rag_tuner.strategies.surface import Surface, features
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.strategies.surface import Surface, features
 from tests.systems.rag_tuner.worlds import SPACE
 
 NOISE, LEVELS = 0.02, 0.1

@@ -1,0 +1,93 @@
+"""Health, readiness and metrics endpoints."""
+
+from __future__ import annotations
+
+import hmac
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from steersman.api.app import Route
+from steersman.platform.http.messages import Answer, json_answer, problem_answer
+from steersman.platform.telemetry.exposition import CONTENT_TYPE, render
+from steersman.wire import Problem, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from steersman.platform.http.messages import Request
+    from steersman.platform.telemetry.exposition import Exchange
+    from steersman.serving.metrics import Metrics
+
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
+
+
+class Health:
+    """Handlers of the routes for operators.
+
+    Args:
+        reasons: returns why the service is not ready; empty if it is ready.
+        metrics: metrics of this process.
+        exchange: metrics of the other processes on the port; None: single process.
+        metrics_token: token for remote metrics requests; None: local requests only.
+        beside: folder with the metrics of processes next to the service, such as the controller.
+    """
+
+    def __init__(
+        self,
+        reasons: Callable[[], Awaitable[list[str]]],
+        metrics: Metrics,
+        exchange: Exchange | None = None,
+        metrics_token: str | None = None,
+        beside: Exchange | None = None,
+    ) -> None:
+        self._reasons = reasons
+        self._metrics = metrics
+        self._exchange = exchange
+        self._token = metrics_token
+        self._beside = beside
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes."""
+        return [
+            ("GET", Route("/healthz", self.alive)),
+            ("GET", Route("/readyz", self.ready)),
+            ("GET", Route("/metrics", self.metrics)),
+        ]
+
+    async def alive(self, _: Request) -> Answer:
+        """Answer ``GET /healthz`` with 200."""
+        return json_answer({"alive": True})
+
+    async def ready(self, _: Request) -> Answer:
+        """Answer ``GET /readyz`` with 200, or 503 with the reasons."""
+        reasons = await self._reasons()
+        if reasons:
+            detail = f"not ready: {'; '.join(reasons)}"
+            return problem_answer(Problem.of("unavailable", detail, retry_after_s=1.0))
+        return json_answer({"ready": True})
+
+    async def metrics(self, request: Request) -> Answer:
+        """Answer ``GET /metrics`` in Prometheus' text format, locally or with the token."""
+        self._check_reader(request)
+        own, families = "0", self._metrics.families()
+        found = {} if self._beside is None else self._beside.others()
+        if self._exchange is not None:
+            # Written before the answer: the process that is asked next must not report an older
+            # count, which Prometheus would take for a restart. On a full disk it may.
+            with suppress(OSError):
+                self._exchange.leave(families)
+            own, found = self._exchange.own, {**found, **self._exchange.others()}
+        text = render({own: families, **found})
+        return Answer(200, text, ((b"content-type", CONTENT_TYPE),))
+
+    def _check_reader(self, request: Request) -> None:
+        client = request.scope.get("client")
+        # Requests through a local proxy count as remote.
+        if client and client[0] in _LOOPBACK and _FORWARDED.isdisjoint(request.headers):
+            return
+        shown = request.headers.get(b"authorization", b"")
+        if self._token and hmac.compare_digest(shown, f"Bearer {self._token}".encode()):
+            return
+        detail = "remote requests for metrics need `Authorization: Bearer $STEERSMAN_METRICS_TOKEN`"
+        raise Refused.of("unauthorized", detail)

@@ -1,0 +1,204 @@
+"""HTTP handlers for API keys: list, create, rotate, revoke, with the scope admin."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta
+
+from steersman.api.app import Route
+from steersman.db.keys import KeyRow, create_key, list_keys, revoke_key, rotate_key
+from steersman.errors import InputError, StoreError
+from steersman.platform.http.messages import Answer, converted, json_answer, read_json
+from steersman.platform.http.tenant_limiter import Apart
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from steersman.platform.breaker import Breaker
+    from steersman.platform.http.messages import Request
+    from steersman.platform.postgres.database import Database
+
+T = TypeVar("T")
+_BYTES = 16 * 1024
+
+
+class NewKey(msgspec.Struct, forbid_unknown_fields=True):
+    """Request for a new API key.
+
+    Attributes:
+        name: display name.
+        role: one of application, observer, operator. Give a role or scopes, not both.
+        scopes: scopes of the key. Give a role or scopes, not both.
+        expires_at: expiry time in seconds since 1970; absent: never.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    role: str = ""
+    scopes: Annotated[list[str], Meta(max_length=8)] | None = None
+    expires_at: Annotated[float, Meta(ge=0, le=253_402_300_799)] | None = None
+
+
+class Rotation(msgspec.Struct, forbid_unknown_fields=True):
+    """Request to replace an API key.
+
+    Attributes:
+        grace_s: time in seconds for which the old key stays valid.
+    """
+
+    grace_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 3600.0
+
+
+class ShownKey(msgspec.Struct, omit_defaults=True):
+    """API key. Its text is present only when the key is created.
+
+    Attributes:
+        id: key id.
+        name: display name.
+        prefix: first characters of the key.
+        role: one of application, observer, operator, custom.
+        scopes: scopes of the key.
+        created_at: creation time in seconds since 1970.
+        expires_at: expiry time in seconds since 1970.
+        revoked_at: revocation time in seconds since 1970.
+        rotated_from: id of the key that this one replaces.
+        key: text of the key; shown once.
+    """
+
+    id: UUID
+    name: str
+    prefix: str
+    role: str
+    scopes: list[str]
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    rotated_from: UUID | None = None
+    key: str | None = None
+
+
+class KeyAdmin:
+    """Handlers of the routes for keys.
+
+    Args:
+        database: database of the keys.
+        secret: secret for the keyed hash.
+        breaker: circuit breaker for the store.
+    """
+
+    def __init__(self, database: Database, secret: bytes, breaker: Breaker) -> None:
+        self._database = database
+        self._secret = secret
+        self._breaker = breaker
+        self._listing, self._changing = Apart(), Apart()  # who lists without end still revokes
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes; revocation is never shed."""
+        return [
+            ("GET", Route("/v1/keys", self.listed, "admin", "read")),
+            ("POST", Route("/v1/keys", self.create, "admin")),
+            ("POST", Route("/v1/keys/{id}/rotate", self.rotate, "admin")),
+            ("DELETE", Route("/v1/keys/{id}", self.revoke, "admin")),
+        ]
+
+    async def listed(self, request: Request) -> Answer:
+        """Answer ``GET /v1/keys`` without the texts of the keys."""
+        tenant = request.key.tenant
+        async with self._listing.turn(tenant):
+            rows = await self._breaker.call(lambda: list_keys(self._database, tenant))
+        return json_answer({"keys": [_shown(row) for row in rows]})
+
+    async def create(self, request: Request) -> Answer:
+        """Answer ``POST /v1/keys`` with 201 and the key's text, which is shown only once."""
+        asked = converted(await read_json(request, _BYTES), NewKey)
+        if asked.role and asked.scopes is not None:
+            # A reader with the scope admin would be one or the other, and nobody told which.
+            detail = f"role {asked.role!r:.80} and scopes are both given; give only one of them"
+            raise Refused.of("invalid", detail, field="scopes")
+        expires = (
+            None if asked.expires_at is None else datetime.fromtimestamp(asked.expires_at, UTC)
+        )
+        try:
+            row, text = await self._do(
+                request,
+                lambda: create_key(
+                    self._database,
+                    request.key.tenant,
+                    secret=self._secret,
+                    name=asked.name,
+                    role=asked.role,
+                    scopes=asked.scopes,
+                    expires_at=expires,
+                    actor=f"key {request.key.id}",
+                ),
+            )
+        except InputError as error:
+            raise Refused.of("invalid", str(error)) from None
+        return json_answer(_shown(row, text), 201)
+
+    async def rotate(self, request: Request) -> Answer:
+        """Answer ``POST /v1/keys/{id}/rotate`` with 201 and the new key's text, shown only once."""
+        asked = converted(await read_json(request, _BYTES), Rotation)
+        identifier = _identifier(request)
+        try:
+            row, text = await self._do(
+                request,
+                lambda: rotate_key(
+                    self._database,
+                    request.key.tenant,
+                    identifier,
+                    secret=self._secret,
+                    actor=f"key {request.key.id}",
+                    grace_s=asked.grace_s,
+                ),
+            )
+        except StoreError:
+            raise _no_such_key() from None
+        return json_answer(_shown(row, text), 201)
+
+    async def revoke(self, request: Request) -> Answer:
+        """Answer ``DELETE /v1/keys/{id}`` with the revoked key."""
+        identifier = _identifier(request)
+        actor = f"key {request.key.id}"
+        try:
+            row = await self._do(
+                request,
+                lambda: revoke_key(self._database, request.key.tenant, identifier, actor=actor),
+            )
+        except StoreError:
+            raise _no_such_key() from None
+        return json_answer(_shown(row))
+
+    async def _do(self, request: Request, work: Callable[[], Awaitable[T]]) -> T:
+        async with self._changing.turn(request.key.tenant):
+            return await self._breaker.call(work)
+
+
+def _shown(row: KeyRow, text: str | None = None) -> ShownKey:
+    return ShownKey(
+        row.id,
+        row.name,
+        row.prefix,
+        row.role,
+        sorted(row.scopes),
+        row.created_at.timestamp(),
+        None if row.expires_at is None else row.expires_at.timestamp(),
+        None if row.revoked_at is None else row.revoked_at.timestamp(),
+        row.rotated_from,
+        text,
+    )
+
+
+def _identifier(request: Request) -> UUID:
+    try:
+        return UUID(request.params[0])
+    except ValueError:
+        raise _no_such_key() from None
+
+
+def _no_such_key() -> Refused:
+    return Refused.of("not_found", "active key not found; GET /v1/keys lists the keys")

@@ -1,0 +1,266 @@
+"""HTTP handlers for corpus search and for documents, to check citations."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from steersman.api.app import Route
+from steersman.api.routes.search_messages import (
+    DocumentRequest,
+    HitLineage,
+    SearchAnswer,
+    SearchHit,
+    SearchRequest,
+    ShownDocument,
+)
+from steersman.db.corpora import corpora_of
+from steersman.db.corpus_documents import find_document
+from steersman.errors import (
+    CorpusError,
+    DataError,
+    InputError,
+    MissingCorpusError,
+    SteersmanError,
+    StoreError,
+)
+from steersman.platform.breaker import store_is_away
+from steersman.platform.http.messages import Answer, converted, json_answer, read_json
+from steersman.platform.postgres.database import AWAY
+from steersman.retrieval.corpora_reader import ready
+from steersman.retrieval.loaded_corpus import Place, find_place, load, one_view
+from steersman.retrieval.search_settings import SearchSettings
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from uuid import UUID
+
+    from asyncpg import Pool
+
+    from steersman.db.corpus_documents import StoredDocument
+    from steersman.platform.breaker import Breaker
+    from steersman.platform.http.messages import Request
+    from steersman.platform.postgres.database import Database
+    from steersman.retrieval.corpora_reader import Opened
+    from steersman.retrieval.embedders import Embedders
+    from steersman.retrieval.loaded_corpus import Loaded
+    from steersman.retrieval.results import Found
+    from steersman.serving.corpus_cache import CorpusCache
+    from steersman.serving.metrics import Metrics
+
+_BYTES = 256 * 1024
+_MOST_WAITING = 64
+_EMBEDDER_S = 5.0
+_MOST_CHARACTERS = 100_000
+_MOST_ALSO = 20
+
+
+class Searching:
+    """Handlers of the routes for corpora.
+
+    Args:
+        pool: connections of role app.
+        cache: corpora in memory.
+        breaker: circuit breaker for the store.
+        metrics: counters.
+        clock: monotonic clock in seconds.
+    """
+
+    def __init__(
+        self,
+        pool: Pool[Any],
+        cache: CorpusCache,
+        breaker: Breaker,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._pool = pool
+        self._cache = cache
+        self._breaker = breaker
+        self._metrics = metrics
+        self._clock = clock
+        self._waiting = 0
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes."""
+        return [
+            ("POST", Route("/v1/search", self.search, "decide", "search", traced=True)),
+            ("POST", Route("/v1/documents", self.document, "decide", "search")),
+        ]
+
+    async def search(self, request: Request) -> Answer:
+        """Answer ``POST /v1/search`` with a `SearchAnswer`.
+
+        Raises:
+            Refused: unknown corpus or snapshot, invalid setting, or timeout.
+        """
+        asked = converted(await read_json(request, _BYTES), SearchRequest)
+        begun = self._clock()
+        if self._waiting >= _MOST_WAITING:
+            self._metrics.search("refused")
+            detail = f"{self._waiting} searches are already waiting, the maximum; try again later"
+            raise Refused.of("unavailable", detail, retry_after_s=1.0)
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(asked.deadline_ms / 1e3):
+                opened, found = await self._found(request.key.tenant, asked)
+        except TimeoutError:
+            self._metrics.search("late")
+            detail = (
+                f"no answer within {asked.deadline_ms:g} ms; the first search of a corpus loads "
+            )
+            detail += "it: try again, or increase deadline_ms"
+            raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
+        except Refused:
+            self._metrics.search("refused")
+            raise
+        finally:
+            self._waiting -= 1
+        self._metrics.search("ok", found.degraded, self._clock() - begun)
+        return json_answer(_answer(asked.corpus, opened, found))
+
+    async def document(self, request: Request) -> Answer:
+        """Answer ``POST /v1/documents`` with a `ShownDocument`."""
+        asked = converted(await read_json(request, _BYTES), DocumentRequest)
+        tenant = request.key.tenant
+
+        async def read() -> tuple[Place, StoredDocument | None]:
+            async with self._pool.acquire() as connection, one_view(connection, tenant):
+                place = await find_place(connection, tenant, asked.corpus, asked.snapshot)
+                at = connection, tenant, place.corpus.id, place.revision
+                return place, await find_document(*at, asked.doc_id)
+
+        with told(asked.corpus):
+            place, found = await self._breaker.call(read)
+        if found is None:
+            raise Refused.of("not_found", "document not found; search shows the existing documents")
+        return json_answer(_document(asked, place, found))
+
+    async def _found(self, tenant: UUID, asked: SearchRequest) -> tuple[Opened, Found]:
+        async def look() -> Place:
+            async with self._pool.acquire() as connection, one_view(connection, tenant):
+                if self._cache.wants_look(tenant):
+                    there = await corpora_of(connection, tenant)
+                    self._cache.keep_only(tenant, {corpus.id for corpus in there})
+                return await find_place(connection, tenant, asked.corpus, asked.snapshot)
+
+        with told(asked.corpus):
+            place = await self._breaker.call(look)
+            variant = asked.variant or ("hybrid" if place.corpus.embedder else "bm25")
+            settings = SearchSettings(
+                variant, asked.k, asked.fusion, asked.fusion_weight, asked.rerank, asked.expansion
+            )
+            opened = await self._cache.get(tenant, place)
+            loop = asyncio.get_running_loop()
+            search = partial(opened.searcher.search, asked.query, settings)
+            return opened, await loop.run_in_executor(self._cache.searching, search)
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """Convert errors to refusals; another tenant's corpus looks like a missing one.
+
+    Args:
+        name: name of the requested corpus.
+
+    Raises:
+        Refused: instead of the original error.
+    """
+    try:
+        yield
+    except MissingCorpusError:
+        detail = f"corpus {name!r} or its snapshot not found (snapshots expire); "
+        detail += "`steersman corpus list` lists the corpora"
+        raise Refused.of("not_found", detail) from None
+    except InputError as error:
+        raise Refused.of("invalid", str(error)) from None
+    except CorpusError as error:
+        raise Refused.of("not_allowed", str(error)) from None
+    except DataError as error:
+        # An extra that is not installed, most of all: the message says which.
+        raise Refused.of("unavailable", str(error)) from None
+    except (StoreError, *AWAY) as error:
+        if isinstance(error, StoreError) or store_is_away(error):
+            detail = "the store does not respond; try again later"
+            raise Refused.of("unavailable", detail, retry_after_s=2.0) from error
+        raise
+
+
+async def load_corpus(
+    database: Database, embedders: Embedders, tenant: UUID, place: Place
+) -> Opened:
+    """Load a corpus revision over its own connection.
+
+    Args:
+        database: database of the corpus.
+        embedders: embedders by name; the corpus's embedder is used at the first query.
+        tenant: tenant id.
+        place: revision, as found just before.
+
+    Raises:
+        MissingCorpusError: the corpus was deleted.
+        DataError: an extra is missing.
+    """
+    connection = await database.connect("app")
+    try:
+        async with one_view(connection, tenant):
+            now = await find_place(connection, tenant, place.corpus.name, None)
+            if now.corpus.id != place.corpus.id:
+                raise MissingCorpusError("the corpus was replaced during the search; try again")
+            loaded = await load(connection, database, tenant, place)
+    finally:
+        await connection.close()
+    return await asyncio.to_thread(_ready, loaded, embedders)
+
+
+def _ready(loaded: Loaded, embedders: Embedders) -> Opened:
+    opened = ready(loaded, embedders, wait_s=0.0)
+    if loaded.vectors is not None and loaded.place.corpus.embedder:
+        # The first search is to have it; whatever fails is told again by the search itself.
+        with suppress(SteersmanError):
+            embedders.get(loaded.place.corpus.embedder, wait_s=_EMBEDDER_S)
+    return opened
+
+
+def _answer(name: str, opened: Opened, found: Found) -> SearchAnswer:
+    also = opened.loaded.also
+    hits = []
+    for hit in found.hits:
+        passage, where = hit.passage, hit.passage.lineage
+        lineage = HitLineage(
+            *(where.sha256, where.start, where.end, list(where.headings)),
+            *(where.page, where.chunker),
+        )
+        hits.append(
+            SearchHit(
+                *(passage.doc_id, passage.chunk, passage.text, float(hit.score), lineage),
+                *(passage.title, passage.source, dict(passage.meta), dict(hit.ranks)),
+                *(hit.expanded_from, list(also.get(passage.id, ())[:_MOST_ALSO])),
+            )
+        )
+    timings = {part: round(ms, 3) for part, ms in found.timings_ms.items()}
+    return SearchAnswer(hits, name, opened.loaded.place.revision, list(found.degraded), timings)
+
+
+def _document(asked: DocumentRequest, place: Place, found: StoredDocument) -> ShownDocument:
+    start = min(asked.start, len(found.text))
+    end = len(found.text) if asked.end is None else min(asked.end, len(found.text))
+    end = max(start, min(end, start + _MOST_CHARACTERS))
+    return ShownDocument(
+        doc_id=found.doc_id,
+        title=found.title,
+        source=found.source,
+        meta=found.meta,
+        sha256=found.sha256.hex(),
+        length=len(found.text),
+        start=start,
+        end=end,
+        text=found.text[start:end],
+        corpus=asked.corpus,
+        revision=place.revision,
+    )

@@ -1,0 +1,328 @@
+"""Handler of `GET /rl-status`: the learning status of each decision point of a tenant.
+
+Counts cover at most the newest 100,000 rows of the last hour, so that the cost does not grow with
+the traffic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from steersman.api.app import Route
+from steersman.db.points import PointRow, UnreadablePoint, points_as_they_are
+from steersman.db.rollouts import active_rollouts
+from steersman.platform.http.messages import Answer, flag, json_answer
+from steersman.platform.http.read_timeout import READ_S, in_time
+from steersman.platform.postgres.database import as_tenant
+from steersman.points.state_bytes import state_sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncpg import Pool
+
+    from steersman.db.rollouts import RolloutRow
+    from steersman.platform.breaker import Breaker
+    from steersman.platform.http.messages import Request
+    from steersman.serving.draw import Served
+    from steersman.serving.load_guard import Guard
+    from steersman.serving.replicas import Replicas
+
+_HOUR_S = 3_600.0
+_MOST = 100_000
+_KEPT_S = 1.0
+_Asked = tuple["UUID", bool]
+_NOT_READ = "the last hour was not counted"
+
+
+class RolloutStatus(msgspec.Struct, omit_defaults=True):
+    """Active rollout of a decision point.
+
+    Attributes:
+        id: rollout id.
+        status: running or paused.
+        stage: one of shadow, canary, ab, live.
+        step: current step of the plan, from 0.
+        share: share of units that the candidate serves.
+        candidate: candidate snapshot.
+        control: control snapshot.
+        control_seq: number of updates applied to the control snapshot.
+        candidate_loaded: whether the answering process serves the candidate.
+    """
+
+    id: str
+    status: str
+    stage: str
+    step: int
+    share: float
+    candidate: str
+    control: str
+    control_seq: int
+    candidate_loaded: bool = False
+
+
+class PointStatus(msgspec.Struct, omit_defaults=True):
+    """Learning status of one decision point.
+
+    Attributes:
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        algorithm: algorithm of the policy; null: the declaration cannot be read.
+        learning: online or frozen; null: the declaration cannot be read.
+        snapshot: snapshot of the live policy.
+        update_seq: number of updates that the learner has written after this snapshot.
+        replica_snapshot: snapshot that the answering process holds; absent: not loaded yet.
+        replica_seq: number of updates that the answering process has applied; absent: not loaded
+            yet.
+        learn_lag_s: age in seconds of the oldest pending work of the learner; 0: none.
+        decisions: decisions of the last hour.
+        degraded: number of these answered by the fallback.
+        rewarded: number of these with a reward.
+        mean_reward: mean reward of these.
+        capped: whether only the newest decisions were counted, because there are too many.
+        pinned_seq: update number that the point is pinned to; absent: it follows the learner.
+        replica_sha256: SHA-256 of the state that the answering process holds; present with
+            ``?states=true``. Processes at the same update number hold identical states; ``steersman
+            learn verify`` computes the hash from the log.
+        rollout: active rollout; absent: none.
+        problem: why the answering process does not serve the wanted state or cannot read the
+            declaration, and what to do.
+    """
+
+    skill: str
+    decision: str
+    algorithm: str | None
+    learning: str | None
+    snapshot: str
+    update_seq: int
+    replica_snapshot: str | None
+    replica_seq: int | None
+    learn_lag_s: float
+    decisions: int
+    degraded: int
+    rewarded: int
+    mean_reward: float | None
+    capped: bool = False
+    pinned_seq: int | None = None
+    replica_sha256: str | None = None
+    rollout: RolloutStatus | None = None
+    problem: str = ""
+
+
+class Status(msgspec.Struct):
+    """Answer of ``GET /rl-status``.
+
+    Attributes:
+        guardian_state: NORMAL, BROWNOUT or LOCKDOWN.
+        at: time in seconds since 1970.
+        points: decision points by skill and name.
+    """
+
+    guardian_state: str
+    at: float
+    points: list[PointStatus]
+
+
+class StatusPage:
+    """Handler of ``GET /rl-status``.
+
+    Args:
+        pool: connections of role app.
+        breaker: circuit breaker for the store.
+        guard: load guard.
+        replicas: iterator over (tenant, served decision point).
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        pool: Pool[Any],
+        breaker: Breaker,
+        guard: Guard,
+        replicas: Replicas,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._pool = pool
+        self._breaker = breaker
+        self._guard = guard
+        self._replicas = replicas
+        self._clock = clock
+        self._kept: dict[_Asked, Status] = {}
+        self._looking: dict[_Asked, asyncio.Task[Status]] = {}
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes."""
+        return [("GET", Route("/rl-status", self.status, "read", "read"))]
+
+    async def status(self, request: Request) -> Answer:
+        """Answer with a `Status` that is at most a second old; ``?states=true`` adds state hashes.
+
+        Raises:
+            Refused: invalid flag, the store does not respond, or counting takes too long.
+        """
+        states = flag(request, "states")
+        asked, now = (request.key.tenant, states), self._clock()
+        status = self._kept.get(asked)
+        if status is None or not 0 <= now - status.at < _KEPT_S:
+            looking = self._looking.get(asked)
+            if looking is None:
+                looking = asyncio.get_running_loop().create_task(self._look(asked, now))
+                self._looking[asked] = looking
+                looking.add_done_callback(lambda done: self._looked(asked, done))
+            # Whoever asked first may go away: the others of this tenant wait for the same.
+            status = await asyncio.shield(looking)
+        return json_answer(status)
+
+    async def _look(self, asked: _Asked, now: float) -> Status:
+        tenant, states = asked
+        points = await self._breaker.call(
+            lambda: in_time(lambda: self._points(tenant, now), READ_S, _NOT_READ)
+        )
+        if states:
+            for point in points:
+                await self._tell_state(tenant, point)
+        status = self._kept[asked] = Status(self._guard.state.name, now, points)
+        return status
+
+    async def _tell_state(self, tenant: UUID, point: PointStatus) -> None:
+        served = self._replicas.find(tenant, point.skill, point.decision)
+        if served is not None:
+            replica = served.replica
+            # Read together, so that it is the state of this update; a copy, hashed aside.
+            point.replica_snapshot, point.replica_seq = replica.snapshot, replica.seq
+            state = replica.policy.state()
+            point.replica_sha256 = await asyncio.to_thread(state_sha256, state)
+
+    def _looked(self, asked: _Asked, done: asyncio.Task[Status]) -> None:
+        del self._looking[asked]
+        if not done.cancelled():
+            done.exception()  # who waited was told; they may all have gone
+
+    async def _points(self, tenant: UUID, now: float) -> list[PointStatus]:
+        async with self._pool.acquire() as connection, as_tenant(connection, tenant):
+            rows, unreadable = await points_as_they_are(connection, tenant)
+            learners = await _by_point(
+                connection, "SELECT skill, point, snapshot, seq FROM learner"
+            )
+            due = await _by_point(
+                connection,
+                "SELECT skill, point, min(due_at) AS due_at FROM work WHERE due_at <= now() "
+                "GROUP BY skill, point",
+            )
+            recent = await _recent(connection, now)
+            under_way = {
+                (one.skill, one.point): one for one in await active_rollouts(connection, tenant)
+            }
+        points = []
+        known: list[PointRow | UnreadablePoint] = [*rows, *unreadable]
+        for row in sorted(known, key=lambda it: (it.skill, it.point)):
+            served = self._replicas.find(tenant, row.skill, row.point)
+            status = _point(row, learners, due, served, recent, now)
+            rollout = under_way.get((row.skill, row.point))
+            if rollout is not None:
+                status.rollout = _rollout(rollout, served)
+            if isinstance(row, UnreadablePoint):
+                status.problem = row.why
+            else:
+                status.problem = self._replicas.problem(tenant, row.skill, row.point)
+            points.append(status)
+        return points
+
+
+class _Recent:
+    """Counts of the last hour, by skill and decision point."""
+
+    def __init__(self) -> None:
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.degraded: Counter[tuple[str, str]] = Counter()
+        self.rewarded: Counter[tuple[str, str]] = Counter()
+        self.sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.capped = False
+
+
+async def _recent(connection: Any, now: float) -> _Recent:
+    """Return the counts of the last hour; ids contain their time, so the primary key suffices."""
+    found = await connection.fetch(
+        "WITH newest AS MATERIALIZED ("
+        "  SELECT id, skill, point, degraded FROM decision WHERE id >= $1 ORDER BY id DESC LIMIT $2"
+        "), last AS ("
+        "  SELECT DISTINCT ON (decision) decision, value FROM reward WHERE decision >= $1 "
+        "  AND decision >= coalesce((SELECT min(id::text)::uuid FROM newest), $1) "
+        "  ORDER BY decision, revision DESC"
+        ") SELECT n.skill, n.point, count(*) AS decisions, "
+        "count(*) FILTER (WHERE n.degraded) AS degraded, count(l.value) AS rewarded, "
+        "coalesce(sum(l.value), 0) AS total "
+        "FROM newest AS n LEFT JOIN last AS l ON l.decision = n.id GROUP BY n.skill, n.point",
+        *(_first_id(now - _HOUR_S), _MOST),
+    )
+    recent = _Recent()
+    for row in found:
+        place = row["skill"], row["point"]
+        recent.decisions[place] = row["decisions"]
+        recent.degraded[place] = row["degraded"]
+        recent.rewarded[place] = row["rewarded"]
+        recent.sums[place] = row["total"]
+    recent.capped = recent.decisions.total() >= _MOST
+    return recent
+
+
+def _point(
+    row: PointRow | UnreadablePoint,
+    learners: Any,
+    due: Any,
+    served: Served | None,
+    recent: _Recent,
+    now: float,
+) -> PointStatus:
+    declared = row if isinstance(row, PointRow) else None
+    place = row.skill, row.point
+    learner, work = learners.get(place), due.get(place)
+    replica = None if served is None else served.replica
+    rewarded = recent.rewarded[place]
+    return PointStatus(
+        row.skill,
+        row.point,
+        None if declared is None else declared.spec.policy.algorithm,
+        None if declared is None else declared.spec.learning.mode,
+        row.snapshot,
+        0 if learner is None or learner["snapshot"] != row.snapshot else learner["seq"],
+        None if replica is None else replica.snapshot,
+        None if replica is None else replica.seq,
+        0.0 if work is None else max(0.0, now - work["due_at"].timestamp()),
+        recent.decisions[place],
+        recent.degraded[place],
+        rewarded,
+        recent.sums[place] / rewarded if rewarded else None,
+        recent.capped,
+        None if declared is None else declared.pinned_seq,
+    )
+
+
+def _rollout(row: RolloutRow, served: Served | None) -> RolloutStatus:
+    arms = None if served is None else served.arms
+    return RolloutStatus(
+        str(row.id),
+        row.status,
+        row.stage,
+        row.step,
+        row.share,
+        row.candidate,
+        row.control,
+        row.control_seq,
+        arms is not None and arms.candidate is not None,
+    )
+
+
+async def _by_point(connection: Any, query: str) -> dict[tuple[str, str], Any]:
+    return {(row["skill"], row["point"]): row for row in await connection.fetch(query)}
+
+
+def _first_id(at: float) -> UUID:
+    """Return the smallest UUIDv7 of a time."""
+    return UUID(int=int(max(at, 0.0) * 1000) << 80)

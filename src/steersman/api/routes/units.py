@@ -1,0 +1,157 @@
+"""HTTP handlers that export or erase the data of a unit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID  # noqa: TC003 (of a field)
+
+import msgspec
+from msgspec import Meta
+
+from steersman.api.app import Route
+from steersman.db.erasure import Erased, erase, export
+from steersman.errors import InputError
+from steersman.platform.http.messages import Answer, converted, json_answer, read_json
+from steersman.platform.http.tenant_limiter import Apart
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from steersman.platform.breaker import Breaker
+    from steersman.platform.http.messages import Request
+    from steersman.platform.postgres.database import Database
+
+_BYTES = 64 * 1024
+_MOST_BYTES = 32 << 20
+_LINES = ((b"content-type", b"application/x-ndjson"),)
+_Unit = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class UnitRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Request for all data about a unit.
+
+    Attributes:
+        unit: unit name, as the application sent it with its decisions.
+    """
+
+    unit: _Unit
+
+
+class EraseRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Request to erase decisions. Give a unit or decision ids.
+
+    Attributes:
+        reason: reason for the audit log; it is kept permanently, so do not include personal data.
+        unit: unit whose decisions are erased.
+        decisions: decision ids to erase, for example those that only the cold store holds.
+    """
+
+    reason: Annotated[str, Meta(min_length=1, max_length=200)]
+    unit: _Unit | None = None
+    decisions: Annotated[list[UUID], Meta(min_length=1, max_length=1000)] | None = None
+
+
+class LearnedFrom(msgspec.Struct, omit_defaults=True):
+    """State that learned from erased decisions.
+
+    Attributes:
+        skill: skill of the decision point.
+        decision: name of the decision point.
+        version: version of a signed snapshot; absent: the live state.
+    """
+
+    skill: str
+    decision: str
+    version: str | None = None
+
+
+class ErasedRows(msgspec.Struct):
+    """Result of an erasure.
+
+    Attributes:
+        decisions: ids of the erased decisions.
+        rows: number of deleted rows by table.
+        learned: states to rebuild with ``steersman learn rebuild``.
+        published: signed snapshots to retract after their replacements serve.
+    """
+
+    decisions: list[UUID]
+    rows: dict[str, int]
+    learned: list[LearnedFrom]
+    published: list[LearnedFrom]
+
+
+class Units:
+    """Handlers of the routes for units; they cover the hot tables, not the cold store.
+
+    Args:
+        database: database of the rows.
+        breaker: circuit breaker for the store.
+    """
+
+    def __init__(self, database: Database, breaker: Breaker) -> None:
+        self._database = database
+        self._breaker = breaker
+        self._apart = Apart()
+
+    def routes(self) -> list[tuple[str, Route]]:
+        """Return the routes; an erasure is never shed."""
+        return [
+            ("POST", Route("/v1/units/export", self.exported, "admin", "read")),
+            ("POST", Route("/v1/units/erase", self.erased, "admin")),
+        ]
+
+    async def exported(self, request: Request) -> Answer:
+        """Answer ``POST /v1/units/export``: one JSON object per line, with table name and row.
+
+        Raises:
+            Refused: the export exceeds 32 MiB.
+        """
+        asked = converted(await read_json(request, _BYTES), UnitRequest)
+        tenant = request.key.tenant
+        async with self._apart.turn(tenant):
+            lines = await self._breaker.call(lambda: self._lines(tenant, asked.unit))
+        return Answer(200, lines, _LINES)
+
+    async def erased(self, request: Request) -> Answer:
+        """Answer ``POST /v1/units/erase``; a repeated request changes nothing.
+
+        Raises:
+            Refused: not exactly one of unit and decisions, or an invalid id.
+        """
+        asked = converted(await read_json(request, _BYTES), EraseRequest)
+        try:
+            async with self._apart.turn(request.key.tenant):
+                done = await self._breaker.call(
+                    lambda: erase(
+                        self._database,
+                        request.key.tenant,
+                        reason=asked.reason,
+                        actor=f"key {request.key.id}",
+                        unit=asked.unit,
+                        decisions=asked.decisions,
+                    )
+                )
+        except InputError as error:
+            raise Refused.of("invalid", str(error)) from None
+        return json_answer(_shown(done))
+
+    async def _lines(self, tenant: UUID, unit: str) -> bytes:
+        lines = bytearray()
+        async for line in export(self._database, tenant, unit=unit):
+            lines += line.encode() + b"\n"
+            if len(lines) > _MOST_BYTES:
+                message = (
+                    f"this unit has more than {_MOST_BYTES >> 20} MiB of data; "
+                    "`steersman tenant export` has no size limit"
+                )
+                raise Refused.of("invalid", message)
+        return bytes(lines)
+
+
+def _shown(done: Erased) -> ErasedRows:
+    return ErasedRows(
+        list(done.decisions),
+        done.rows,
+        [LearnedFrom(skill, point) for skill, point in done.learned],
+        [LearnedFrom(skill, point, version) for skill, point, version in done.published],
+    )

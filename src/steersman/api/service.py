@@ -1,0 +1,407 @@
+"""Assembly of one service process: keys, load guard, deciding, event intake and routes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from steersman.api.app import Application
+from steersman.api.authentication import Authenticator
+from steersman.api.gauges import add_gauges
+from steersman.api.openapi import Descriptions
+from steersman.api.routes.decisions import Endpoints
+from steersman.api.routes.explain import Explain
+from steersman.api.routes.health import Health
+from steersman.api.routes.keys import KeyAdmin
+from steersman.api.routes.rollouts import Rollouts
+from steersman.api.routes.search import Searching, load_corpus
+from steersman.api.routes.snapshots import Snapshots
+from steersman.api.routes.status import StatusPage
+from steersman.api.routes.units import Units
+from steersman.db.decisions import DecisionRow, log_decisions
+from steersman.db.group_commit import GroupCommit
+from steersman.db.keys import find_keys
+from steersman.db.packed_events import event_pipeline, log_packed_events
+from steersman.db.secret import load_secret
+from steersman.errors import InputError
+from steersman.platform.breaker import Breaker, store_is_away
+from steersman.platform.postgres.bulk_encoder import connect_writer
+from steersman.platform.postgres.database import AWAY
+from steersman.platform.postgres.pools import open_pools
+from steersman.platform.telemetry.exposition import BESIDE, Exchange
+from steersman.platform.telemetry.tracing import Tracing
+from steersman.retrieval.embedders import Embedders
+from steersman.serving.corpus_cache import CorpusCache
+from steersman.serving.decide import Deciding
+from steersman.serving.event_intake import Intake
+from steersman.serving.load_guard import Guard
+from steersman.serving.metrics import Metrics
+from steersman.serving.replicas import Replicas
+from steersman.snapshots.verified_bases import Verified
+from steersman.wire import Refused
+from steersman_systems.rag_tuner.service.models import AnswerSettings, Models
+from steersman_systems.rag_tuner.service.routes import Tuning
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+    from uuid import UUID
+
+    from steersman.db.decisions import Taken
+    from steersman.db.keys import KeyRow
+    from steersman.db.packed_events import PackedEvent
+    from steersman.platform.postgres.database import Database
+    from steersman.platform.postgres.pools import Pools
+
+_log = logging.getLogger(__name__)
+_TICK_S = 0.1
+_LEAVE_S = 1.0
+_LISTEN_S = 1.0
+_SWEEP_S = 60.0
+_STALE_S = 10.0
+_BREAKERS = (
+    *("keys", "loading", "replaying", "readiness", "reading", "rebuilding", "administering"),
+    "searching",
+)
+_CORPORA_BYTES = 1 << 30
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Settings of a service process; `from_environment` reads them.
+
+    Attributes:
+        process: name of this process among the processes that share a port.
+        exchange: folder for the metrics of these processes; None: single process.
+        metrics_token: token for remote metrics requests; None: local requests only.
+        key_refresh_s: interval for verifying API keys in use, in seconds.
+        corpora_bytes: approximate memory limit of loaded corpora in bytes.
+        answers: models for the RAG tuner; None: no models.
+    """
+
+    process: str = "0"
+    exchange: Path | None = None
+    metrics_token: str | None = None
+    key_refresh_s: float = 0.5
+    corpora_bytes: int = _CORPORA_BYTES
+    answers: AnswerSettings | None = None
+
+    @classmethod
+    def from_environment(cls, process: str = "0", exchange: Path | None = None) -> Settings:
+        """Return the settings from environment variables.
+
+        Args:
+            process: name of this process.
+            exchange: folder for the metrics of all processes.
+
+        Raises:
+            InputError: a value is not a number or out of range.
+        """
+        token = os.environ.get("STEERSMAN_METRICS_TOKEN") or None
+        size = _bytes("STEERSMAN_CORPORA_BYTES")
+        answers = AnswerSettings.from_environment()
+        return cls(process, exchange, token, corpora_bytes=size, answers=answers)
+
+
+def _embedders(home: Path) -> Embedders:
+    """Return query embedders with one attempt and a short timeout; keyword search works without."""
+    return Embedders(home, served={"timeout_s": 2.0, "tries": 1})
+
+
+def _bytes(name: str) -> int:
+    said = os.environ.get(name) or str(_CORPORA_BYTES)
+    if not said.isdigit() or not 1 << 20 <= int(said) <= 1 << 50:
+        raise InputError(
+            f"invalid {name} {said!r:.40}: expected a number of bytes, 1048576 or more"
+        )
+    return int(said)
+
+
+class Service:
+    """Running service process without its listening socket; `assemble` creates it.
+
+    Args:
+        database: migrated database.
+        pools: connections of role app.
+        secret: secret of the service, from `load_secret`.
+        settings: settings of the process.
+        verified: loader of verified snapshots.
+        beside: folder for the metrics of processes next to the service.
+        embedders: embedders of corpora by name; default: local embedders.
+        models: models for answering and judging; default: none.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pools: Pools,
+        secret: bytes,
+        settings: Settings,
+        verified: Verified,
+        beside: Exchange | None = None,
+        embedders: Embedders | None = None,
+        models: Models | None = None,
+    ) -> None:
+        self.database = database
+        self.pools = pools
+        self.metrics = Metrics()
+        self.tracing = Tracing()
+        watch = self.tracing.storing if self.tracing.enabled else None
+        self.draining = False
+        self.verified = verified
+        self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
+        for slow in ("rebuilding", "rollouts", "units"):  # loads states and reads many rows
+            self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
+        self.breakers["registry"] = verified.breaker
+        self.replicas = Replicas(
+            database, pools.serving, verified, breaker=self.breakers["loading"]
+        )
+        self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
+            partial(connect_writer, database),
+            self._write_decisions,
+            lambda row: row.id,
+            on_flush=self.metrics.on_flush("decisions"),
+            watch=watch,
+        )
+        self.event_rows: GroupCommit[PackedEvent, Any] = GroupCommit(
+            event_pipeline(database).connect,
+            log_packed_events,
+            attrgetter("name"),
+            lanes=2,
+            on_flush=self.metrics.on_flush("events"),
+            watch=watch,
+        )
+        self.guard = Guard(lambda: self.decisions.depth + self.event_rows.depth, time.monotonic)
+        self.keys = Authenticator(self._look_up, secret, refresh_s=settings.key_refresh_s)
+        self.embedders = embedders or Embedders()
+        self.corpora = CorpusCache(
+            partial(load_corpus, pools.acting, self.embedders), settings.corpora_bytes
+        )
+        models = models or Models(None)
+        about = self.breakers["searching"], models, self.metrics
+        self.tuning = Tuning(pools.reading, self.corpora, self.embedders, *about)
+        self._settings = settings
+        self._beside = beside
+        self._exchange = (
+            None if settings.exchange is None else Exchange(settings.exchange, settings.process)
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        add_gauges(self)
+        self.app = self._application(secret)
+
+    def _application(self, secret: bytes) -> Application:
+        deciding = Deciding(
+            self.replicas,
+            self.decisions,
+            self.pools.serving,
+            secret,
+            guardian=lambda: self.guard.state.name,
+            on_fallback=self.metrics.fallback,
+            on_arm=self.metrics.arm,
+            on_scrubbed=self.metrics.scrubbed,
+            on_answered=self.guard.observe,
+            replaying=self.breakers["replaying"],
+        )
+        intake = Intake(
+            self.replicas,
+            self.decisions,
+            self.event_rows,
+            secret,
+            on_scrubbed=self.metrics.scrubbed,
+        )
+        writing = Endpoints(
+            deciding,
+            intake,
+            self.guard,
+            self.metrics,
+            storing=self.storing,
+        )
+        pool = self.pools.reading
+        reading, acting = self.breakers["reading"], self.breakers["rollouts"]
+        pages = (
+            writing,
+            Health(
+                self.reasons,
+                self.metrics,
+                self._exchange,
+                self._settings.metrics_token,
+                self._beside,
+            ),
+            Explain(pool, reading, self.breakers["rebuilding"], self.verified),
+            Snapshots(self.pools.acting, pool, reading=reading, acting=acting),
+            Rollouts(self.pools.acting, pool, self.verified, reading=reading, acting=acting),
+            StatusPage(pool, reading, self.guard, self.replicas),
+            KeyAdmin(self.pools.acting, secret, self.breakers["administering"]),
+            Units(self.pools.acting, self.breakers["units"]),
+            Searching(self.pools.serving, self.corpora, self.breakers["searching"], self.metrics),
+            self.tuning,
+            Descriptions(),
+        )
+        return Application(
+            [route for page in pages for route in page.routes()],
+            keys=self.keys,
+            guard=self.guard,
+            metrics=self.metrics,
+            tracing=self.tracing,
+        )
+
+    def start(self) -> None:
+        """Start the writers, replicas, key checks and the load guard."""
+        for part in (self.decisions, self.event_rows, self.replicas, self.keys):
+            part.start()
+        jobs = [
+            (self._tick, _TICK_S),
+            (self._listen, _LISTEN_S),
+            (self._sweep, _SWEEP_S),
+        ]
+        if self._exchange is not None:
+            jobs.append((self._leave, _LEAVE_S))
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(_repeat(job, pause_s)) for job, pause_s in jobs]
+
+    async def close(self, *, timeout_s: float = 10.0) -> int:
+        """Write the waiting rows, then stop.
+
+        Args:
+            timeout_s: time limit for writing, in seconds.
+
+        Returns:
+            Number of rows that were not written; 0 unless the store does not respond.
+        """
+        left = await asyncio.gather(
+            self.decisions.close(timeout_s=timeout_s), self.event_rows.close(timeout_s=timeout_s)
+        )
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self.tuning.close()
+        await self.corpora.close()
+        await self.keys.close()
+        await self.replicas.close()
+        return sum(left)
+
+    def storing(self) -> bool:
+        """Return whether new rows will probably be stored.
+
+        With an empty queue one more row passes, as a probe of the store.
+        """
+        parts = (self.decisions, self.event_rows)
+        return all(it.available for it in parts) or not any(it.depth for it in parts)
+
+    async def reasons(self) -> list[str]:
+        """Return the reasons why the service is not ready; empty if it is ready."""
+        reasons = ["this process is stopping"] if self.draining else []
+        try:
+            await self.breakers["readiness"].call(
+                lambda: self.pools.serving.fetchval("SELECT 1", timeout=2)
+            )
+        except Refused as refused:
+            reasons.append(refused.problem.detail)
+        age = time.monotonic() - self.replicas.refreshed_at
+        if self.replicas.refreshed_at == 0.0 or age > _STALE_S:
+            reasons.append("the replicas are not up to date")
+        return reasons
+
+    async def _write_decisions(
+        self, connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, Taken]:
+        settling = [row.id for row in rows if row.weight and self._settles(row)]
+        return await log_decisions(connection, rows, settling=settling)
+
+    def _settles(self, row: DecisionRow) -> bool:
+        served = self.replicas.find(row.tenant, row.skill, row.point)
+        # A point that is gone meanwhile: its learner finds nothing to do, which costs little.
+        if served is None or served.settles:
+            return True
+        arms = served.arms
+        return arms is not None and arms.candidate is not None and arms.candidate.settles
+
+    async def _look_up(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRow]:
+        return await self.breakers["keys"].call(lambda: self._find_keys(hashes))
+
+    async def _find_keys(self, hashes: Sequence[bytes]) -> Mapping[bytes, KeyRow]:
+        async with self.pools.keys.acquire() as connection:
+            return await find_keys(connection, hashes)
+
+    async def _tick(self) -> None:
+        self.guard.tick()
+
+    async def _sweep(self) -> None:
+        await self.tuning.sweep()
+
+    async def _leave(self) -> None:
+        if self._exchange is not None:
+            self._exchange.leave(self.metrics.families())
+
+    async def _listen(self) -> None:
+        """Listen for key changes until the connection is lost."""
+        connection = await self.database.connect("app")
+        try:
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda *_: lost.set())
+            await connection.add_listener("steersman_key", self.keys.key_changed)
+            self.keys.key_changed()  # a change may have happened while the connection was down
+            await lost.wait()
+        finally:
+            await close_quickly(connection)
+
+
+async def _repeat(job: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    """Repeat a job forever; log a failure and try again."""
+    while True:
+        try:
+            await job()
+        except Exception as error:  # noqa: BLE001 (without these jobs keys would never be revoked)
+            _log.warning("%s failed: %r", job.__name__, error, exc_info=not store_is_away(error))
+        await asyncio.sleep(pause_s)
+
+
+async def close_quickly(connection: Any) -> None:
+    """Close an asyncpg connection even if the server does not respond."""
+    try:
+        await connection.close(timeout=1)
+    except AWAY:
+        connection.terminate()
+
+
+async def assemble(
+    stack: AsyncExitStack, database: Database, home: Path, settings: Settings
+) -> Service:
+    """Start a service. Leaving the stack writes waiting rows and stops it.
+
+    Args:
+        stack: exit stack that closes all resources.
+        database: migrated database.
+        home: directory that holds the secret.
+        settings: settings of the process.
+
+    Returns:
+        Service; its ``app`` answers requests.
+
+    Raises:
+        StoreError: the store does not respond, or the secret is missing.
+    """
+    secret = load_secret(home)
+    pools = await open_pools(stack, database)
+    verified = Verified(home)
+    stack.callback(verified.close)
+    beside = Exchange(home / BESIDE, "")
+    models = Models(settings.answers, home)
+    service = Service(database, pools, secret, settings, verified, beside, _embedders(home), models)
+    service.start()
+
+    async def close() -> None:
+        left = await service.close()
+        if left:
+            _log.error("%d rows were not written before the process stopped", left)
+
+    stack.push_async_callback(close)
+    return service

@@ -1,0 +1,4 @@
+"""The Python SDK, re-exported from the distribution ``steersman-client`` name for name."""
+
+from steersman_client import *  # noqa: F403
+from steersman_client import __all__ as __all__

@@ -1,0 +1,1 @@
+"""Cold store: finished days as Parquet files, and SQL over cold and hot rows together."""

@@ -1,0 +1,153 @@
+"""Decision rows: row type, batch insert and lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence  # noqa: TC003 (records are decoded by these types)
+from datetime import datetime  # noqa: TC003
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID  # noqa: TC003
+
+from steersman.db.tenant_ranges import slices
+from steersman.platform.postgres.database import as_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+class DecisionRow(NamedTuple):
+    """Row of table ``decision``, in column order.
+
+    Attributes:
+        tenant: tenant id.
+        id: UUIDv7 from the decider.
+        skill: skill name.
+        point: decision point name.
+        episode: episode id, if any.
+        parent: previous decision, if any.
+        unit: unit that stays on one arm of a rollout.
+        rollout: active rollout, if any.
+        stage: shadow, canary, ab or live.
+        arm: control or candidate.
+        snapshot: policy state of the decision: this snapshot,
+        update_seq: and this many updates after it.
+        spec_hash: 32 bytes.
+        feature_hash: 32 bytes.
+        context: context as JSON.
+        eligible: allowed action names of the request; None: all declared ones. Of a
+            selection: the initial candidates.
+        distribution: float32 probabilities of the declared actions, or of ``eligible`` if
+            open. Mixed actions: of every value of every part. Sequences: of each step's
+            eligible actions in order.
+        action: drawn action.
+        p: exact propensity; None if unknown (imported logs).
+        p_kind: exact, fallback, client, imported or none.
+        x: features for the drawn action.
+        key: key, for policies that learn by key.
+        features: features of all eligible actions, row by row; of a selection also of
+            linked candidates.
+        u: uniform of the draw.
+        degraded: whether a fallback answered.
+        weight: number of observations it counts for in learning; 0: never learned.
+        idempotency_key: idempotency key of the request, if any.
+        body_hash: hash of the request, if it has a key.
+        traceparent: W3C trace context of the request.
+        at: decision time.
+        window_ends: end of the reward window.
+        links: of a selection: candidates that a pick adds.
+        steps: of a selection: {eligible, action, p} of each step; the product of p is the
+            row's p.
+    """
+
+    tenant: UUID
+    id: UUID
+    skill: str
+    point: str
+    episode: str | None
+    parent: UUID | None
+    unit: str | None
+    rollout: str | None
+    stage: str
+    arm: str
+    snapshot: str
+    update_seq: int
+    spec_hash: bytes
+    feature_hash: bytes
+    context: Any
+    eligible: list[str] | None
+    distribution: list[float]
+    action: str
+    p: float | None
+    p_kind: str
+    x: Sequence[float] | None
+    key: str | None
+    features: Sequence[float] | None
+    u: float | None
+    degraded: bool
+    weight: float
+    idempotency_key: str | None
+    body_hash: bytes | None
+    traceparent: str | None
+    at: datetime
+    window_ends: datetime
+    links: Any = None
+    steps: Any = None
+
+
+class Taken(NamedTuple):
+    """Row that was not written, because its idempotency key or id already exists.
+
+    Attributes:
+        earlier: the decision with that key; the row's own id if a client used it twice.
+        body_hash: hash of that decision's request; None for a duplicate id.
+    """
+
+    earlier: UUID
+    body_hash: bytes | None
+
+
+async def log_decisions(
+    connection: Any, rows: Sequence[DecisionRow], *, settling: Collection[UUID] = ()
+) -> dict[UUID, Taken]:
+    """Write decisions of any tenants in one transaction, all or none.
+
+    Existing ids are skipped, so a batch can be written again after an unknown result. If a client
+    made the id and another decision has it, the row is reported.
+
+    Args:
+        connection: of role app, not inside a transaction.
+        rows: in any order.
+        settling: ids whose reward is due at the end of the window in any case: the
+            declaration has a default reward, or credits whole episodes.
+
+    Returns:
+        Rows not written because another decision has their key or id, by id.
+    """
+    batch = sorted(rows, key=_order)
+    taken = await connection.fetch(
+        "SELECT asked, earlier, earlier_hash FROM log_decisions($1, $2, $3, $4, $5)",
+        batch,
+        *slices([row.tenant for row in batch]),
+        list(settling),
+    )
+    return {asked: Taken(earlier, body_hash) for asked, earlier, body_hash in taken}
+
+
+async def find_decision(connection: Any, tenant: UUID, identifier: UUID) -> DecisionRow | None:
+    """Return one decision of a tenant.
+
+    Args:
+        connection: of any role, not inside a transaction.
+        tenant: tenant id.
+        identifier: decision id.
+
+    Returns:
+        The row; None if this tenant has no such decision.
+    """
+    async with as_tenant(connection, tenant):
+        found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)
+    return None if found is None else DecisionRow(*found)
+
+
+def _order(row: DecisionRow) -> tuple[int, str, int]:
+    # Every writer takes keys in this order: two batches with crossing keys cannot deadlock.
+    return row.tenant.int, row.idempotency_key or "", row.id.int

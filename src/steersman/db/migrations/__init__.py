@@ -1,0 +1,1 @@
+"""SQL migrations of the store; `steersman.db.migrate` applies them in order."""

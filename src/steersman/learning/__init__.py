@@ -1,0 +1,1 @@
+"""From outcomes to policy states: the learner, its replicas, and relearning by replay."""

@@ -1,0 +1,1 @@
+"""What is not about this field: PostgreSQL, HTTP, telemetry, files."""

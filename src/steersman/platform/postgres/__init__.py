@@ -1,0 +1,1 @@
+"""PostgreSQL: servers, roles, connections and bulk encoding."""

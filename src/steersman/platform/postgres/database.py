@@ -1,0 +1,259 @@
+"""Database connections: a PostgreSQL server, its roles and tenant transactions.
+
+`DATABASE_URL` names a server (version 15 or later); otherwise the embedded server of a home
+directory is started. Each connection acts as one role under row-level security. The tenant is set
+per transaction (`as_tenant`), never per session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import asyncpg
+
+from steersman.errors import StoreError
+from steersman.platform.postgres import embedded, known_types
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from uuid import UUID
+
+    from asyncpg import Connection, Pool
+
+Role = Literal["owner", "app", "worker"]
+_OLDEST = 15
+OF_SERVER = (
+    *(asyncpg.PostgresError, asyncpg.InterfaceError),
+    asyncpg.InternalClientError,  # raised while a connection is being lost
+)
+"""Errors of a server or of a lost connection."""
+AWAY = (*(OSError, TimeoutError), *OF_SERVER)
+"""Errors of an unavailable, stopping or hanging server."""
+_WAIT_FOR_DISK = """
+SELECT set_config('synchronous_commit', 'local', false)
+WHERE current_setting('synchronous_commit') = 'off'
+"""
+_ROLE_MISSING = re.compile(r'role "steersman_\w+" does not exist')
+_PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
+_NO_URL = (
+    "invalid DATABASE_URL: expected postgresql://user:password@host:port/database; "
+    "write @ : / ? # [ % in a password as %40 %3A %2F %3F %23 %5B %25"
+)
+_SCHEMES = ("postgresql:", "postgres:")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """PostgreSQL server and its connection settings.
+
+    Attributes:
+        url: URL of a user that may act as the three roles; secret, because it can have a
+            password.
+        server: the embedded server; None for an external one.
+    """
+
+    url: str = field(repr=False)
+    server: embedded.Embedded | None = None
+
+    @classmethod
+    def open(cls, home: Path | None = None, url: str | None = None) -> Database:
+        """Return the database to use; start the embedded server if no URL is given.
+
+        Args:
+            home: state directory; default: `state_home()`.
+            url: URL of an external server; default: `DATABASE_URL`, else the embedded server.
+
+        Returns:
+            A reachable database; its schema may still be missing (`migrate`).
+
+        Raises:
+            StoreError: the embedded server does not start, or the URL is not a PostgreSQL URL.
+        """
+        url = url or os.environ.get("DATABASE_URL")
+        if url:
+            if not url.lower().startswith(_SCHEMES):
+                raise StoreError(_NO_URL)
+            return cls(url)
+        server = embedded.start((home or state_home()) / "postgres")
+        return cls(server.url, server)
+
+    async def connect(self, role: Role | None = "app", **options: Any) -> Connection[Any]:
+        """Return a new connection that acts as a role.
+
+        Commits are flushed to disk even if the server's default is ``synchronous_commit = off``,
+        because ``logged: true`` is a promise.
+
+        Args:
+            role: role; None: the URL's user, only for migrations.
+            **options: options of ``asyncpg.connect``, such as ``timeout`` in seconds.
+
+        Returns:
+            A connection with JSON columns as Python values and no tenant.
+
+        Raises:
+            StoreError: the URL is invalid, or the server is unreachable, too old or without the
+                roles.
+        """
+        with _told(role):
+            connection = await asyncpg.connect(
+                self.url,
+                server_settings=_settings(role),
+                timeout=options.pop("timeout", 10),
+                **options,
+            )
+            await _prepare(connection)
+        opened: Connection[Any] = connection
+        return opened
+
+    @asynccontextmanager
+    async def connected(
+        self, role: Role | None, what: str, way_out: str
+    ) -> AsyncIterator[Connection[Any]]:
+        """Open a connection for one operation, and explain the loss of it.
+
+        Args:
+            role: as for `connect`.
+            what: name of the operation for messages, such as "the export".
+            way_out: for messages: which results stay valid and what to do next.
+
+        Returns:
+            A context manager that closes the connection.
+
+        Raises:
+            StoreError: as `connect`; or the connection was lost or the server rejected
+                something. Missing tables (before `migrate`) raise the original error.
+        """
+        connection = await self.connect(role)
+        try:
+            try:
+                yield connection
+            finally:
+                await connection.close()
+        except asyncpg.UndefinedTableError:
+            raise
+        except AWAY as error:
+            raise StoreError(f"{what} stopped: {error}; {way_out}") from error
+
+    async def pool(self, role: Role, *, least: int = 1, most: int = 4) -> Pool[Any]:
+        """Return a pool of connections that act as a role.
+
+        Args:
+            role: role of the connections.
+            least: minimum number of connections.
+            most: maximum number of connections.
+
+        Returns:
+            An open pool; close it after use.
+
+        Raises:
+            StoreError: as `connect`.
+        """
+        with _told(role):
+            return await asyncpg.create_pool(
+                self.url,
+                min_size=least,
+                max_size=most,
+                init=_prepare,
+                reset=reset,
+                server_settings=_settings(role),
+                timeout=10,
+                command_timeout=60,
+            )
+
+
+@asynccontextmanager
+async def as_tenant(connection: Any, tenant: UUID) -> AsyncIterator[None]:
+    """Run a transaction as one tenant; afterwards the connection has no tenant.
+
+    Args:
+        connection: of any role, not inside a transaction.
+        tenant: tenant id.
+
+    Returns:
+        A context manager that commits, or rolls back on an exception.
+    """
+    async with connection.transaction():
+        await set_tenant(connection, tenant)
+        yield
+
+
+async def set_tenant(connection: Any, tenant: UUID) -> None:
+    """Set the tenant until the end of the open transaction.
+
+    Args:
+        connection: inside a transaction.
+        tenant: tenant id.
+    """
+    await connection.execute("SELECT set_config('app.tenant', $1, true)", str(tenant))
+
+
+def state_home() -> Path:
+    """Return the directory for state: `STEERSMAN_HOME`, or `.steersman` in the working directory.
+
+    >>> os.environ["STEERSMAN_HOME"] = "/srv/steersman"
+    >>> str(state_home())
+    '/srv/steersman'
+    >>> del os.environ["STEERSMAN_HOME"]
+    """
+    return Path(os.environ.get("STEERSMAN_HOME") or ".steersman").expanduser().absolute()
+
+
+def _settings(role: Role | None) -> dict[str, str]:
+    settings = {
+        "application_name": "steersman",
+        "search_path": "steersman, pg_temp",
+        "timezone": "UTC",
+        "jit": "off",  # plans are small; JIT costs more than execution
+        # Independent of server defaults: after a lock wait, a statement must see later commits,
+        # and numbers sent as text must keep full precision.
+        "default_transaction_isolation": "read committed",
+        "extra_float_digits": "1",
+    }
+    if role is not None:
+        settings["role"] = f"steersman_{role}"
+    return settings
+
+
+@contextmanager
+def _told(role: Role | None) -> Iterator[None]:
+    """Explain a connection failure and what to do next, without the password."""
+    try:
+        yield
+    except AWAY as error:
+        if isinstance(error, asyncpg.ClientConfigurationError) and "invalid DSN" in str(error):
+            raise StoreError(_NO_URL) from None
+        message = f"cannot connect to PostgreSQL as {role or 'the URL user'}: {error!r:.300}; "
+        message += (
+            "its schema does not exist; run `steersman doctor --migrate`"
+            if _ROLE_MISSING.search(str(error))
+            else "check DATABASE_URL and the server, or run `steersman doctor`"
+        )
+        raise StoreError(_PASSWORD.sub("***", message)) from error
+    except (ValueError, IndexError):
+        # The parsed port may be part of the password, so it is not shown.
+        raise StoreError(_NO_URL) from None
+
+
+async def _prepare(connection: Connection[Any]) -> None:
+    try:
+        known_types.register(connection)
+        await connection.execute(_WAIT_FOR_DISK)
+        _refuse_old(connection.get_server_version().major)
+    except BaseException:  # also on cancellation, to avoid a leak
+        connection.terminate()
+        raise
+
+
+async def reset(connection: Connection[Any]) -> None:
+    """Reset a connection for reuse; asyncpg's own reset would undo our settings."""
+    await connection.execute(f"{connection.get_reset_query()};{_WAIT_FOR_DISK}")
+
+
+def _refuse_old(version: int) -> None:
+    if version < _OLDEST:
+        raise StoreError(f"PostgreSQL {version} is too old; use {_OLDEST} or later")

@@ -1,0 +1,1 @@
+"""Decision points bound to features and policies: what a declaration becomes."""

@@ -1,0 +1,1 @@
+"""Personal data in texts: found and replaced before texts are stored."""

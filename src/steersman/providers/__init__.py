@@ -1,0 +1,1 @@
+"""Providers of model calls: chat backends, local models, limits, judges and detectors."""

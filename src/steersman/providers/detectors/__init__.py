@@ -1,0 +1,1 @@
+"""Detectors of personal data, toxic language and unstable answers."""

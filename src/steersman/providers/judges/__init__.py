@@ -1,0 +1,1 @@
+"""Judges: faithfulness, relevancy, pairwise preference, and their agreement with people."""

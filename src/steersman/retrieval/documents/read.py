@@ -1,0 +1,305 @@
+"""Reading documents: one file, its bytes, or a folder of files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from contextlib import nullcontext
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Literal, cast
+
+from steersman.errors import DataError, InputError
+from steersman.retrieval.documents.document import Document, Section, check_id
+from steersman.retrieval.documents.file_contents import opened, read_capped
+from steersman.retrieval.documents.html import as_html
+from steersman.retrieval.documents.jsonl import read_lines
+from steersman.retrieval.documents.limits import Limits
+from steersman.retrieval.documents.parsed import Parsed
+from steersman.retrieval.documents.parser_process import BoundedParser
+from steersman.retrieval.documents.text_encoding import decode, is_pdf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Kind = Literal["jsonl", "text", "markdown", "html", "pdf"]
+
+_log = logging.getLogger(__name__)
+_SUFFIXES: dict[str, Kind] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "text",
+    ".text": "text",
+    ".rst": "text",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".pdf": "pdf",
+}
+_KINDS = frozenset(_SUFFIXES.values())
+_DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
+_XML_DECLARED = re.compile(
+    rb"\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*[\"']\s*([\w.:-]{2,40})", re.IGNORECASE
+)
+_LOOKS_LIKE_HTML = re.compile(rb"\s*(<!doctype\s+html|<html[\s>])", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SHOWN = 10
+
+
+def read(
+    source: Path | bytes,
+    *,
+    name: str | None = None,
+    kind: Kind | None = None,
+    doc_id: str | None = None,
+    include: Sequence[str] = (),
+    limits: Limits | None = None,
+    parser: BoundedParser | None = None,
+) -> list[Document]:
+    r"""Return the documents of a file, of its bytes, or of all files of a folder.
+
+    What was assumed or replaced is in the document's meta under ``reading``, and logged: an
+    ``encoding`` that was guessed, ``assumed`` then being true; how many characters were
+    ``replaced`` by U+FFFD; ``pages_without_text`` of a PDF. Files may be packed by gzip.
+
+    Args:
+        source: a file, a folder, or what is in a file.
+        name: how messages call it and where the documents are said to come from; None: the path.
+            For bytes its ending says the kind.
+        kind: of the file; None: by its name, and for bytes without a telling one by what they
+            begin with.
+        doc_id: of the one document in it; None: the file's name, in a folder with the path to it.
+            JSON lines have their own.
+        include: for a folder, see `files`.
+        limits: of all that may be taken; None: `Limits()`.
+        parser: to share one process among many calls, with the limits of its own; None: one for
+            this call, if one is needed.
+
+    Returns:
+        The documents, those of a folder in the order of its files' names; at least one.
+
+    Raises:
+        DataError: something cannot be read; nothing is returned then. The message says what it is
+            and what to do; of a folder it names the first ten such files.
+        InputError: arguments that do not go together, or out of their range.
+
+    >>> [document] = read(b"Pumps hum.\n", name="notes/pumps.txt")
+    >>> document.doc_id, document.text, document.source
+    ('pumps.txt', 'Pumps hum.\n', 'notes/pumps.txt')
+    """
+    _check_arguments(source, name, kind, doc_id)
+    limits = limits or Limits()
+    with nullcontext(parser) if parser else BoundedParser(limits) as shared:
+        reader = _Reader(limits, shared)
+        if isinstance(source, Path) and source.is_dir():
+            if kind or doc_id or name:
+                raise InputError(
+                    "kind, doc_id and name apply to one file, not to a folder; remove them"
+                )
+            return reader.folder(source, include)
+        if include:
+            raise InputError("include applies to a folder, not to one file; remove it")
+        shown = name or (str(source) if isinstance(source, Path) else doc_id or "these bytes")
+        return reader.file(source, printable(shown), kind, doc_id or _own_id(shown))
+
+
+def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = None) -> list[Path]:
+    """Return the files of a folder and of all below it that `read` would read.
+
+    Hidden ones, whose name begins with a dot, and symbolic links are passed over.
+
+    Args:
+        folder: where to look.
+        include: patterns, such as ``"*.md"`` or ``"manuals/*.pdf"``, compared with the end of a
+            path; one must fit. (): every ending that is known, also with ``.gz``.
+        limits: of the number of files; None: `Limits()`.
+
+    Returns:
+        Paths, in the order of their names.
+
+    Raises:
+        DataError: it is no folder, cannot be read, has too many files, or none that fits.
+        InputError: `include` is no list of patterns.
+    """
+    if isinstance(include, str) or not all(include):
+        raise InputError(f"include is {include!r}; pass a list of patterns such as ['*.md']")
+    limits = limits or Limits()
+    found: list[Path] = []
+    for path in _walk(folder):
+        if _fits(path.relative_to(folder), include):
+            found.append(path)
+        if len(found) > limits.documents:
+            raise DataError(
+                f"{folder} has more than {limits.documents:,} files, the maximum; split it"
+            )
+    if not found:
+        wanted = ", ".join(include or sorted(f"*{suffix}" for suffix in _SUFFIXES))
+        raise DataError(f"no files to read in {folder}; searched for: {wanted}")
+    return sorted(found, key=lambda path: path.relative_to(folder).parts)
+
+
+class _Reader:
+    """One call of `read`."""
+
+    def __init__(self, limits: Limits, parser: BoundedParser) -> None:
+        self._limits = limits
+        self._parser = parser
+
+    def folder(self, folder: Path, include: Sequence[str]) -> list[Document]:
+        documents: dict[str, Document] = {}
+        problems: list[str] = []
+        total = 0
+        for path in files(folder, include=include, limits=self._limits):
+            inner = printable(path.relative_to(folder).as_posix())
+            try:
+                for document in self.file(path, printable(str(path)), None, inner):
+                    _refuse_twice(document, documents)
+                    documents[document.doc_id] = document
+                    total += len(document.text)
+            except DataError as error:
+                problems.append(str(error))
+            if total > self._limits.total_bytes:
+                raise DataError(
+                    f"{folder} has more than {self._limits.total_bytes:,} characters, the maximum"
+                )
+        if problems:
+            listed = "\n".join(f"- {problem}" for problem in problems[:_SHOWN])
+            raise DataError(
+                f"{len(problems)} files of {folder} cannot be read; no file was read; omit them or "
+                f"repair them:\n{listed}" + "\n- …" * (len(problems) > _SHOWN)
+            )
+        return list(documents.values())
+
+    def file(
+        self, source: Path | bytes, name: str, kind: Kind | None, doc_id: str
+    ) -> list[Document]:
+        limits = self._limits
+        is_lines = (kind or _kind_by_name(name)) == "jsonl"
+        most = limits.total_bytes if is_lines else limits.document_bytes
+        with opened(source, name, most) as stream:
+            if is_lines:
+                return read_lines(stream, name, limits)
+            data = read_capped(stream, name, most)
+        kind = kind or _kind_by_name(name) or _kind_by_content(data, source, name)
+        try:
+            return [self._document(data, name, kind, doc_id)]
+        except InputError as error:
+            raise DataError(f"{name}: {error}") from error
+
+    def _document(self, data: bytes, name: str, kind: Kind, doc_id: str) -> Document:
+        if not data.strip():
+            raise DataError(f"{name} is empty; omit it")
+        parsed, notes = self._parsed(data, name, kind)
+        if not parsed.text.strip():
+            raise DataError(f"{name} has no text; omit it")
+        notes.update(parsed.notes)
+        if notes:
+            _log.warning("%s: %s", name, notes)
+        sections = tuple(Section(*section) for section in parsed.sections)
+        meta = {"reading": notes} if notes else {}
+        return Document(
+            doc_id, parsed.text, parsed.title, name, meta, sections, tuple(parsed.pages)
+        )
+
+    def _parsed(self, data: bytes, name: str, kind: Kind) -> tuple[Parsed, dict[str, object]]:
+        if kind == "pdf":
+            return self._parser.parse("pdf", data, name), {}
+        declared = None
+        if kind == "html":
+            declared = _XML_DECLARED.match(data) or _DECLARED.search(data[:4096])
+        decoded = decode(data, name, declared[1].decode("ascii", "replace") if declared else None)
+        notes: dict[str, object] = {}
+        if decoded.assumed:
+            notes |= {"encoding": decoded.encoding, "assumed": True}
+        if decoded.replaced:
+            notes |= {"encoding": decoded.encoding, "replaced": decoded.replaced}
+        if kind == "text":
+            return Parsed(decoded.text), notes
+        formatted = cast("Literal['markdown', 'html']", kind)
+        text = decoded.text
+        if kind == "html" and (_suffix(name) == ".xhtml" or text.lstrip()[:5] == "<?xml"):
+            text = as_html(text)
+        return self._parser.parse(formatted, text.encode(), name), notes
+
+
+def _check_arguments(
+    source: Path | bytes, name: str | None, kind: Kind | None, doc_id: str | None
+) -> None:
+    if not isinstance(source, Path | bytes):
+        raise InputError(f"source is {type(source).__name__}; pass a Path or bytes")
+    if kind is not None and kind not in _KINDS:
+        raise InputError(f"kind is {kind!r}; allowed: {', '.join(sorted(_KINDS))}")
+    if doc_id is not None:
+        check_id(doc_id)
+    elif isinstance(source, bytes) and not name and kind != "jsonl":
+        raise InputError("bytes need a name; pass name or doc_id")
+    called = name or (source.name if isinstance(source, Path) else "")
+    if doc_id is not None and (kind or _kind_by_name(called)) == "jsonl":
+        raise InputError("doc_id does not apply to JSON lines, which contain ids; remove it")
+
+
+def _refuse_twice(document: Document, documents: dict[str, Document]) -> None:
+    if document.doc_id in documents:
+        before = documents[document.doc_id].source
+        message = f"{document.source}: the id {document.doc_id!r} is already used by {before}"
+        raise DataError(f"{message}; give each document a unique id")
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        raise DataError(f"folder not found: {folder}; pass an existing folder")
+    for place, inner, names in os.walk(folder, onerror=_raise_unreadable):
+        inner[:] = [one for one in inner if not one.startswith(".")]
+        for one in names:
+            path = Path(place, one)
+            if not one.startswith(".") and not path.is_symlink():
+                yield path
+
+
+def _raise_unreadable(error: OSError) -> None:
+    message = f"{error.filename} cannot be read: {error.strerror}; check its permissions"
+    raise DataError(message) from error
+
+
+def _fits(path: PurePath, include: Sequence[str]) -> bool:
+    if include:
+        return any(path.match(pattern) for pattern in include)
+    return _kind_by_name(path.name) is not None
+
+
+def _kind_by_name(name: str) -> Kind | None:
+    return _SUFFIXES.get(_suffix(name))
+
+
+def _suffix(name: str) -> str:
+    return PurePath(name.lower().removesuffix(".gz")).suffix
+
+
+def _kind_by_content(data: bytes, source: Path | bytes, name: str) -> Kind:
+    suffix = _suffix(name)
+    if isinstance(source, Path) and suffix:
+        known = ", ".join(sorted(_SUFFIXES))
+        message = f"{name} has the unknown extension {suffix!r}; known: {known}"
+        raise DataError(f"{message}: convert it, or pass its kind")
+    if is_pdf(data):
+        return "pdf"
+    return "html" if _LOOKS_LIKE_HTML.match(data[:512]) else "text"
+
+
+def _own_id(name: str) -> str:
+    return printable(PurePath(name).name).strip()
+
+
+def printable(name: str) -> str:
+    """Return a file's name as it can be shown and stored.
+
+    It may be no UTF-8, which Python then writes as halves of surrogate pairs.
+
+    Args:
+        name: of a file, or the path to it.
+    """
+    return _CONTROL.sub(
+        "\ufffd", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    )

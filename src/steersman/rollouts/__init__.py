@@ -1,0 +1,1 @@
+"""Rollouts: plans, evidence, verdicts and staged release with automatic rollback."""

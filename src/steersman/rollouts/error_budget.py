@@ -1,0 +1,171 @@
+"""Burn rate of the error budget over several windows.
+
+A budget of 1 % over thirty days is used up in time by 1 % errors: burn rate 1. An alarm needs the
+rate in a long window, so that one bad minute is no alarm, and in a short window of a twelfth, so
+that
+the alarm ends with the errors. Windows are fractions of the budget's period: hours in production,
+seconds in a demo.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from steersman.rollouts.plan import PlannedBudget, Worse
+
+_SHORT = 12
+
+
+class BurnWindow(NamedTuple):
+    """Pair of windows with a rate that must not be reached in both.
+
+    Attributes:
+        long_s: length of the long window in seconds.
+        short_s: length of the short window in seconds.
+        rate: burn rate that is too fast.
+        worse: consequence.
+    """
+
+    long_s: float
+    short_s: float
+    rate: float
+    worse: Worse
+
+
+class Counts(NamedTuple):
+    """Errors of one arm in a time window that ends now.
+
+    Attributes:
+        seconds: length of the window in seconds.
+        bad: number of decisions with an error.
+        total: number of decisions.
+    """
+
+    seconds: float
+    bad: float
+    total: float
+
+
+class Burn(NamedTuple):
+    """Rate that was reached in both windows.
+
+    Attributes:
+        window: the windows.
+        long_rate: rate in the long window.
+        short_rate: rate in the short window.
+        bad: number of errors in the long window.
+    """
+
+    window: BurnWindow
+    long_rate: float
+    short_rate: float
+    bad: float
+
+
+def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
+    """Return the windows of a budget.
+
+    Args:
+        budget: of the plan.
+
+    Returns:
+        Three pairs of windows, the fastest first.
+
+    Example:
+        >>> from steersman.rollouts.plan import PlannedBudget
+        >>> [(window.long_s, window.short_s) for window in burn_windows(PlannedBudget())]
+        [(3600.0, 300.0), (21600.0, 1800.0), (259200.0, 21600.0)]
+
+    Source:
+        Beyer et al. (2018), The Site Reliability Workbook, chapter 5, table 5-8.
+    """
+    rates: tuple[tuple[int, float, Worse], ...] = (
+        (720, budget.fast_burn, "roll_back"),
+        (120, budget.medium_burn, "roll_back"),
+        (10, budget.slow_burn, "hold"),
+    )
+    return tuple(
+        BurnWindow(budget.period_s / part, budget.period_s / part / _SHORT, rate, worse)
+        for part, rate, worse in rates
+    )
+
+
+def stretches(budget: PlannedBudget) -> tuple[float, ...]:
+    """Return the stretches of time whose errors are to be counted.
+
+    Args:
+        budget: of the plan.
+
+    Returns:
+        Their lengths in seconds, the shortest first.
+
+    Example:
+        >>> from steersman.rollouts.plan import PlannedBudget
+        >>> stretches(PlannedBudget(period_s=7200.0))
+        (0.8333333333333334, 5.0, 10.0, 60.0, 720.0)
+    """
+    lengths = {length for window in burn_windows(budget) for length in window[:2]}
+    return tuple(sorted(lengths))
+
+
+def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
+    """Return how many times faster than planned errors come.
+
+    Args:
+        budget: of the plan.
+        bad: decisions with an error, 0 to ``total``.
+        total: all decisions.
+
+    Returns:
+        The rate, 1 where the budget lasts exactly its period; 0 without decisions.
+
+    Raises:
+        InputError: counts that are none, or more errors than decisions.
+
+    Example:
+        >>> from steersman.rollouts.plan import PlannedBudget
+        >>> round(burn_rate(PlannedBudget(objective=0.99), 5, 100), 6)
+        5.0
+    """
+    if not 0.0 <= bad <= total < float("inf"):
+        message = (
+            f"invalid counts: {bad!r} errors of {total!r} decisions; expected 0 <= bad <= total"
+        )
+        raise InputError(message)
+    return bad / total / (1.0 - budget.objective) if total else 0.0
+
+
+def burning(budget: PlannedBudget, counts: Iterable[Counts]) -> list[Burn]:
+    """Return the rates that are too fast now.
+
+    Args:
+        budget: of the plan.
+        counts: one for each of `stretches`; a stretch without counts has no rate.
+
+    Returns:
+        Windows whose rate is reached in the long and in the short one, the fastest first.
+
+    Raises:
+        InputError: counts that are none.
+
+    Example:
+        >>> from steersman.rollouts.plan import PlannedBudget
+        >>> hour, minutes = Counts(3600.0, 30, 200), Counts(300.0, 4, 20)
+        >>> [burn.window.worse for burn in burning(PlannedBudget(), [hour, minutes])]
+        ['roll_back']
+    """
+    by_length = {count.seconds: count for count in counts}
+    found = []
+    for window in burn_windows(budget):
+        long, short = by_length.get(window.long_s), by_length.get(window.short_s)
+        if long is None or short is None or long.bad < budget.min_errors:
+            continue
+        rates = burn_rate(budget, *long[1:]), burn_rate(budget, *short[1:])
+        if min(rates) >= window.rate:
+            found.append(Burn(window, *rates, long.bad))
+    return found

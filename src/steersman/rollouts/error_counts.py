@@ -1,0 +1,222 @@
+"""Error counts per time window from the store's rows, without rereading old rows at every look.
+
+The database counts rows into time buckets. New buckets are counted at every look, older ones less
+often, because errors are reported late: the last hour at once, earlier hours in parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from math import ceil, floor, inf
+from typing import TYPE_CHECKING, Any
+
+from steersman.rollouts.error_budget import Counts
+from steersman.rollouts.plan import RolloutPlan
+from steersman.rollouts.unit_outcomes import first_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steersman.db.rollouts import RolloutRow
+
+_PARTS = 10
+_AGAIN = 5
+"""A tier is recounted after this fraction of its length."""
+_TIERS_S = (10.0, 300.0, 3600.0)
+_WIDER = 6
+"""So many times as old as where one walk ends is where the next one does."""
+_STEP_S = 600.0
+_LONGEST_STEP_S = 86_400.0
+_FEW = 10_000
+"""Number of decisions below which the next part may be twice as long."""
+
+_Bucket = tuple[int, int]  # errors, decisions
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Old rows that are counted again bit by bit, from the young end back, over and over.
+
+    Attributes:
+        near_s: age of the youngest.
+        far_s: age of the oldest.
+        place: down to where they were counted, in seconds since 1970.
+        at: when that was.
+    """
+
+    near_s: float
+    far_s: float
+    place: float = inf
+    at: float = -inf
+
+
+class Tally:
+    """Errors of one rollout's arms, by time.
+
+    A decision of the age A is counted again within about A / 2, whatever its age (later where looks
+    are rare and rows many): outcomes may come as late as they like, and a controller that took over
+    long ago knows what one knows that does so now. A look reads at most the last hour and, of each
+    tier of older rows, as much as a look back does.
+
+    Args:
+        row: the rollout.
+        stretches: lengths in seconds that will be asked for.
+    """
+
+    def __init__(self, row: RolloutRow, stretches: Sequence[float]) -> None:
+        self._row = row
+        self._width_s = min(stretches) / _PARTS
+        self._longest_s = max(stretches)
+        self._candidate: dict[int, _Bucket] = {}
+        self._control: dict[int, _Bucket] = {}
+        self._counted = dict.fromkeys(_TIERS_S, -inf)
+        self._walks = _walks(self._longest_s)
+        self._known_from: float | None = None
+        self._looked = -inf
+        self._before = inf, -inf  # what was known when nobody looked for a while: from, to
+        self._began = row.started_at.timestamp() - 60.0
+        self._step_s = _STEP_S
+        holdback = RolloutPlan.from_json(row.plan).holdback
+        self._places = _below(1.0 - holdback), _below(0.5)
+
+    async def look(self, connection: Any, now: float) -> None:
+        """Count what is new, and what is due again.
+
+        Args:
+            connection: inside a transaction of the tenant.
+            now: seconds since 1970.
+        """
+        due = [span for span in _TIERS_S if not 0 <= now - self._counted[span] < span / _AGAIN]
+        known = self._known_from
+        if known is None:
+            due, begin = list(_TIERS_S), now - min(_STEP_S, self._longest_s)
+        else:
+            begin = min(now - max([_TIERS_S[0], *due]), self._looked - _TIERS_S[0])
+        unseen = known is not None and begin < now - _TIERS_S[-1]
+        if unseen:
+            begin = now - _TIERS_S[-1]
+        elif known is not None:
+            begin = max(begin, known)  # what is before comes bit by bit
+        await self._count(connection, begin, now + 1.0)
+        if unseen and known is not None:
+            self._before = known, self._looked - _TIERS_S[0]
+        if unseen or known is None:
+            self._known_from = begin
+        self._counted |= dict.fromkeys(due, now)
+        self._looked = now
+        await self._look_back(connection, now)
+        await self._look_again(connection, now)
+        self._forget(now - self._longest_s)
+
+    def counts(self, length: float, now: float) -> tuple[Counts, Counts] | None:
+        """Return errors of candidate and control in a stretch that ends now.
+
+        Args:
+            length: in seconds.
+            now: seconds since 1970.
+
+        Returns:
+            None until it was counted back to its beginning, or to that of the rollout: the last
+            minutes alone would pass for all of it.
+        """
+        if self._known_from is None or self._known_from > max(now - length, self._began):
+            return None
+        begin = floor((now - length) / self._width_s)
+        return self._sum(self._candidate, begin, length), self._sum(self._control, begin, length)
+
+    async def _look_back(self, connection: Any, now: float) -> None:
+        """Count the next bit of what was never counted, if there is any."""
+        known, oldest = self._known_from, max(now - self._longest_s, self._began)
+        if known is None or known <= oldest:
+            return
+        earlier = max(oldest, known - self._step_s)
+        await self._step(connection, earlier, known)
+        begin, end = self._before
+        self._known_from = min(earlier, begin) if earlier <= end else earlier
+
+    async def _look_again(self, connection: Any, now: float) -> None:
+        """Count again, of each tier of old rows, the bit that is due."""
+        for walk in self._walks:
+            wanted = _AGAIN * abs(now - walk.at)
+            if wanted < _STEP_S or self._known_from is None:
+                continue
+            young, old = now - walk.near_s, max(now - walk.far_s, self._known_from)
+            if old < young:
+                end = walk.place if old < walk.place < young else young
+                begin = max(old, end - min(wanted, self._step_s))
+                await self._step(connection, begin, end)
+                walk.place = begin
+                if begin > old:  # what a step was too short for is due at the next look
+                    walk.at = max(walk.at, now - (wanted - (end - begin)) / _AGAIN)
+                    continue
+            walk.at = now
+
+    async def _step(self, connection: Any, begin: float, end: float) -> None:
+        """Count a bit of old rows; the next may be longer where this one had few."""
+        found = await self._count(connection, begin, end)
+        if found >= _FEW:
+            self._step_s = _STEP_S
+        elif end - begin >= self._step_s:
+            self._step_s = min(2.0 * self._step_s, _LONGEST_STEP_S)
+
+    def _sum(self, buckets: dict[int, _Bucket], begin: int, length: float) -> Counts:
+        found = [bucket for place, bucket in buckets.items() if place >= begin]
+        return Counts(length, sum(bad for bad, _ in found), sum(total for _, total in found))
+
+    async def _count(self, connection: Any, begin: float, end: float) -> int:
+        """Count a stretch anew; return how many decisions it has."""
+        first, last = floor(begin / self._width_s), ceil(end / self._width_s)
+        rows = await connection.fetch(
+            "WITH counted AS MATERIALIZED (SELECT d.id, d.at, d.degraded, d.arm, "
+            # As `position` places a unit: the first eight bytes, compared as they are.
+            "  substr(sha256(convert_to($5, 'UTF8') || '\\x00'::bytea || "
+            "    convert_to(coalesce(d.unit, d.episode, d.id::text), 'UTF8')), 1, 8) "
+            "  < CASE d.stage WHEN 'live' THEN $6::bytea ELSE $7::bytea END AS candidate "
+            "FROM decision AS d WHERE d.tenant = $1 AND d.rollout = $2 AND d.skill = $3 "
+            "AND d.point = $4 AND d.stage <> 'shadow' AND d.id >= $9 AND d.id < $10 "
+            "AND d.at >= $11 AND d.at < $12), "
+            # Each day's events are looked through once, and not for every decision.
+            "failed AS MATERIALIZED (SELECT DISTINCT e.decision FROM event AS e "
+            "WHERE e.tenant = $1 AND e.decision = ANY(ARRAY(SELECT id FROM counted)) AND "
+            "CASE jsonb_typeof(e.outcomes -> 'error') WHEN 'number' "
+            "THEN (e.outcomes ->> 'error')::float8 > 0 END) "
+            "SELECT floor(extract(epoch FROM c.at) / $8::float8)::bigint, c.candidate, "
+            "count(*) FILTER (WHERE c.degraded OR f.decision IS NOT NULL OR "
+            "(c.candidate AND c.arm = 'control')), count(*) "
+            "FROM counted AS c LEFT JOIN failed AS f ON f.decision = c.id GROUP BY 1, 2",
+            *(self._row.tenant, str(self._row.id), self._row.skill, self._row.point),
+            *(self._row.salt, *self._places, self._width_s),
+            *(first_id(self._time(first)), first_id(self._time(last), later=True)),
+            *(self._time(first), self._time(last)),
+        )
+        for buckets in (self._candidate, self._control):
+            for place in [place for place in buckets if first <= place < last]:
+                del buckets[place]
+        for place, candidate, bad, total in rows:
+            (self._candidate if candidate else self._control)[place] = bad, total
+        return sum(total for *_, total in rows)
+
+    def _time(self, place: int) -> datetime:
+        return datetime.fromtimestamp(place * self._width_s, UTC)
+
+    def _forget(self, begin: float) -> None:
+        first = floor(begin / self._width_s)
+        for buckets in (self._candidate, self._control):
+            for place in [place for place in buckets if place < first]:
+                del buckets[place]
+
+
+def _walks(longest_s: float) -> tuple[_Walk, ...]:
+    """Return walks from the longest tier on to the longest stretch."""
+    ages = [_TIERS_S[-1]]
+    while ages[-1] < longest_s:
+        ages.append(min(_WIDER * ages[-1], longest_s))
+    return tuple(_Walk(near, far) for near, far in pairwise(ages))
+
+
+def _below(place: float) -> bytes:
+    """Return the bytes below which the hashes of the units before a place are."""
+    end = ceil(place * (1 << 53)) << 11
+    return end.to_bytes(8) if end < 1 << 64 else b"\xff" * 9

@@ -1,0 +1,1 @@
+"""The pipeline of `steersman run`: dataset, trial, publication, rollout."""

@@ -1,0 +1,297 @@
+"""Reader of a rollout's decisions after their reward windows have closed.
+
+Rows are read in time ranges. Each range starts a little before the end of the last one and skips
+rows
+that were seen, so that a row committed late is not missed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from steersman.errors import SteersmanError
+from steersman.learning.credit import credit_of
+from steersman.learning.reward_inputs import read_evidence
+from steersman.rollouts.arms import place, position
+from steersman.rollouts.candidate import LoggedChoice, logged_columns
+from steersman.rollouts.plan import RolloutPlan
+from steersman.rollouts.units import Observed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from steersman.db.points import PointRow
+    from steersman.db.rewards import Decided
+    from steersman.db.rollouts import RolloutRow
+    from steersman.learning.reward_inputs import Evidence
+    from steersman.rollouts.arms import Arm, Placed
+
+_LATE = timedelta(seconds=60)
+_TICK = timedelta(seconds=1)
+_PAGE = 1_000
+_MOST_PAGES = 20
+
+
+class Gathered(NamedTuple):
+    """Decisions of a rollout with closed windows.
+
+    Attributes:
+        observed: analysed decisions in time order.
+        misplaced: number of decisions served by an arm other than the plan's.
+        behind: whether more decisions remain for the next call.
+    """
+
+    observed: list[Observed]
+    misplaced: int
+    behind: bool
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Read position in a rollout.
+
+    Attributes:
+        closed_until: windows that closed earlier are read, except for late commits.
+        seen: recent ids with the times at which their windows closed, oldest first.
+        ids: the same ids, for lookup.
+        page: last row read, while the same time range has more.
+    """
+
+    closed_until: datetime | None = None
+    seen: deque[tuple[datetime, UUID]] = field(default_factory=deque)
+    ids: set[UUID] = field(default_factory=set)
+    page: tuple[datetime, UUID] | None = None
+
+    def remember(self, closes: datetime, identifier: UUID) -> bool:
+        """Return whether a row is new, and mark it as seen.
+
+        Args:
+            closes: time at which its window closed.
+            identifier: decision id.
+        """
+        if identifier in self.ids:
+            return False
+        self.ids.add(identifier)
+        self.seen.append((closes, identifier))
+        return True
+
+    def advance(self, closed: datetime) -> None:
+        """Record that all windows that closed before a time are read."""
+        self.closed_until = max(closed, self.closed_until or closed)
+        while self.seen and self.seen[0][0] < self.closed_until - _LATE:
+            self.ids.discard(self.seen.popleft()[1])
+
+
+async def observe(
+    connection: Any, row: RolloutRow, point: PointRow, gathering: Gathering, closed: datetime
+) -> Gathered:
+    """Return the decisions of both arms whose windows closed since the last call.
+
+    Erased decisions, decisions with ``action_taken`` and units outside the analysis are excluded.
+
+    Args:
+        connection: connection in a transaction of the tenant.
+        row: the rollout; all its stages except shadow count.
+        point: its decision point.
+        gathering: read position; advanced.
+        closed: windows that close later are open.
+    """
+    since = None if gathering.closed_until is None else gathering.closed_until - _LATE
+    if since is not None and await _nothing_late(connection, row, point, gathering, since):
+        since = gathering.closed_until
+    observed: list[Observed] = []
+    misplaced, behind = 0, True
+    for _ in range(_MOST_PAGES):
+        rows = await _page(connection, row, point, gathering, since, closed)
+        new = [one for one in rows if gathering.remember(one["window_ends"], one["id"])]
+        if new:
+            more, wrong = await _credited(connection, row, point, new)
+            observed += more
+            misplaced += wrong
+        if len(rows) < _PAGE:
+            behind, gathering.page = False, None
+            gathering.advance(closed)
+            break
+        gathering.page = rows[-1]["window_ends"], rows[-1]["id"]
+    return Gathered(sorted(observed, key=lambda seen: (seen.at, seen.unit)), misplaced, behind)
+
+
+async def shadowed(
+    connection: Any, row: RolloutRow, gathering: Gathering, until: datetime, *, limit: int = 500
+) -> list[LoggedChoice]:
+    """Return new decisions of the stage shadow in time order, without rewards.
+
+    Args:
+        connection: connection in a transaction of the tenant.
+        row: the rollout.
+        gathering: read position; advanced.
+        until: latest time of a decision.
+        limit: maximum number; the next call returns more.
+    """
+    since = None if gathering.closed_until is None else gathering.closed_until - _LATE
+    rows = await connection.fetch(
+        f"SELECT {logged_columns('NULL::float8')}, at FROM decision AS d "  # noqa: S608 (constants)
+        "WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
+        "AND point = $4 AND stage = 'shadow' AND p_kind = 'exact' AND at <= $5 "
+        "AND ($6::timestamptz IS NULL OR at >= $6) AND id <> ALL ($7) AND id >= $8 "
+        "ORDER BY at, id LIMIT $9",
+        *(row.tenant, str(row.id), row.skill, row.point, until, since, list(gathering.ids)),
+        _first_id(row.started_at, since, None),
+        limit,
+    )
+    new = [LoggedChoice(*one[:-1]) for one in rows if gathering.remember(one["at"], one["id"])]
+    gathering.advance(rows[-1]["at"] if len(rows) == limit else until)
+    return new
+
+
+async def last_decision_at(
+    connection: Any, row: RolloutRow, known: datetime | None
+) -> datetime | None:
+    """Return the time of a rollout's last decision; None without decisions.
+
+    Args:
+        connection: connection in a transaction of the tenant.
+        row: the rollout.
+        known: result of an earlier call.
+    """
+    last: datetime | None = await connection.fetchval(
+        "SELECT max(at) FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "
+        "AND rollout = $4 AND id >= $5",
+        *(row.tenant, row.skill, row.point, str(row.id), first_id(known or row.started_at - _LATE)),
+    )
+    return max((at for at in (known, last) if at is not None), default=None)
+
+
+async def _credited(
+    connection: Any, row: RolloutRow, point: PointRow, rows: Sequence[Any]
+) -> tuple[list[Observed], int]:
+    evidence = await read_evidence(connection, point, row.candidate, [one["id"] for one in rows])
+    arms = _Arms(row)
+    observed, misplaced = [], 0
+    for one in rows:
+        decided = evidence.decisions.get(one["id"])
+        placed = arms.of(one["unit"], one["stage"])
+        if decided is None or decided.barred or (one["stage"] == "live" and not placed.analysed):
+            continue
+        if not placed.analysed or (placed.arm == "control" and one["arm"] == "candidate"):
+            misplaced += 1
+            continue
+        fallen = placed.arm == "candidate" and one["arm"] == "control"
+        seen = _observed(point, evidence, decided, one["unit"], placed.arm, arms.outcomes)
+        if seen is not None:
+            observed.append(seen._replace(failed=decided.degraded or fallen))
+    return observed, misplaced
+
+
+async def _nothing_late(
+    connection: Any, row: RolloutRow, point: PointRow, gathering: Gathering, since: datetime
+) -> bool:
+    """Return whether everything was read: counting is faster than reading again."""
+    if gathering.page is not None or gathering.closed_until is None:
+        return False
+    found = await connection.fetchval(
+        "SELECT count(*) FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
+        "AND point = $4 AND stage <> 'shadow' AND window_ends >= $5 AND window_ends <= $6 "
+        "AND id >= $7 AND id < $8",
+        *(row.tenant, str(row.id), row.skill, row.point, since, gathering.closed_until),
+        *(_first_id(row.started_at, since, point), _end(point, gathering.closed_until)),
+    )
+    # Of those that were read, a late one may stand behind younger ones, and be too old by now.
+    return bool(found == sum(closes >= since for closes, _ in gathering.seen))
+
+
+async def _page(
+    connection: Any,
+    row: RolloutRow,
+    point: PointRow,
+    gathering: Gathering,
+    since: datetime | None,
+    closed: datetime,
+) -> list[Any]:
+    rows: list[Any] = await connection.fetch(
+        "SELECT id, coalesce(unit, episode, id::text) AS unit, arm, stage, window_ends "
+        "FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 AND point = $4 "
+        "AND stage <> 'shadow' AND window_ends <= $5 "
+        "AND ($6::timestamptz IS NULL OR window_ends >= $6) AND id >= $7 AND id < $8 "
+        "AND ($9::timestamptz IS NULL OR (window_ends, id) > ($9, $10::uuid)) "
+        "ORDER BY window_ends, id LIMIT $11",
+        *(row.tenant, str(row.id), row.skill, row.point, closed, since),
+        # The bounds let the planner pass over all that is too old, or too new to be closed.
+        *(_first_id(row.started_at, since, point), _end(point, closed)),
+        *(*(gathering.page or (None, None)), _PAGE),
+    )
+    return rows
+
+
+class _Arms:
+    """Planned arm of each unit, in every stage of a rollout."""
+
+    def __init__(self, row: RolloutRow) -> None:
+        plan = RolloutPlan.from_json(row.plan)
+        self._salt = row.salt
+        self._holdback = plan.holdback
+        self._shares = {stage.name: stage.share for stage in plan.stages}  # the largest of a name
+        named = {one.outcome for one in plan.guardrails if one.outcome is not None}
+        self.outcomes = ["error", *sorted(named - {"error"})]
+
+    def of(self, unit: str, stage: Any) -> Placed:
+        share = min(self._shares.get(stage, 0.0), 0.5)  # at live it is the holdback that counts
+        return place(position(self._salt, unit), stage, share, self._holdback)
+
+
+def _observed(
+    point: PointRow,
+    evidence: Evidence,
+    decided: Decided,
+    unit: str,
+    arm: Arm,
+    read: Sequence[str],
+) -> Observed | None:
+    """Return the result of a decision; None if the application took another action."""
+    events = evidence.about(decided)
+    closes = decided.window_ends
+    try:
+        # Both arms by the declaration in force, whichever each of them was made under.
+        credit = credit_of(point.spec, decided, events, now=closes.timestamp())
+    except SteersmanError:
+        reward = None  # an outcome that is no number: there is none, as for the learner
+    else:
+        if credit.status == "withdrawn":
+            return None
+        reward = credit.value
+    told = events.told(read, closes.timestamp())
+    outcomes = {name: value for name, (value, _) in told.items()}
+    return Observed(unit, arm, decided.at.timestamp(), reward, outcomes)
+
+
+def _first_id(started: datetime, since: datetime | None, point: PointRow | None) -> UUID:
+    """Return an id bound that lets the planner skip partitions that are read."""
+    if since is None:
+        return first_id(started - _LATE)  # other machines' clocks may be behind
+    window_s = 0.0 if point is None else point.spec.reward.window_s
+    return first_id(max(started - _LATE, since - timedelta(seconds=window_s)))
+
+
+def _end(point: PointRow, closed: datetime) -> UUID:
+    """Return an id after all decisions with closed windows."""
+    return first_id(closed - timedelta(seconds=point.spec.reward.window_s), later=True)
+
+
+def first_id(moment: datetime, *, later: bool = False) -> UUID:
+    """Return an id before all decisions made from a time on.
+
+    Args:
+        moment: time on the deciding process's clock.
+        later: return an id after all decisions made until then.
+
+    >>> from datetime import UTC, datetime
+    >>> first_id(datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)).hex[:12]
+    '019b76daa800'
+    """
+    moment += _TICK if later else -_TICK
+    return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)

@@ -1,0 +1,243 @@
+"""Unit-level metrics: one value per unit and guardrail for the analysis of live tests.
+
+Decisions of one user are not independent, so each unit counts once, with the mean over its
+decisions,
+after its window has closed. Decisions count for `unit_window_s` from the first one; the reward of
+the
+last one is final `reward_window_s` later. Closed units stay closed; later decisions are dropped in
+both
+arms alike.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+from steersman.errors import InputError
+from steersman.rollouts.arm_comparison import MetricEvidence
+from steersman.stats import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from steersman.rollouts.arms import Arm
+    from steersman.rollouts.plan import PlannedGuardrail, RolloutPlan
+
+_ARMS: tuple[Arm, Arm] = ("candidate", "control")
+
+
+class Observed(NamedTuple):
+    """Analysed decision with a closed reward window.
+
+    Attributes:
+        unit: unit that stays on one arm.
+        arm: assigned arm of the unit, whichever arm answered.
+        at: time of the decision in seconds since 1970.
+        reward: reward, 0 to 1; None: no reward.
+        outcomes: raw outcomes that a guardrail reads, by name.
+        failed: whether the arm failed and something else answered.
+    """
+
+    unit: str
+    arm: Arm
+    at: float
+    reward: float | None
+    outcomes: Mapping[str, float]
+    failed: bool = False
+
+
+def value_of(guardrail: PlannedGuardrail, decision: Observed) -> float | None:
+    """Return a decision's value for a guardrail.
+
+    Args:
+        guardrail: guardrail of the plan.
+        decision: the decision. A non-finite number counts as missing.
+
+    Returns:
+        Value from 0 to 1; None if missing.
+
+    >>> from steersman.rollouts.plan import PlannedGuardrail
+    >>> late = PlannedGuardrail("latency_ms>900", "above", "latency_ms", 900.0)
+    >>> value_of(late, Observed("user-7", "control", 0.0, None, {"latency_ms": 1200.0}))
+    1.0
+    """
+    if guardrail.kind == "errors":
+        return float(decision.failed or decision.outcomes.get("error", 0.0) > 0.0)
+    raw = decision.reward if guardrail.kind == "reward" else None
+    if guardrail.outcome is not None:
+        raw = decision.outcomes.get(guardrail.outcome)
+    if raw is None or not math.isfinite(raw):
+        return None
+    if guardrail.target is not None:
+        return float(
+            raw > guardrail.target if guardrail.kind == "above" else raw < guardrail.target
+        )
+    return min(1.0, max(0.0, (raw - guardrail.low) / (guardrail.high - guardrail.low)))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A unit whose window is still open: sums over its decisions, per guardrail."""
+
+    arm: Arm
+    first_at: float
+    sums: list[float]
+    counts: list[int]
+
+
+@dataclass(slots=True)
+class _Running:
+    """Mean and sum of squares around it, one unit after the other (Welford)."""
+
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.n += 1
+        step = value - self.mean
+        self.mean += step / self.n
+        self.squares += step * (value - self.mean)
+
+    def moments(self) -> Moments:
+        return Moments(self.n, self.mean, self.squares / (self.n - 1) if self.n > 1 else 0.0)
+
+
+@dataclass(slots=True)
+class _Side:
+    """What is kept of one arm."""
+
+    arrived: int = 0
+    first_at: list[float] = field(default_factory=list)  # of closed units, rising
+    values: list[_Running] = field(default_factory=list)
+
+    def enter(self, unit: _Open) -> None:
+        insort(self.first_at, unit.first_at)
+        for running, total, count in zip(self.values, unit.sums, unit.counts, strict=True):
+            if count:
+                running.add(total / count)
+
+
+class Units:
+    """Units of a rollout, from canary on, over all steps.
+
+    Args:
+        plan: plan of the rollout.
+
+    >>> from steersman.rollouts.plan import PlannedGuardrail, PlannedStage, RolloutPlan
+    >>> stages = (PlannedStage("canary", 0.05, 1, 0.0),)
+    >>> reward = PlannedGuardrail("reward", "reward", better="higher")
+    >>> plan = RolloutPlan("r1", stages, (reward,), unit_window_s=60.0, reward_window_s=30.0)
+    >>> units = Units(plan)
+    >>> for at, earned in ((0.0, 1.0), (50.0, 0.0), (61.0, 0.0)):
+    ...     units.add(Observed("user-7", "control", at, earned, {}))
+    >>> units.close(89.9), units.close(90.0), units.metrics()["reward"].control.mean
+    (0, 1, 0.5)
+    """
+
+    def __init__(self, plan: RolloutPlan) -> None:
+        self._plan = plan
+        self._guardrails = plan.guardrails
+        self._open: dict[str, _Open] = {}
+        self._next: list[
+            tuple[float, str]
+        ] = []  # a heap of open units; old entries are passed over
+        self._closed: set[str] = set()
+        self._sides = {arm: _Side(values=[_Running() for _ in plan.guardrails]) for arm in _ARMS}
+
+    def add(self, decision: Observed) -> None:
+        """Add a decision, unless its unit is closed or its window is over.
+
+        Args:
+            decision: each decision once, roughly in time order.
+
+        Raises:
+            InputError: unknown arm, non-finite time, or a unit on both arms.
+        """
+        if decision.arm not in self._sides or not math.isfinite(decision.at):
+            message = f"invalid arm {decision.arm!r} or time {decision.at!r}: expected one of "
+            message += f"{_ARMS} and a finite time"
+            raise InputError(message)
+        if decision.unit in self._closed:
+            return
+        unit = self._open.get(decision.unit)
+        if unit is None:
+            zeros = [0.0] * len(self._guardrails), [0] * len(self._guardrails)
+            unit = _Open(decision.arm, decision.at, *zeros)
+            self._open[decision.unit] = unit
+            self._sides[decision.arm].arrived += 1
+            heappush(self._next, (decision.at, decision.unit))
+        if unit.arm != decision.arm:
+            message = f"unit {decision.unit!r:.60} is on both arms; use one salt per rollout"
+            raise InputError(message)
+        if decision.at < unit.first_at:
+            unit.first_at = decision.at
+            heappush(self._next, (decision.at, decision.unit))
+        if decision.at < unit.first_at + self._plan.unit_window_s:
+            self._count(unit, decision)
+
+    def close(self, now: float) -> int:
+        """Close all units whose windows are over.
+
+        Args:
+            now: seconds since 1970. Decisions up to then must have been added.
+
+        Returns:
+            Number of closed units.
+        """
+        latest = now - self._plan.closing_s
+        count = 0
+        # By time and name, so that whoever reads the same decisions again has the same sums to
+        # the last bit.
+        while self._next and self._next[0][0] <= latest:
+            first_at, name = heappop(self._next)
+            unit = self._open.get(name)
+            if unit is not None and unit.first_at == first_at:
+                del self._open[name]
+                self._closed.add(name)
+                self._sides[unit.arm].enter(unit)
+                count += 1
+        return count
+
+    @property
+    def arrived(self) -> tuple[int, int]:
+        """Units of candidate and control with a decision, open and closed."""
+        return self._sides["candidate"].arrived, self._sides["control"].arrived
+
+    @property
+    def closed(self) -> tuple[int, int]:
+        """Closed units of candidate and control."""
+        return self.closed_since(-math.inf)
+
+    def closed_since(self, started_at: float) -> tuple[int, int]:
+        """Return the closed units of candidate and control that arrived after a time.
+
+        Args:
+            started_at: time in seconds since 1970, such as the start of the step.
+        """
+        candidate, control = (
+            len(self._sides[arm].first_at) - bisect_left(self._sides[arm].first_at, started_at)
+            for arm in _ARMS
+        )
+        return candidate, control
+
+    def metrics(self) -> dict[str, MetricEvidence]:
+        """Return number, mean and variance of both arms' units by the guardrail's name."""
+        return {
+            guardrail.name: MetricEvidence(
+                self._sides["candidate"].values[place].moments(),
+                self._sides["control"].values[place].moments(),
+            )
+            for place, guardrail in enumerate(self._guardrails)
+        }
+
+    def _count(self, unit: _Open, decision: Observed) -> None:
+        for place, guardrail in enumerate(self._guardrails):
+            value = value_of(guardrail, decision)
+            if value is not None:
+                unit.sums[place] += value
+                unit.counts[place] += 1

@@ -1,0 +1,1 @@
+"""Serving of decision points: micro-batches, draws, arms, replicas and explanations."""

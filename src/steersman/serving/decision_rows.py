@@ -1,0 +1,150 @@
+"""Conversion of a draw to its stored row, and of a row to its answer."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from steersman.db.decisions import DecisionRow
+from steersman.serving.draw_sequence import picked_in, steps_in
+from steersman.spec.actions import Mixed
+from steersman.spec.actions import Sequence as SequenceActions
+from steersman.spec.loader import loads
+from steersman.wire import Decision, Refused, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+    from steersman.serving.arm_dispatch import Drew
+    from steersman.serving.draw import Served
+    from steersman.spec.point import DecisionPoint
+    from steersman.wire import DecideRequest
+
+declared = lru_cache(maxsize=256)(loads)
+"""Cached parser of declarations: many rows share a few long declarations."""
+
+
+class Wanted(NamedTuple):
+    """Parsed request with its decision point.
+
+    Attributes:
+        tenant: tenant id.
+        served: decision point.
+        request: the request.
+        body_hash: hash of the request, if it has an idempotency key.
+        traceparent: W3C trace context.
+        read_at: time of parsing, on the deadline clock.
+    """
+
+    tenant: UUID
+    served: Served
+    request: DecideRequest
+    body_hash: bytes | None
+    traceparent: str | None
+    read_at: float
+
+
+def to_row(
+    wanted: Wanted, context: dict[str, Any], drew: Drew, *, identifier: UUID, at: datetime
+) -> DecisionRow:
+    """Return the row of a draw.
+
+    Args:
+        wanted: the request.
+        context: completed context of the request.
+        drew: the draw.
+        identifier: decision id.
+        at: time of the draw.
+    """
+    request, served = wanted.request, drew.served
+    replica = served.replica
+    columns = (
+        *(wanted.tenant, identifier),
+        *(request.skill, request.decision),
+        *(request.episode_id, request.parent_id, request.unit),
+        *drew.label,
+        *(replica.snapshot, replica.seq),
+        *(replica.row.spec_hash, replica.row.feature_hash),
+        context,
+        *drew.drawn[:-2],
+        *(request.idempotency_key, wanted.body_hash, wanted.traceparent),
+        *(at, at + served.window),
+        *drew.drawn[-2:],  # the columns that selections were given later
+    )
+    return DecisionRow._make(columns)
+
+
+def to_answer(
+    row: DecisionRow, spec: DecisionPoint, *, logged: bool | str, record: str | None = None
+) -> Decision:
+    """Return the answer of a row; equal rows give equal answers forever.
+
+    Args:
+        row: the decision.
+        spec: declaration at the time of the decision.
+        logged: true, "unknown" or false.
+        record: signed row, unless it is stored.
+    """
+    selects = isinstance(spec.actions, SequenceActions)
+    distribution = probabilities(row, spec)
+    narrower = row.eligible is not None and len(row.eligible) < len(distribution)
+    if narrower and not isinstance(spec.actions, Mixed):
+        distribution = {name: distribution[name] for name in row.eligible or ()}
+    return Decision(
+        row.id,
+        row.action,
+        row.p or 0.0,
+        distribution,
+        row.snapshot,
+        row.update_seq,
+        row.stage,
+        row.arm,
+        logged,  # type: ignore[arg-type]
+        row.degraded,
+        record,
+        parts_of(row, spec),
+        picked_in(row) if selects else None,
+        steps_in(row) if selects else None,
+    )
+
+
+def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
+    """Return the parts of a mixed action by name; None for other actions."""
+    if not isinstance(spec.actions, Mixed):
+        return None
+    try:
+        parts = read(row.action.encode())
+    except Refused:
+        return None  # what a client answered with its own default may be anything
+    return parts if isinstance(parts, dict) else None
+
+
+def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
+    """Return a row's distribution by name, with the exact probability of the drawn action.
+
+    It is empty for a selection, whose steps have distributions. For imported logs with an unknown
+    distribution it holds at most the drawn action.
+    """
+    if isinstance(spec.actions, SequenceActions):
+        return {}
+    names = over(row, spec) if row.distribution else ()
+    distribution = dict(zip(names, row.distribution, strict=True))
+    if row.p is not None and (row.action in distribution or not isinstance(spec.actions, Mixed)):
+        distribution[row.action] = row.p
+    return distribution
+
+
+def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
+    """Return the actions that a row's distribution covers.
+
+    These are the declared actions; the eligible ones for open candidates and the fallback; every
+    value of
+    every part, as ``part=value``, for mixed actions.
+    """
+    if row.eligible is not None and (row.degraded or getattr(spec.actions, "open", False)):
+        return row.eligible
+    if isinstance(spec.actions, Mixed):
+        return spec.actions.marginals
+    return tuple(getattr(spec.actions, "names", ()))

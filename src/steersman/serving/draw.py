@@ -1,0 +1,290 @@
+"""Draw of an action and its row, without I/O.
+
+The policy sees the float32-rounded vector that is stored and learned from. The propensity is the
+float64 entry that the draw used. If the policy fails, the declared fallback answers with
+probability 1, `degraded` and weight 0, so that it is never learned from.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.db.logged_distribution import LoggedDistribution
+from steersman.errors import ActionError, InputError
+from steersman.points.feature_encoding import as_stored, encode, encode_rows, reads_vector, rounded
+from steersman.policies.configurations import Configurations
+from steersman.policies.linear import decide_alike
+from steersman.privacy.declared_scrub import scrubbing_of
+from steersman.serving.draw_result import Drawn
+from steersman.serving.draw_sequence import draw_selection, first_candidates
+from steersman.spec.actions import Mixed
+from steersman.spec.actions import Sequence as SequenceActions
+from steersman.spec.expressions import compile_rule
+from steersman.wire import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.learning.replica import Replica
+    from steersman.serving.arms import Arms
+    from steersman.wire import DecideRequest
+
+
+GUARDIAN = "guardian_state"
+_FIRST = "first"
+_TOGETHER = 256  # contexts as one matrix: more cost no less each, and memory
+
+
+class Served:
+    """Decision point as this process serves it: its replica and derived data for requests.
+
+    Args:
+        replica: policy state that updates are applied to.
+    """
+
+    arms: Arms[Served] | None = None
+    """Active rollout, if this is its control."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.spec = replica.row.spec
+        self.open: bool = getattr(self.spec.actions, "open", False)
+        self.names: tuple[str, ...] = tuple(getattr(self.spec.actions, "names", ()))
+        self.logged = LoggedDistribution(self.spec.actions)
+        self.feature_count = len(getattr(self.spec.actions, "features", ()))
+        self.selects = isinstance(self.spec.actions, SequenceActions)
+        self.wants_guardian = GUARDIAN in self.spec.context.fields
+        self.reads_vector = reads_vector(self.spec) and not self.feature_count
+        self.scrubbing = scrubbing_of(self.spec)
+        reward = self.spec.reward
+        self.window = timedelta(seconds=reward.window_s)
+        self.settles = reward.missing != "drop" or reward.scope == "episode"
+        self.deadline_s = self.spec.budgets.deadline_ms / 1000
+        declared = self.spec.fallback
+        self._rules = [(compile_rule(it.when), self._target(it.action)) for it in declared.rules]
+        self._otherwise = self._target(declared.otherwise)
+        self._configurations: Configurations | None = None
+
+    def _target(self, action: Any) -> str:
+        mixed = self.spec.actions
+        return mixed.name_of(action) if isinstance(mixed, Mixed) else str(action)
+
+    @property
+    def likeness(self) -> Hashable:
+        """Key of points whose requests can be drawn together because they encode contexts equally.
+
+        Every other point is its own key.
+        """
+        row, policy = self.replica.row, self.replica.policy.likeness
+        return self if policy is None else (row.spec_hash, row.feature_hash, policy)
+
+    def fall_back(self, context: Mapping[str, Any], eligible: Sequence[str] | None) -> str:
+        """Return the fallback's action.
+
+        Args:
+            context: context of the request, valid or not.
+            eligible: eligible actions; None or empty: all declared actions.
+
+        Returns:
+            The action of the first matching rule, or of `otherwise`; if it is not eligible, the
+            first eligible action. For a sequence, the first candidates.
+
+        Raises:
+            Refused: the fallback needs a first candidate, and the request has none.
+        """
+        if isinstance(self.spec.actions, SequenceActions):
+            return first_candidates(eligible, self.spec.actions)
+        names = self._allowed(eligible) if eligible else self.names
+        for holds, action in self._rules:
+            target = names[0] if names and action == _FIRST and self.open else action
+            if (not names or target in names) and _holds(holds, context):
+                return target if names else self._named(target)
+        if names and (self._otherwise not in names):
+            return names[0]
+        return self._named(self._otherwise)
+
+    def _named(self, action: str) -> str:
+        if self.open and action == _FIRST:
+            detail = "no candidates; give one or more in eligible"
+            raise Refused.of("invalid", detail, field="eligible")
+        return action
+
+    def _allowed(self, eligible: Sequence[str]) -> Sequence[str]:
+        """Return the eligible actions, also if given by some of their parts; all if invalid."""
+        if not isinstance(self.spec.actions, Mixed):
+            return eligible
+        if self._configurations is None:
+            self._configurations = Configurations(self.names)
+        allowed = np.zeros(len(self.names), dtype=np.bool_)
+        for name in eligible:
+            with suppress(ActionError):
+                allowed |= self._configurations.with_values(name)
+        return [self.names[place] for place in np.flatnonzero(allowed)] or self.names
+
+
+def draw_many(
+    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
+) -> list[Drawn | Exception]:
+    """Return the policy's action for each request, drawn together where possible.
+
+    Args:
+        asked: decision points and requests with completed contexts.
+        rng: random generator.
+
+    Returns:
+        For each request in order: the draw; the fallback's answer if no action is eligible;
+        `Refused` for an invalid context, action or features; or the policy's exception.
+    """
+    results: dict[int, Drawn | Exception] = {}
+    together: dict[Served, list[int]] = {}
+    for place, (served, request, context) in enumerate(asked):
+        if served.reads_vector and request.eligible is None and request.links is None:
+            together.setdefault(served, []).append(place)
+        else:
+            results[place] = _draw_or_error(served, request, context, rng)
+    alike: dict[Hashable, list[int]] = {}
+    for served, places in together.items():
+        alike.setdefault(served.likeness, []).extend(places)
+    for places in alike.values():
+        for start in range(0, len(places), _TOGETHER):
+            some = places[start : start + _TOGETHER]
+            found = _draw_alike([asked[place] for place in some], rng)
+            results.update(zip(some, found, strict=True))
+    return [results[place] for place in range(len(asked))]
+
+
+def _draw_alike(
+    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
+) -> Sequence[Drawn | Exception]:
+    """Return draws of similar points; the requests of one point are adjacent."""
+    if len(asked) > 1:  # for one alone it costs half as much again
+        with suppress(
+            Exception
+        ):  # separate draws, per point and then per request, locate the failing request
+            return _draw_together(asked, rng)
+        points = [list(own) for _, own in groupby(asked, itemgetter(0))]
+        if len(points) > 1:
+            return [drawn for own in points for drawn in _draw_alike(own, rng)]
+    return [_draw_or_error(*one, rng) for one in asked]
+
+
+def _draw_together(
+    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
+) -> list[Drawn | Exception]:
+    """Return draws over all declared actions, for policies that read vectors."""
+    served = asked[0][0]
+    rows = encode_rows(served.replica.features, [context for _, _, context in asked])
+    vectors, parts = rows.astype(np.float64), []
+    for point, own in groupby([point for point, _, _ in asked]):
+        count = len(list(own))
+        parts.append((point.replica.policy, vectors[:count]))
+        vectors = vectors[count:]
+    choices = decide_alike(parts, rng=rng)
+    stored = served.logged.of_many([choice.distribution for choice in choices])
+    return [
+        Drawn(None, distribution, it.action, it.propensity, "exact", as_stored(x), None, None, it.u)
+        for it, distribution, x in zip(choices, stored, rows, strict=True)
+    ]
+
+
+def _draw_or_error(
+    served: Served,
+    request: DecideRequest,
+    context: Mapping[str, Any],
+    rng: np.random.Generator,
+) -> Drawn | Exception:
+    try:
+        return _draw(served, request, context, rng)
+    except Exception as error:  # noqa: BLE001 (each is answered by itself)
+        return error
+
+
+def _draw(
+    served: Served, request: DecideRequest, context: Mapping[str, Any], rng: np.random.Generator
+) -> Drawn:
+    if served.selects:
+        return draw_selection(served.replica, request, context, rng)
+    if request.links is not None:
+        raise Refused.of(
+            "invalid", "links are allowed only for decision points of kind sequence", field="links"
+        )
+    eligible = request.eligible
+    if eligible is not None and not eligible:
+        return fall_back(served, request, context)
+    try:
+        x, key = encode(served.spec, served.replica.features, context)
+    except InputError as error:
+        raise Refused.of("invalid", str(error), field="context") from None
+    rows = _feature_rows(served, request)
+    seen: Any = x if x is not None else key if key is not None else context
+    try:
+        choice = served.replica.policy.decide(seen, rng=rng, eligible=eligible, features=rows)
+    except ActionError as error:
+        raise Refused.of("invalid", str(error), field="eligible") from None
+    except InputError as error:
+        raise Refused.of("invalid", str(error)) from None
+    if rows is not None:
+        x = rows[list(eligible or served.names).index(choice.action)]
+    return Drawn(
+        eligible,
+        served.logged.of(choice.distribution).tolist(),
+        choice.action,
+        choice.propensity,
+        "exact",
+        None if x is None else as_stored(x),
+        key,
+        None if rows is None else as_stored(rows),
+        choice.u,
+    )
+
+
+def fall_back(served: Served, request: DecideRequest, context: Mapping[str, Any]) -> Drawn:
+    """Return the declared fallback's answer: probability 1 for one action, marked as degraded.
+
+    The distribution covers that action only.
+    """
+    action = served.fall_back(context, request.eligible)
+    return Drawn(
+        [action], [1.0], action, 1.0, "fallback", None, None, None, None, degraded=True, weight=0.0
+    )
+
+
+def _feature_rows(served: Served, request: DecideRequest) -> NDArray[np.float64] | None:
+    """Return (n, d) features of the eligible actions in their order, rounded as stored."""
+    if not served.feature_count:
+        if request.features is not None:
+            raise Refused.of(
+                "invalid",
+                "this decision point declares no features; leave features out",
+                field="features",
+            )
+        return None
+    names = request.eligible or served.names
+    given = request.features or {}
+    missing = [name for name in names if name not in given]
+    if missing:
+        detail = f"missing features for {missing[:3]}; give {served.feature_count} numbers for each"
+        raise Refused.of("invalid", detail, field="features")
+    wrong = [name for name in names if len(given[name]) != served.feature_count]
+    if wrong:
+        detail = f"{wrong[0]!r} has {len(given[wrong[0]])} features; expected "
+        raise Refused.of("invalid", f"{detail}{served.feature_count}", field="features")
+    try:
+        return rounded([given[name] for name in names])
+    except InputError as error:
+        raise Refused.of("invalid", str(error), field="features") from None
+
+
+def _holds(rule: Any, context: Mapping[str, Any]) -> bool:
+    try:
+        return bool(rule(context))
+    except InputError:
+        return False  # a rule that cannot read this context does not hold

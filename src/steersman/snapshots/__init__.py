@@ -1,0 +1,1 @@
+"""Snapshots: publish, guard, promote, reproduce, retract and compare versions."""

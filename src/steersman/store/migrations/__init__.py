@@ -1,1 +1,0 @@
-"""SQL migrations of the store; `steersman.store.migrate` applies them in order."""

@@ -1,1 +1,0 @@
-"""The shipped systems: each a set of decision points, its world, and how it is judged."""

@@ -1,0 +1,1 @@
+"""Training of policies that need more than sums: PPO, behaviour cloning, RAFT and trees."""

@@ -1,0 +1,1 @@
+"""Training of policies that select a sequence of candidates."""

@@ -1,0 +1,264 @@
+"""Logged selections of the service, as tasks and walks for training and evaluation.
+
+Each stored selection is a task with its own candidates, so any policy of the point can be replayed
+on it with exact probabilities. The reward of another selection is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from steersman.db.held_out import alike
+from steersman.db.selections import offered_of
+from steersman.errors import DataError, InputError
+from steersman.ope import evaluate_sequences
+from steersman.platform.postgres.recent_rows import newest_rows
+from steersman.policies.offered import Progress, SequenceForm
+from steersman.policies.sequence import Step, sequence_propensity
+from steersman.spec.actions import Sequence as SequenceActions
+from steersman.training.selection.off_policy_data import sequences_of
+from steersman.training.selection.task import Options, Taken, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from steersman.db.points import PointRow
+    from steersman.ope import Report
+    from steersman.policies.offered import Offered
+    from steersman.policies.sequential import SequencePolicy
+    from steersman.spec.point import DecisionPoint
+
+MOST_SELECTIONS = 10_000
+_FOLDS = 5
+
+
+class StoredSelection(NamedTuple):
+    """Stored selection with its reward.
+
+    Attributes:
+        id: decision id.
+        unit: its unit, its episode or its id.
+        offered: candidates of the request.
+        steps: stored steps.
+        reward: 0 to 1.
+    """
+
+    id: str
+    unit: str
+    offered: Offered
+    steps: list[dict[str, Any]]
+    reward: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTask:
+    """Question of a stored selection.
+
+    A state is the sequence of chosen places.
+
+    Args:
+        id: decision id.
+        offered: candidates of the request.
+        form: selection rules of the decision point.
+    """
+
+    id: str
+    offered: Offered
+    form: SequenceForm
+
+    @property
+    def group(self) -> str:
+        """The task's id; each request is its own group."""
+        return self.id
+
+    def begin(self) -> tuple[int, ...]:
+        """Return the first state."""
+        return ()
+
+    def options(self, state: tuple[int, ...]) -> Options | None:
+        """Return the actions with their rows; None at the end.
+
+        Args:
+            state: a state of this task.
+        """
+        progress = self._at(state)
+        if progress.ended:
+            return None
+        names = progress.names
+        return Options(names, progress.rows, len(names) - self.form.stop)
+
+    def take(self, state: tuple[int, ...], place: int) -> tuple[int, ...]:
+        """Return the state after an action.
+
+        Args:
+            state: current state.
+            place: index of the action in the options.
+        """
+        return (*state, place)
+
+    def reward(self, state: tuple[int, ...]) -> NoReturn:
+        """Raise an error: only the logged reward is known.
+
+        Args:
+            state: final state.
+
+        Raises:
+            DataError: always.
+        """
+        raise DataError(
+            f"the log has no reward for selection {state} of {self.id}; "
+            "evaluate the policy off-policy, or sample where rewards are available"
+        )
+
+    def potential(self, state: tuple[int, ...]) -> float:
+        """Return 0: no shaping is declared.
+
+        Args:
+            state: a state of this task.
+        """
+        return 0.0 * len(state)
+
+    def _at(self, state: tuple[int, ...]) -> Progress:
+        progress = Progress(self.offered, self.form)
+        for place in state:
+            progress.take(place)
+        return progress
+
+
+def form_in(spec: DecisionPoint) -> SequenceForm:
+    """Return the selection rules of a decision point of kind sequence.
+
+    Args:
+        spec: its declaration.
+
+    Returns:
+        Features, vector, maximum steps, and whether it may stop.
+
+    Raises:
+        InputError: its actions are of another kind.
+    """
+    actions = spec.actions
+    if not isinstance(actions, SequenceActions):
+        message = f"{spec.skill}/{spec.decision} has {actions.kind} actions; allowed are sequences"
+        raise InputError(message)
+    return SequenceForm(actions.features, actions.vector, actions.max_steps, actions.stop)
+
+
+def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
+    """Return a stored selection as a walk.
+
+    Args:
+        stored: the selection.
+        form: its rules at logging time.
+
+    Returns:
+        Its steps with the rows of the eligible actions.
+
+    Raises:
+        DataError: it was logged under other rules.
+    """
+    progress = Progress(stored.offered, form)
+    taken: list[Taken] = []
+    for step in stored.steps:
+        names, rows = progress.names, progress.rows
+        known = {name: place for place, name in enumerate(names)}
+        if progress.ended or not known.keys() >= {*step["eligible"], step["action"]}:
+            raise DataError(
+                f"step {len(taken) + 1} of selection {stored.id} is not allowed by these rules; "
+                "pass the declaration that it was logged under"
+            )
+        places = [known[name] for name in step["eligible"]]
+        logged = Step(tuple(step["eligible"]), step["action"], float(step["p"]))
+        chosen = step["eligible"].index(step["action"])
+        taken.append(Taken(logged, rows[places], chosen, places[chosen]))
+        progress.take(places[chosen])
+    propensity = sequence_propensity([one.step for one in taken])
+    return Walk(stored.id, tuple(taken), stored.reward, propensity, np.zeros(len(taken) + 1))
+
+
+async def stored_selections(
+    connection: Any,
+    row: PointRow,
+    *,
+    closed: datetime,
+    since: datetime | None = None,
+    limit: int = MOST_SELECTIONS,
+) -> list[StoredSelection]:
+    """Return the newest selections of a point with a final reward and the current rules.
+
+    Args:
+        connection: inside a transaction of the tenant.
+        row: the decision point.
+        closed: time; reward windows that end later are open.
+        since: earliest decision time; None for no limit.
+        limit: maximum number.
+
+    Returns:
+        Selections in time order. Left out are fallbacks, withdrawn or erased decisions, decisions
+        without a reward or with other actions, and the oldest beyond 256 MiB in total.
+
+    Raises:
+        InputError: the decision point is of another kind.
+    """
+    form_in(row.spec)
+    point = row.tenant, row.skill, row.point
+    rows = await newest_rows(
+        connection,
+        "SELECT d.id::text, coalesce(d.unit, d.episode, d.id::text), d.eligible, d.links, "
+        "d.features, d.steps, r.value FROM decision AS d, LATERAL ("
+        "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
+        "  ORDER BY r.revision DESC LIMIT 1) AS r "
+        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.spec_hash = ANY($4) "
+        "AND d.p_kind = 'exact' AND NOT d.degraded AND d.weight > 0 AND d.steps IS NOT NULL "
+        "AND d.window_ends <= $5 AND ($6::timestamptz IS NULL OR d.at > $6) "
+        "AND r.value IS NOT NULL "
+        "AND NOT EXISTS (SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id) "
+        "ORDER BY d.id DESC LIMIT $7",
+        *(*point, await alike(connection, point, row.spec), closed, since, limit),
+    )
+    return [
+        StoredSelection(name, unit, offered_of(eligible, links, features), steps, value)
+        for name, unit, eligible, links, features, steps, value in rows
+    ]
+
+
+def judge_selections(
+    policy: SequencePolicy, log: Sequence[StoredSelection], *, level: float = 0.95
+) -> Report:
+    """Return the off-policy evaluation of a policy on stored selections.
+
+    Uses per-decision importance sampling, its weighted form and the doubly robust estimator, under
+    the rules of `steersman.ope.evaluate_sequences`. Selections of one unit belong together. The
+    logging policy may have learned from them, so reward models are fitted on the past only.
+
+    Args:
+        policy: a policy with the rules of the log.
+        log: selections with rewards, one or more, in time order.
+        level: confidence level, in (0, 1).
+
+    Returns:
+        Estimates ``pdis``, ``wpdis``, ``dr`` (from five units on) and ``gain``, or the reasons why
+        there are none.
+
+    Raises:
+        InputError: no selection.
+        DataError: selections of other rules.
+    """
+    if not log:
+        raise InputError("no selection has a reward; wait until windows close, or send outcomes")
+    form = policy.form
+    units = [one.unit for one in log]
+    data = sequences_of(
+        [StoredTask(one.id, one.offered, form) for one in log],
+        [walk_of(one, form) for one in log],
+        policy,
+        policy.rule,
+        folds=_FOLDS if len(set(units)) >= _FOLDS else None,
+        adaptive=True,
+        units=units,
+    )
+    return evaluate_sequences(data, level=level, adaptive=True)

@@ -1,0 +1,1 @@
+"""``steersman demo assistant``: its command, service, traffic and tables."""

@@ -1,0 +1,1 @@
+"""Evidence selection (system 001, LEADR): which passages to select for a question."""

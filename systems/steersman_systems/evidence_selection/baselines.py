@@ -1,0 +1,259 @@
+"""Baseline selectors: rankings, MMR, a pointwise model, and the oracle (upper bound)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman_systems.evidence_selection import features
+from steersman_systems.evidence_selection.environment import EXPAND_ACTION, Environment, Selection
+from steersman_systems.evidence_selection.experts import GoldExpert
+from steersman_systems.evidence_selection.tasks import EvidenceTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from steersman.policies.scorers import Scorer
+    from steersman_systems.evidence_selection.environment import State
+    from steersman_systems.evidence_selection.pool import Pool
+
+    Floats = NDArray[np.float64]
+
+Ranking = Literal["lexical", "dense", "fused"]
+LAMBDAS = (0.2, 0.4, 0.6, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """The best of one ranking, in its order.
+
+    Args:
+        ranking: ``lexical`` (BM25), ``dense`` (cosine) or ``fused`` (both).
+        environment: its limits count; nothing is expanded.
+
+    Raises:
+        InputError: another ranking.
+    """
+
+    ranking: Ranking = "fused"
+    environment: Environment = field(default_factory=Environment)
+
+    def __post_init__(self) -> None:
+        if self.ranking not in {"lexical", "dense", "fused"}:
+            raise InputError(f"ranking is {self.ranking!r}; allowed: lexical, dense, fused")
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return f"top-k, {self.ranking}"
+
+    def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
+        """Return the best that fit.
+
+        Args:
+            pool: candidates of one question; not changed.
+            rng: not used.
+        """
+        scores = {"lexical": pool.lexical, "dense": pool.dense, "fused": pool.fused}[self.ranking]
+        return greedily(pool, self.environment, lambda _: (scores, self.ranking))
+
+
+@dataclass(frozen=True, slots=True)
+class Mmr:
+    """Maximal marginal relevance: λ relevance − (1 − λ) largest cosine with what is picked.
+
+    Args:
+        weight: λ, in [0, 1].
+        environment: its limits count; nothing is expanded.
+
+    Raises:
+        InputError: λ out of its range.
+
+    Source: Carbonell & Goldstein, The Use of MMR, Diversity-Based Reranking (1998).
+    """
+
+    weight: float = 0.6
+    environment: Environment = field(default_factory=Environment)
+
+    def __post_init__(self) -> None:
+        # Written so that NaN is refused as well.
+        if not 0.0 <= self.weight <= 1.0:
+            raise InputError(f"λ is {self.weight!r}; allowed: 0 to 1")
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return f"MMR, λ {self.weight:g}"
+
+    def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
+        """Return what it picks.
+
+        Args:
+            pool: candidates of one question; not changed.
+            rng: not used.
+        """
+        return greedily(pool, self.environment, self._scores)
+
+    def _scores(self, state: State) -> tuple[Floats, str]:
+        pool, vectors = state.pool, state.pool.vectors
+        if vectors is None or not state.picked:
+            return pool.fused, "fused"
+        near = (vectors @ vectors[list(state.picked)].T).max(axis=1)
+        return self.weight * pool.fused - (1.0 - self.weight) * near, "marginal relevance"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointwise:
+    """The best by a scorer that sees every candidate as it stands at first: no step is looked at.
+
+    Args:
+        scorer: of the rows of `features`.
+        environment: its limits count; nothing is expanded.
+        name: in reports.
+    """
+
+    scorer: Scorer
+    environment: Environment = field(default_factory=Environment)
+    name: str = "pointwise"
+
+    def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
+        """Return the best that fit.
+
+        Args:
+            pool: candidates of one question; not changed.
+            rng: not used.
+        """
+        if not len(pool):
+            return Selection((), stopped="stop")
+        rows = features.rows(self.environment.start(pool))[: len(pool)]
+        scores = self.scorer.scores(rows)
+        return greedily(pool, self.environment, lambda _: (scores, "score"))
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Picks gold passages greedily: whatever is in the pool, and what a gold pick leads to.
+
+    It takes no passage that is not gold for what it leads to, so it is no ceiling: who picks such a
+    bridge can do better, and `ceiling` says how much better at most.
+
+    Args:
+        environment: the rules; what it may expand, the oracle expands.
+        name: in reports.
+    """
+
+    environment: Environment = field(default_factory=Environment)
+    name: str = "oracle"
+
+    def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
+        """Return what it picks; the rest of its picks are the best by fused score.
+
+        Args:
+            pool: candidates of one question; not changed.
+            rng: not used.
+        """
+        task, expert = EvidenceTask(pool, self.environment), GoldExpert()
+        standing, why = task.begin(), []
+        while (options := task.options(standing)) is not None:
+            labels = expert.labels(task, standing, options)
+            places = standing.places
+            if not labels.any():  # nothing is left to be right about: fill up by rank
+                labels = np.where(places >= 0, standing.state.pool.fused[places], -1.0)
+            place = int(labels.argmax())
+            if places[place] != EXPAND_ACTION:
+                why.append({"gold": float(labels[place])})
+            standing = task.take(standing, place)
+        state = standing.state
+        ended = self.environment.legal(state).ended
+        return Selection(
+            tuple(state.pool.candidates[place].id for place in state.picked),
+            why=tuple(why), stopped="stop" if standing.stopped or ended is None else ended,
+            brought=tuple(one.id for one in state.pool.candidates[len(pool) :]),
+        )  # fmt: skip
+
+
+def greedily(
+    pool: Pool, environment: Environment, scores: Callable[[State], tuple[Floats, str]]
+) -> Selection:
+    """Return the selection that takes the best score at each step, without expanding.
+
+    Args:
+        pool: candidates of one question.
+        environment: the rules.
+        scores: of all candidates in a state, larger is better, with what they are called.
+    """
+    rules = replace(environment, limits=replace(environment.limits, expanding="never"))
+    state, why = rules.start(pool), []
+    while (legal := rules.legal(state)).ended is None:
+        values, called = scores(state)
+        place = int(np.where(legal.picks, values, -np.inf).argmax())
+        why.append({called: float(values[place])})
+        state = rules.step(state, place)
+    return Selection(
+        tuple(pool.candidates[place].id for place in state.picked),
+        why=tuple(why),
+        stopped=legal.ended,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """How much of the gold can be had at all.
+
+    Args:
+        retrieved: share of the gold passages among the candidates.
+        reachable: at most so much can any selector pick: what is among the candidates, or so few
+            links from one, whatever stands between, that the picks suffice to follow them.
+        unknown: gold ids that are no passage of the collection at all.
+    """
+
+    retrieved: float
+    reachable: float
+    unknown: tuple[str, ...] = ()
+
+
+def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
+    """Return how much of the question's gold any selector could pick from a pool.
+
+    Args:
+        pool: as it was retrieved.
+        environment: the rules; links are followed as often as they allow, however many
+            candidates one expansion may bring in.
+
+    Raises:
+        InputError: the question has no gold.
+    """
+    gold = set(pool.question.gold)
+    if not gold:
+        raise InputError(
+            f"question {pool.question.id!r} has no gold passages, so it has no upper bound"
+        )
+    rules = environment or Environment()
+    places = pool.collection.place_of
+    wanted = {places[one] for one in gold if one in places}
+    here = set(pool.positions.tolist())
+    follows = 0 if rules.limits.expanding == "never" else rules.limits.picks - 1
+    found = len(wanted & _within(pool, follows))
+    return Ceiling(
+        len(wanted & here) / len(gold), min(found, rules.limits.picks) / len(gold),
+        tuple(sorted(gold - places.keys())),
+    )  # fmt: skip
+
+
+def _within(pool: Pool, links: int) -> set[int]:
+    """Return the positions that so many links or fewer lead to."""
+    found = set(pool.positions.tolist())
+    edge = found
+    for _ in range(links):
+        edge = {
+            int(one)
+            for position in edge
+            for one in pool.collection.links.of(position)[0]
+        } - found  # fmt: skip
+        found = found | edge
+    return found

@@ -1,0 +1,175 @@
+"""Case studies: single questions with picked and missed passages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.policies.sequence import EXPAND, STOP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman_systems.evidence_selection.environment import Selection
+    from steersman_systems.evidence_selection.evaluation import Evaluation, Row
+    from steersman_systems.evidence_selection.pool import Candidate
+
+_EXCERPT = 220
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """One passage that was picked.
+
+    Attributes:
+        title: of the passage.
+        excerpt: how it begins.
+        gold: whether the answer needs it.
+        brought: whether following a link brought it in.
+        why: what spoke for it, in words; "" if nothing is known.
+    """
+
+    title: str
+    excerpt: str
+    gold: bool
+    brought: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one policy made of a question.
+
+    Attributes:
+        policy: its name.
+        picked: in order.
+        missed: titles of gold passages that it did not pick, and whether they were in reach.
+        stopped: why it ended.
+        answer: that a model gave from it; "" if none was asked.
+    """
+
+    policy: str
+    picked: tuple[Picked, ...]
+    missed: tuple[str, ...]
+    stopped: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question with what several policies made of it.
+
+    Attributes:
+        question: as it was asked.
+        answers: that are right.
+        kind: why it is shown: ``gained``, ``lost``, ``both missed`` or ``both found``.
+        sides: one a policy.
+        searched: what was searched for instead of the question; "" where it was the question.
+    """
+
+    question: str
+    answers: tuple[str, ...]
+    kind: str
+    sides: tuple[Side, ...]
+    searched: str = ""
+
+
+def case_studies(
+    evaluation: Evaluation, baseline: str, policy: str, *, each: int = 2, seed: int = 0
+) -> list[Case]:
+    """Return some questions of every kind: the wins, and the losses as well.
+
+    Args:
+        evaluation: with both policies.
+        baseline: one of its policies.
+        policy: another.
+        each: of a kind at most, drawn at random, ≥ 1.
+        seed: of the draw.
+
+    Returns:
+        At most 4 × `each`; none where no question has gold.
+    """
+    before, after = (evaluation.column(one, "all_gold") for one in (baseline, policy))
+    kinds = {
+        "gained": (before == 0) & (after == 1),
+        "lost": (before == 1) & (after == 0),
+        "both missed": (before == 0) & (after == 0),
+        "both found": (before == 1) & (after == 1),
+    }
+    rng = np.random.default_rng([seed, 19])
+    return [
+        case_of(evaluation, int(place), (baseline, policy), kind)
+        for kind, which in kinds.items()
+        for place in np.sort(rng.permutation(np.flatnonzero(which))[:each])
+    ]
+
+
+def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: str = "") -> Case:
+    """Return one question as policies answered it.
+
+    Args:
+        evaluation: with all of them.
+        place: of the question.
+        policies: to be shown.
+        kind: why it is shown.
+    """
+    pool = evaluation.pools[place]
+    question, query = pool.question, pool.query.text
+    sides = tuple(_side(evaluation, place, evaluation.rows[one][place]) for one in policies)
+    searched = query if query != question.text else ""
+    return Case(question.text, question.answers, kind, sides, searched)
+
+
+def reasons_of_picks(selection: Selection) -> list[Mapping[str, float]]:
+    """Return what spoke for each pick: the reasons of its steps without expanding and stopping.
+
+    Args:
+        selection: whose `why` has one for each step; or one for each pick, where it tells no steps.
+
+    Returns:
+        In the order of picking; fewer than were picked where it does not tell.
+
+    >>> from steersman.policies.sequence import Step
+    >>> from steersman_systems.evidence_selection.environment import Selection
+    >>> steps = [Step((name, "stop"), name, 1.0) for name in ("a", "expand", "b", "stop")]
+    >>> why = ({"fused": 0.9}, {"linked": 0.8}, {"fused": 0.7}, {})
+    >>> reasons_of_picks(Selection(("a", "b"), tuple(steps), 1.0, why))
+    [{'fused': 0.9}, {'fused': 0.7}]
+    """
+    if not selection.steps:
+        return [*selection.why]
+    told = zip(selection.steps, selection.why, strict=False)
+    return [reasons for step, reasons in told if step.action not in (EXPAND, STOP)]
+
+
+def _side(evaluation: Evaluation, place: int, row: Row) -> Side:
+    pool = evaluation.pools[place]
+    gold, there = set(pool.question.gold), {one.id for one in pool.candidates}
+    brought, known = set(row.selection.brought), pool.collection.place_of
+    why = [*reasons_of_picks(row.selection), *[{}] * len(row.picked)]
+    missed = []
+    for one in pool.question.gold:
+        if one not in row.selection.picked:
+            where = "among the candidates" if one in there else "not retrieved"
+            title = pool.collection.candidates[known[one]].title if one in known else one
+            missed.append(f"{title or one} ({where})")
+    return Side(
+        row.policy,
+        tuple(
+            Picked(one.title, _excerpt(one), one.id in gold, one.id in brought, _told(reasons))
+            for one, reasons in zip(row.picked, why, strict=False)
+        ),
+        tuple(missed), row.selection.stopped, row.answered.text if row.answered else "",
+    )  # fmt: skip
+
+
+def _excerpt(one: Candidate) -> str:
+    text = " ".join(one.text.split())
+    return text if len(text) <= _EXCERPT else text[: text.rfind(" ", 0, _EXCERPT)] + " …"
+
+
+def _told(reasons: object) -> str:
+    named = reasons.items() if isinstance(reasons, dict) else ()
+    return ", ".join(f"{name.replace('_', ' ')} {value:+.2f}" for name, value in named)

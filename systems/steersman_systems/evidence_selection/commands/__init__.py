@@ -1,0 +1,1 @@
+"""``steersman evidence``: evidence selection on the command line."""

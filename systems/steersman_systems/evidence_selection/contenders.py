@@ -1,0 +1,213 @@
+"""Policies in an evaluation: baselines, and policies trained for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import InputError
+from steersman.training.selection.behaviour_cloning import CloneSettings
+from steersman_systems.evidence_selection.baselines import LAMBDAS, Mmr, Oracle, Pointwise, TopK
+from steersman_systems.evidence_selection.environment import Environment, Limits
+from steersman_systems.evidence_selection.evaluate import Fixed
+from steersman_systems.evidence_selection.experts import GoldExpert
+from steersman_systems.evidence_selection.linear_clone import linear_clone
+from steersman_systems.evidence_selection.raft_training import raft_then_ppo
+from steersman_systems.evidence_selection.selectors import ScoredSelector
+from steersman_systems.evidence_selection.shared_models import SharedTraining
+from steersman_systems.evidence_selection.tasks import EvidenceTask
+
+if TYPE_CHECKING:
+    from steersman_systems.evidence_selection.environment import Selector
+    from steersman_systems.evidence_selection.evaluate import Contender
+    from steersman_systems.evidence_selection.pool import Pool
+
+Train = Callable[[Sequence[EvidenceTask], Any, int], Any]
+"""Better scorer out of (tasks of training questions, the clone it starts from, seed)."""
+
+BASELINE = "top-k, fused"
+CLONE, STOPPING = "+BC", "+BC, may stop"
+RAFT, PPO = "+BC+RAFT", "+BC+RAFT+PPO"
+NETWORK = "+BC, network"
+ONLY_BY_NAME = (NETWORK,)
+"""Take part where they are named: they train for longer than all others together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cloned:
+    """Clone of an expert with the gold passages, trained on each fold's training questions.
+
+    Args:
+        name: in reports.
+        limits: of a selection.
+        settings: of the training.
+        seed: of the training.
+        improve: makes a better scorer of the clone; None: the clone itself takes part.
+        pointwise: whether it sees each candidate as it stands at first, and no step.
+        shared: what was learned already by contenders that begin with the same.
+    """
+
+    name: str
+    limits: Limits = field(default_factory=lambda: Limits(expanding="always", may_stop=False))
+    settings: CloneSettings = field(default_factory=CloneSettings)
+    seed: int = 0
+    improve: Train | None = None
+    pointwise: bool = False
+    shared: SharedTraining = field(default_factory=SharedTraining, repr=False, compare=False)
+
+    def fitted(self, pools: Sequence[Pool]) -> Selector:
+        """Return the selector that learned from some questions.
+
+        Args:
+            pools: of the questions it may learn from.
+
+        Raises:
+            InputError: none of them has its gold in reach.
+            DataError: an extra is not installed.
+        """
+        environment = Environment(self.limits)
+        tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
+        scorer = self.shared.clone(pools, tasks, self.settings, self.seed)
+        if self.pointwise:
+            return Pointwise(scorer, environment, name=self.name)
+        if self.improve is not None:
+            scorer = self.improve(tasks, scorer, self.seed)
+        return ScoredSelector(self.name, scorer, environment)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearlyCloned:
+    """A clone that is a weighted sum of features, where trees cannot be grown.
+
+    Args:
+        name: in reports.
+        limits: of a selection.
+        seed: of the training.
+    """
+
+    name: str
+    limits: Limits = field(default_factory=lambda: Limits(expanding="always", may_stop=False))
+    seed: int = 0
+
+    def fitted(self, pools: Sequence[Pool]) -> Selector:
+        """Return the selector that learned from some questions.
+
+        Args:
+            pools: of the questions it may learn from.
+
+        Raises:
+            InputError: none of them has its gold in reach.
+        """
+        environment = Environment(self.limits)
+        tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
+        scorer = linear_clone(tasks, GoldExpert(), seed=self.seed)
+        return ScoredSelector(self.name, scorer, environment)
+
+
+@dataclass(frozen=True, slots=True)
+class NeurallyCloned:
+    """A clone that is a network, trained on the states of the expert and of a clone of trees.
+
+    Args:
+        name: in reports.
+        limits: of a selection.
+        seed: of the training.
+        updates: of the network, ≥ 1.
+        learning_rate: of the network, > 0.
+        shared: what was learned already by contenders that begin with the same.
+    """
+
+    name: str
+    limits: Limits = field(default_factory=lambda: Limits(expanding="always", may_stop=False))
+    seed: int = 0
+    updates: int = 20_000
+    learning_rate: float = 3e-5
+    shared: SharedTraining = field(default_factory=SharedTraining, repr=False, compare=False)
+
+    def fitted(self, pools: Sequence[Pool]) -> Selector:
+        """Return the selector that learned from some questions.
+
+        Args:
+            pools: of the questions it may learn from.
+
+        Raises:
+            InputError: none of them has its gold in reach.
+            DataError: the extra ``rl`` or ``evidence`` is not installed.
+        """
+        from steersman.training.selection.network import NetworkSettings, clone_network  # noqa: PLC0415 - the extra rl
+
+        how = NetworkSettings(updates=self.updates, learning_rate=self.learning_rate)
+        environment = Environment(self.limits)
+        tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
+        trees = self.shared.clone(pools, tasks, CloneSettings(), self.seed)
+        scorer = clone_network(tasks, GoldExpert(), how, beside=trees, seed=self.seed)
+        return ScoredSelector(self.name, scorer, environment)
+
+
+def contenders(
+    wanted: str | Sequence[str] = "all",
+    *,
+    limits: Limits | None = None,
+    seed: int = 0,
+    shared: SharedTraining | None = None,
+) -> list[Contender]:
+    """Return the policies of an evaluation; a missing extra is reported at training.
+
+    Args:
+        wanted: ``all`` but `ONLY_BY_NAME`, or names (as reports have them).
+        limits: picks and tokens of everybody; None for `Limits`' defaults.
+        seed: of what is trained.
+        shared: what others learned already, such as an evaluation's ablations; they share it among
+            themselves in any case.
+
+    Returns:
+        The baseline first.
+
+    Raises:
+        InputError: unknown policy.
+
+    >>> [one.name for one in contenders(["oracle"])]
+    ['top-k, fused', 'oracle']
+    """
+    every = _every(limits or Limits(), seed, shared or SharedTraining())
+    if wanted == "all":
+        return [one for name, one in every.items() if name not in ONLY_BY_NAME]
+    names = list(dict.fromkeys([BASELINE, *wanted]))
+    unknown = [name for name in names if name not in every]
+    if unknown:
+        raise InputError(f"unknown policy {unknown[0]!r}; allowed: {', '.join(every)}")
+    return [every[name] for name in names]
+
+
+def _every(limits: Limits, seed: int, shared: SharedTraining) -> dict[str, Contender]:
+    plain = Environment(limits)
+    # Who selects as many passages as are asked for is compared at equal length.
+    full = Limits(
+        picks=limits.picks, tokens=limits.tokens, expanding="always", may_stop=False,
+        added=limits.added,
+    )  # fmt: skip
+    stopping = Limits(
+        picks=limits.picks, tokens=limits.tokens, expanding="always", may_stop=True,
+        added=limits.added,
+    )  # fmt: skip
+    found: list[Contender] = [
+        Fixed(TopK("fused", plain)),
+        Fixed(TopK("lexical", plain)),
+        Fixed(TopK("dense", plain)),
+        *(Fixed(Mmr(weight, plain)) for weight in LAMBDAS),
+        Cloned("pointwise", full, seed=seed, pointwise=True, shared=shared),
+        LinearlyCloned("+BC, linear", full, seed=seed),
+        Cloned(CLONE, full, seed=seed, shared=shared),
+        Cloned(STOPPING, stopping, seed=seed, shared=shared),
+    ]
+    found += [
+        Cloned(RAFT, full, seed=seed, improve=shared.raft, shared=shared),
+        Cloned(
+            PPO, full, seed=seed, improve=partial(raft_then_ppo, begin=shared.raft), shared=shared
+        ),
+        NeurallyCloned(NETWORK, full, seed=seed, shared=shared),
+        Fixed(Oracle(Environment(full))),
+    ]
+    return {one.name: one for one in found}

@@ -1,0 +1,1 @@
+"""``steersman demo evidence``: its command and output."""

@@ -1,0 +1,246 @@
+"""Trial of learned query forms: every form on every turn, then held-out turns.
+
+The policy learns as in service: one form per turn, drawn with its propensity, and the reward of
+that
+form only. Then it is frozen and measured on held-out conversations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.features import FeatureMap
+from steersman.points.policy_factory import build, warm_start
+from steersman.spec.loader import load
+from steersman.spec.yaml_files import shipped
+from steersman.training.parallel_map import spread
+from steersman_systems.evidence_selection.evaluate import folds_of
+from steersman_systems.evidence_selection.paired import mean_of
+from steersman_systems.evidence_selection.turn_features import turn_features
+from steersman_systems.rag_tuner.ranking_metrics import recall_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.policies import ChoicePolicy
+    from steersman.spec.point import DecisionPoint
+    from steersman_systems.evidence_selection.collection import Collection
+    from steersman_systems.evidence_selection.paired import Estimate
+    from steersman_systems.evidence_selection.query_forms import QueryForm
+    from steersman_systems.evidence_selection.question import Question
+
+    Floats = NDArray[np.float64]
+
+_EXPECTED, _TRUST = 0.7, 3.0
+
+
+@dataclass(frozen=True)
+class FormTable:
+    """What every form finds on every turn.
+
+    Attributes:
+        names: of the forms.
+        found: (turns, forms) recall among the first passages.
+        contexts: of each turn, as the decision point reads it.
+        groups: conversation of each turn.
+    """
+
+    names: tuple[str, ...]
+    found: Floats
+    contexts: tuple[Mapping[str, Any], ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FormsCompared:
+    """The learned form beside each single one, on held-out turns.
+
+    Attributes:
+        forms: name -> its mean.
+        learned: of the learned form.
+        best: name of the best single form on all turns, in hindsight.
+        ahead: of the learned form over that one, paired.
+        history_costs: of concatenating everything, beside the last turn alone: its loss.
+        hindsight: the mean where each turn has the form that is best for it.
+        shares: form -> how often the learned policy took it.
+    """
+
+    forms: Mapping[str, Estimate]
+    learned: Estimate
+    best: str
+    ahead: Estimate
+    history_costs: Estimate
+    hindsight: float
+    shares: Mapping[str, float]
+
+
+def load_form_point(path: Path | None = None) -> DecisionPoint:
+    """Return the decision point of query forms.
+
+    Args:
+        path: its YAML; None for the shipped one.
+
+    Raises:
+        SpecError: it is no valid declaration.
+
+    >>> load_form_point().actions.names
+    ('last', 'last_two', 'history', 'keywords', 'rewrite')
+    """
+    return load(path or shipped("evidence/query_form.yaml"))
+
+
+def tabulate(
+    questions: Sequence[Question],
+    collection: Collection,
+    forms: Mapping[str, QueryForm],
+    *,
+    groups: Mapping[str, str],
+    first: int = 5,
+    done: Callable[[int], None] | None = None,
+) -> FormTable:
+    """Search with every form for every turn.
+
+    Args:
+        questions: with gold passages.
+        collection: that is searched.
+        forms: by name; ``last`` is among them.
+        groups: question id -> its conversation.
+        first: passages that count, ≥ 1.
+        done: called with 1 after each turn.
+
+    Raises:
+        InputError: a question without gold, or no form ``last``.
+    """
+    if "last" not in forms:
+        raise InputError(f"the forms are {', '.join(forms)}; `last` is required")
+    found = np.zeros((len(questions), len(forms)))
+    contexts = []
+    for place, question in enumerate(questions):
+        gains = dict.fromkeys(question.gold, 1.0)
+        pools = {
+            name: collection.pool(question, query=form(question)) for name, form in forms.items()
+        }
+        for column, pool in enumerate(pools.values()):
+            ranked = [one.id for one in pool.candidates]
+            found[place, column] = recall_at(ranked, gains, first) if ranked else 0.0
+        contexts.append(turn_features(question, pools["last"]))
+        if done is not None:
+            done(1)
+    of = tuple(groups.get(one.id, one.id) for one in questions)
+    return FormTable(tuple(forms), found, tuple(contexts), of)
+
+
+def compare_forms(
+    table: FormTable,
+    point: DecisionPoint | None = None,
+    *,
+    folds: int = 5,
+    orders: int = 20,
+    seed: int = 0,
+    address: str | None = None,
+) -> FormsCompared:
+    """Learn from some conversations, measure on the others.
+
+    Args:
+        table: every form on every turn.
+        point: declares policy and features; None for the shipped one.
+        folds: of conversations.
+        orders: in which the training turns are seen, ≥ 1; their mean is what is told.
+        seed: of folds, orders and draws.
+        address: of a Ray cluster that learns, an order at a time; None: here.
+
+    Returns:
+        Means and paired differences, with intervals over conversations.
+
+    Raises:
+        InputError: too few conversations for the folds, or no order.
+        ClusterError: as `steersman.training.parallel_map.spread`.
+    """
+    if orders < 1:
+        raise InputError(f"orders is {orders!r}; allowed: 1 or more; use 20 for a stable mean")
+    point = point or load_form_point()
+    encoder = FeatureMap(point.context)
+    vectors = np.stack([encoder.encode(context) for context in table.contexts])
+    fold_of = folds_of(table.groups, folds, seed)
+    work = partial(_taken, point, table, vectors, fold_of, seed)
+    taken = np.zeros(table.found.shape)
+    for columns in spread(work, range(orders), address=address):
+        taken[np.arange(len(columns)), columns] += 1 / orders
+    return _compared(table, taken, seed)
+
+
+def _taken(
+    point: DecisionPoint,
+    table: FormTable,
+    vectors: Floats,
+    fold_of: NDArray[np.intp],
+    seed: int,
+    order: int,
+) -> NDArray[np.intp]:
+    """Return (turns,) the form of each, learned from the other folds in one order."""
+    taken = np.zeros(len(fold_of), np.intp)
+    for fold in np.unique(fold_of).tolist():
+        rng = np.random.default_rng([seed, 18, order, fold])
+        turns = rng.permutation(np.flatnonzero(fold_of != fold))
+        policy = _learned(point, table, vectors, turns, rng)
+        for place in np.flatnonzero(fold_of == fold).tolist():
+            taken[place] = _greedy(policy, vectors[place], table.names)
+    return taken
+
+
+def _learned(
+    point: DecisionPoint,
+    table: FormTable,
+    vectors: Floats,
+    turns: NDArray[np.intp],
+    rng: np.random.Generator,
+) -> ChoicePolicy:
+    """Return the policy after one pass over some turns, from the reward of what it drew alone."""
+    names = tuple(getattr(point.actions, "names", ()))
+    floor = point.floor if point.explore == "floor" else 0.0
+    policy = build(point.policy, names, dim=vectors.shape[1], floor=floor)
+    # Zero for all that was not tried would make what was tried once look best.
+    start = np.zeros((len(names), vectors.shape[1]))
+    start[:, 0] = 1.0
+    for _ in range(int(_TRUST)):
+        warm_start(policy, start, names, np.full(len(names), _EXPECTED), trust=1.0)
+    for turn in turns:
+        choice = policy.decide(vectors[turn], rng=rng, eligible=table.names)
+        reward = float(table.found[turn, table.names.index(choice.action)])
+        policy.learn(vectors[turn], choice.action, reward)
+    return policy
+
+
+def _greedy(policy: ChoicePolicy, x: Floats, names: tuple[str, ...]) -> int:
+    choice = policy.decide(x, rng=np.random.default_rng(0), eligible=names)
+    scores = [choice.scores[policy.actions.index(name)] for name in names]
+    return int(np.argmax(scores))
+
+
+def _compared(table: FormTable, taken: Floats, seed: int) -> FormsCompared:
+    found, groups = table.found, table.groups
+    learned = (taken * found).sum(axis=1)
+    means = {
+        name: mean_of(found[:, column], groups, within=(0.0, 1.0), seed=seed)
+        for column, name in enumerate(table.names)
+    }
+    best = max(means, key=lambda name: means[name].value)
+    places = {name: column for column, name in enumerate(table.names)}
+    whole = found[:, places.get("history", 0)] - found[:, places["last"]]
+    return FormsCompared(
+        forms=means,
+        learned=mean_of(learned, groups, within=(0.0, 1.0), seed=seed),
+        best=best,
+        ahead=mean_of(learned - found[:, places[best]], groups, within=(-1.0, 1.0), seed=seed),
+        history_costs=mean_of(-whole, groups, within=(-1.0, 1.0), seed=seed),
+        hindsight=float(found.max(axis=1).mean()),
+        shares=dict(zip(table.names, taken.mean(axis=0).tolist(), strict=True)),
+    )

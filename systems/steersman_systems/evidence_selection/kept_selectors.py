@@ -1,0 +1,156 @@
+"""Saved selectors: the scorer with the features and limits that it was trained for.
+
+Trees read columns by number. With other features, without their vectors, or with an untrained stop
+action they would still return scores without meaning. So the file states the training setup, and
+loading checks it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from steersman.errors import DataError, InputError, StateError
+from steersman.points.state_bytes import pack_state, unpack_state
+from steersman.policies.network_scorer import NetworkScorer
+from steersman.policies.scorers import SummedScorer, scorer_from_state, scorer_state
+from steersman.policies.tree_scorer import TreeScorer
+from steersman_systems.evidence_selection.environment import Limits
+from steersman_systems.evidence_selection.features import FEATURES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman.policies.scorers import Scorer
+
+_FIELD = "selector"
+
+
+class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a selector was trained for.
+
+    Args:
+        embedder: name of what compared meanings; "" for words alone.
+        picks: passages of a selection, at most, 1 to 8.
+        tokens: of a selection, at most.
+        added: candidates that one expansion brings in, at most.
+        may_stop: whether it learned to stop.
+        form: of the query.
+        set: it was trained on.
+        features: names of the columns, in their order.
+
+    >>> MadeFor("", 5, 4000, 20, False, "last", "hotpotqa").limits().may_stop
+    False
+    """
+
+    embedder: str
+    picks: int
+    tokens: int
+    added: int
+    may_stop: bool
+    form: str
+    set: str
+    features: tuple[str, ...] = FEATURES
+
+    def limits(self, *, picks: int | None = None, may_stop: bool | None = None) -> Limits:
+        """Return the limits it selects by.
+
+        Args:
+            picks: fewer than it learned with; None: as many.
+            may_stop: whether it may stop; None: if it learned to.
+
+        Raises:
+            InputError: more than it learned.
+        """
+        if picks is not None and picks > self.picks:
+            raise InputError(f"picks is {picks}, and the selector was trained for {self.picks}; "
+                             "select no more, or train another")  # fmt: skip
+        if may_stop and not self.may_stop:
+            raise InputError("the selector was not trained to stop; train it with --may-stop")
+        return Limits(
+            picks=self.picks if picks is None else picks, tokens=self.tokens, expanding="always",
+            may_stop=self.may_stop if may_stop is None else may_stop, added=self.added,
+        )  # fmt: skip
+
+    def check_embedder(self, name: str) -> None:
+        """Refuse to select with other vectors than it learned with.
+
+        Args:
+            name: of the embedder; "" for words alone.
+
+        Raises:
+            InputError: it is another.
+        """
+        if name != self.embedder:
+            had, has = (f"{one!r}" if one else "words alone" for one in (self.embedder, name))
+            hint = "give --words" if not self.embedder else "use that one, or train another"
+            raise InputError(f"the selector was trained with {had}, not {has}; {hint}")
+
+
+def kept(scorer: Scorer, made_for: MadeFor) -> bytes:
+    """Return a selector as a file's content: arrays and a header, no code.
+
+    Args:
+        scorer: of the rows of `features`: trees, a network, or a sum of these.
+        made_for: what it was trained for.
+
+    Raises:
+        InputError: a scorer of another kind.
+
+    >>> stump = TreeScorer.of_stumps(len(FEATURES), [(0, 0.5, -1.0, 2.0)])
+    >>> told = MadeFor("", 5, 4000, 20, False, "last", "hotpotqa")
+    >>> read(kept(stump, told))[1] == told
+    True
+    """
+    told = msgspec.json.encode(made_for, order="deterministic")
+    return pack_state({**scorer_state(scorer), _FIELD: np.frombuffer(told, np.uint8).copy()})
+
+
+def read(content: bytes) -> tuple[Scorer, MadeFor]:
+    """Return a selector and what it was trained for.
+
+    Args:
+        content: of `kept`.
+
+    Raises:
+        StateError: it is no selector's, does not say what for, or is for other features.
+    """
+    state = dict(unpack_state(content))
+    told = state.pop(_FIELD, None)
+    if told is None:
+        raise StateError("the file has no training setup; train the selector again")
+    try:
+        made_for = msgspec.json.decode(told.tobytes(), type=MadeFor)
+    except msgspec.DecodeError as wrong:
+        raise StateError(f"the file's {_FIELD!r} is damaged: {wrong}; train it again") from wrong
+    scorer = scorer_from_state(state)
+    parts = scorer.parts if isinstance(scorer, SummedScorer) else (scorer,)
+    fits = all(
+        isinstance(part, TreeScorer | NetworkScorer) and part.columns == len(FEATURES)
+        for part in parts
+    )
+    if made_for.features != tuple(FEATURES) or not fits:
+        odd = sorted(set(made_for.features) ^ set(FEATURES)) or ["their order"]
+        raise StateError(
+            f"the selector was trained for other features ({', '.join(odd)}); train it again"
+        )
+    return scorer, made_for
+
+
+def read_file(file: Path) -> tuple[Scorer, MadeFor]:
+    """Return what `read` does of a file.
+
+    Args:
+        file: of `steersman evidence train`.
+
+    Raises:
+        DataError: it cannot be read.
+        StateError: as `read`.
+    """
+    try:
+        return read(file.read_bytes())
+    except OSError as error:
+        message = f"{file} cannot be read: {error}; write it with `steersman evidence train`"
+        raise DataError(message) from error

@@ -1,0 +1,157 @@
+"""Preparation of a set: from its name to the candidates of its questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from steersman.errors import DataError, InputError
+from steersman_systems.evidence_selection.collection import Collection
+from steersman_systems.evidence_selection.query_forms import query_forms
+from steersman_systems.evidence_selection.sets import known_sets as sets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from steersman.providers.judges.judge import Judge
+    from steersman.retrieval.dense import Embedder
+    from steersman_systems.evidence_selection.pool import Pool
+    from steersman_systems.evidence_selection.query_forms import QueryForm
+    from steersman_systems.evidence_selection.question import Question
+    from steersman_systems.evidence_selection.sets.evidence_set import EvidenceSet
+
+KEYWORDS, LAST = "keywords", "last"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A set made ready.
+
+    Attributes:
+        evidence: the set, with the questions alone that have gold, or answers.
+        collection: all its passages.
+        forms: of queries, by name.
+        form: name of the one that was searched with.
+        pools: one a question.
+        groups: question id -> its conversation.
+        skipped: questions that were left out, without gold or answers.
+    """
+
+    evidence: EvidenceSet
+    collection: Collection
+    forms: Mapping[str, QueryForm]
+    form: str
+    pools: tuple[Pool, ...]
+    groups: Mapping[str, str]
+    skipped: int
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Those that were kept."""
+        return self.evidence.questions
+
+    @property
+    def note(self) -> str:
+        """What must be known to judge figures by it, of the set and of what was left out."""
+        known = self.collection.place_of
+        lost = {one for asked in self.questions for one in asked.gold if one not in known}
+        told = [self.evidence.note] if self.evidence.note else []
+        if self.skipped:
+            few = f"{self.skipped:,} of its questions have nothing to judge by"
+            told.append(f"{few}, and were left out")
+        if lost:
+            told.append(f"{len(lost):,} of its gold passages are not in its collection, so that "
+                        "nobody can pick them")  # fmt: skip
+        return "; ".join(told)
+
+    @property
+    def conversational(self) -> bool:
+        """Whether any question has turns before it."""
+        return any(one.history for one in self.questions)
+
+
+def prepare(
+    name: str,
+    data: Path,
+    *,
+    embedder: Embedder | None,
+    form: str = "",
+    most: int | None = None,
+    size: int = 100,
+    judge: Judge | None = None,
+    at_most: int = sets.AT_MOST,
+    by: Literal["gold", "answers"] = "gold",
+    done: Callable[[int], None] | None = None,
+) -> Prepared:
+    """Read a set, link its passages, and retrieve candidates for each question.
+
+    Args:
+        name: of the set.
+        data: directory that holds it.
+        embedder: of passages and queries; None: by words alone.
+        form: of the query; "" for keywords where questions have history, else for the last turn.
+        most: questions at most, the first ones; None for all.
+        size: candidates of each, 1 to 100.
+        judge: for the form ``rewrite``.
+        at_most: passages beside the gold ones that are read.
+        by: what a question must have to be kept: gold passages, or answers, by which one may learn
+            where nobody marked any.
+        done: called with 1 after each question.
+
+    Raises:
+        DataError: the set is absent or broken, no question has what it must have, or an extra is
+            missing.
+        InputError: there is no such form, or `most` is below 1.
+    """
+    whole = sets.load(name, data, at_most=at_most)
+    evidence = whole.answerable() if by == "gold" else whole.answered()
+    if not evidence.questions:
+        what = "gold passages" if by == "gold" else "an answer"
+        raise DataError(f"no question of {name} has {what}; nothing can be judged by it")
+    skipped = len(whole.questions) - len(evidence.questions)
+    if most is not None:
+        evidence = evidence.first(most)
+    collection = Collection(evidence.passages, embedder=embedder)
+    return ready(
+        evidence, collection, form=form, size=size, judge=judge, skipped=skipped, done=done
+    )
+
+
+def ready(
+    evidence: EvidenceSet,
+    collection: Collection,
+    *,
+    form: str = "",
+    size: int = 100,
+    judge: Judge | None = None,
+    skipped: int = 0,
+    done: Callable[[int], None] | None = None,
+) -> Prepared:
+    """Retrieve candidates for each question of a set over a collection that is there.
+
+    Args:
+        evidence: questions with gold.
+        collection: of its passages.
+        form: as for `prepare`.
+        size: as for `prepare`.
+        judge: as for `prepare`.
+        skipped: questions that were left out before.
+        done: as for `prepare`.
+
+    Raises:
+        InputError: there is no such form.
+    """
+    forms = query_forms(collection, judge)
+    talk = any(one.history for one in evidence.questions)
+    chosen = form or (KEYWORDS if talk else LAST)
+    if chosen not in forms:
+        known = ", ".join(forms)
+        raise InputError(f"unknown query form {chosen!r}; allowed: {known}")
+    pools = []
+    for question in evidence.questions:
+        pools.append(collection.pool(question, query=forms[chosen](question), size=size))
+        if done is not None:
+            done(1)
+    groups = {one.id: one.conversation or one.id for one in evidence.questions}
+    return Prepared(evidence, collection, forms, chosen, tuple(pools), groups, skipped)

@@ -1,0 +1,251 @@
+"""Query forms for a question in a conversation: five texts to search for.
+
+No form reads the answer. The best form differs from turn to turn, so it is a decision point: see
+``configs/evidence/query_form.yaml`` and `turn_features`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Protocol
+
+from steersman.errors import BackendError, InputError
+from steersman.providers.judges.scores import Tally
+from steersman.retrieval.bm25 import words
+from steersman.retrieval.stemmer import stem
+from steersman.retrieval.tokenize import query_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steersman.providers.judges.judge import Judge
+    from steersman_systems.evidence_selection.collection import Collection
+    from steersman_systems.evidence_selection.question import Question
+
+_log = logging.getLogger(__name__)
+_MOST = 20_000
+_FADING = 0.7
+_OF_AGENT = 0.3
+_REPEATS = 3
+_REWRITE_TOKENS, _REWRITE_CHARACTERS = 64, 400
+_VERSION = "rewrite/1"
+_REWRITING = (
+    "Rewrite the last question so that it can be understood without the conversation.\n"
+    "Put names in the place of pronouns and add what is left out. Write the question alone."
+)
+
+
+class QueryForm(Protocol):
+    """Makes a query of a question and the turns before it."""
+
+    def __call__(self, question: Question) -> str:
+        """Return what is searched for.
+
+        Args:
+            question: with its history.
+        """
+
+
+def last_turn(question: Question) -> str:
+    """Return the question as it was asked, without its history.
+
+    Args:
+        question: with its history.
+
+    >>> from steersman_systems.evidence_selection.question import Question, Turn
+    >>> last_turn(Question("q", "Where?", (Turn("user", "Who was Curie?"),)))
+    'Where?'
+    """
+    return question.text
+
+
+def last_two_turns(question: Question) -> str:
+    """Return the user's last turn before it, and the question.
+
+    Args:
+        question: with its history.
+
+    >>> from steersman_systems.evidence_selection.question import Question, Turn
+    >>> last_two_turns(Question("q", "Where?", (Turn("user", "Who?"), Turn("agent", "She."))))
+    'Who? Where?'
+    """
+    return " ".join([*said_by(question, "user")[-1:], question.text])[-_MOST:]
+
+
+def whole_history(question: Question) -> str:
+    """Return all turns and the question; cut at its beginning to 20,000 characters.
+
+    Args:
+        question: with its history.
+
+    >>> from steersman_systems.evidence_selection.question import Question, Turn
+    >>> whole_history(Question("q", "Where?", (Turn("user", "Who?"), Turn("agent", "She."))))
+    'Who? She. Where?'
+    """
+    return " ".join([*(turn.text for turn in question.history), question.text])[-_MOST:]
+
+
+class KeywordRewrite:
+    """The question, and the few words of its history that say most of what it is about.
+
+    A word counts by how rare it is among the passages, how lately it was said (a factor of .7 a
+    turn), and by who said it: an agent's words a third of the user's, since it says so many. Words
+    that the question has already are not added.
+
+    Args:
+        rarity: of a stem among the passages; 0 where no passage has it.
+        most: words that are added, 1 to 20. Three did best on the conversations of mtrag; twelve
+            lose six points of recall.
+
+    Raises:
+        InputError: `most` is out of its range.
+
+    >>> from steersman_systems.evidence_selection.question import Question, Turn
+    >>> rewrite = KeywordRewrite({"curi": 5.0, "chemist": 3.0}.get, most=1)
+    >>> rewrite(Question("q", "Born where?", (Turn("user", "Was Curie a chemist?"),)))
+    'Born where? curie'
+    """
+
+    def __init__(self, rarity: Callable[[str], float | None], *, most: int = 3) -> None:
+        if most not in range(1, 21):
+            raise InputError(f"most is {most!r}; allowed: 1 to 20")
+        self._rarity = rarity
+        self._most = most
+
+    @classmethod
+    def over(cls, collection: Collection, *, most: int = 3) -> KeywordRewrite:
+        """Return the rewrite that counts rarity in a collection.
+
+        Args:
+            collection: that is searched.
+            most: as for the class.
+        """
+        terms = collection.terms
+
+        def rarity(one: str) -> float:
+            number = terms.numbers.get(one)
+            return 0.0 if number is None else float(terms.rarity[number])
+
+        return cls(rarity, most=most)
+
+    def __call__(self, question: Question) -> str:
+        """See `QueryForm`.
+
+        Args:
+            question: with its history.
+        """
+        there = {stem(word) for word in words(question.text)}
+        weights: dict[str, float] = defaultdict(float)
+        for speaker, share in (("user", 1.0), ("agent", _OF_AGENT)):
+            for age, text in enumerate(reversed(said_by(question, speaker))):
+                self._add(weights, text, share * _FADING**age, repeats=speaker == "agent")
+        heaviest = sorted(weights, key=lambda word: -weights[word])
+        added = [word for word in heaviest if stem(word) not in there]
+        return " ".join([question.text, *added[: self._most]])
+
+    def _add(self, weights: dict[str, float], text: str, share: float, *, repeats: bool) -> None:
+        telling = set(query_terms(text))
+        for word, count in Counter(words(text)).items():
+            rarity = (self._rarity(stem(word)) or 0.0) if stem(word) in telling else 0.0
+            if rarity:
+                weights[word] += share * rarity * (min(count, _REPEATS) if repeats else 1)
+
+
+class BackendRewrite:
+    """The question as a language model writes it to stand alone; keywords where it does not answer.
+
+    Asked through a `Judge`: from its cache, within its budget and time.
+
+    Args:
+        judge: the model.
+        otherwise: the form for a turn that the model gave nothing usable for.
+
+    Attributes:
+        failures: how often that was.
+    """
+
+    def __init__(self, judge: Judge, otherwise: QueryForm) -> None:
+        self.failures = 0
+        self._judge = judge
+        self._otherwise = otherwise
+
+    def __call__(self, question: Question) -> str:
+        """See `QueryForm`.
+
+        Args:
+            question: with its history; one without stays as it is, and nothing is asked.
+        """
+        if not question.history:
+            return question.text
+        try:
+            said = self._judge.ask(
+                rewriting_prompt(question),
+                max_tokens=_REWRITE_TOKENS,
+                version=_VERSION,
+                tally=Tally(),
+            )
+        except (BackendError, InputError) as error:
+            return self._without(question, str(error))
+        first = next((line.strip() for line in said.splitlines() if line.strip()), "")
+        bare = re.sub(r"^(rewritten )?question:\s*", "", first, flags=re.IGNORECASE).strip('" ')
+        if not 0 < len(bare) <= _REWRITE_CHARACTERS:
+            return self._without(question, f"{len(bare)} characters where 1 to 400 are usable")
+        return bare
+
+    def _without(self, question: Question, why: str) -> str:
+        self.failures += 1
+        if self.failures == 1:
+            _log.warning("questions are rewritten by keywords where the model fails: %s", why)
+        return self._otherwise(question)
+
+
+def rewriting_prompt(question: Question) -> str:
+    """Return what a model is asked, to make a question stand alone.
+
+    Args:
+        question: with its history; its last six turns are shown, 400 characters of each.
+
+    >>> from steersman_systems.evidence_selection.question import Question, Turn
+    >>> print(rewriting_prompt(Question("q", "Where?", (Turn("user", "Who was Curie?"),))))
+    Rewrite the last question so that it can be understood without the conversation.
+    Put names in the place of pronouns and add what is left out. Write the question alone.
+    <BLANKLINE>
+    user: Who was Curie?
+    last question: Where?
+    """
+    told = [
+        f"{turn.speaker}: {' '.join(turn.text.split())[:_REWRITE_CHARACTERS]}"
+        for turn in question.history[-6:]
+    ]
+    return "\n".join([_REWRITING, "", *told, f"last question: {question.text}"])
+
+
+def query_forms(collection: Collection, judge: Judge | None = None) -> dict[str, QueryForm]:
+    """Return the forms that can be had, by the names of the decision point's actions.
+
+    Args:
+        collection: that is searched.
+        judge: for the rewrite by a model; None: that form is not there.
+    """
+    keywords = KeywordRewrite.over(collection)
+    forms: dict[str, QueryForm] = {
+        "last": last_turn,
+        "last_two": last_two_turns,
+        "history": whole_history,
+        "keywords": keywords,
+    }
+    if judge is not None:
+        forms["rewrite"] = BackendRewrite(judge, keywords)
+    return forms
+
+
+def said_by(question: Question, speaker: str) -> Sequence[str]:
+    """Return what one of the two said, the first first.
+
+    Args:
+        question: with its history.
+        speaker: ``user`` or ``agent``.
+    """
+    return [turn.text for turn in question.history if turn.speaker == speaker]

@@ -1,0 +1,1 @@
+"""Readers of question sets, one module per published format."""

@@ -1,0 +1,65 @@
+"""Questions with retrieved passages, as DPR publishes them for Natural Questions and TriviaQA.
+
+``biencoder-nq-dev.json`` and ``biencoder-trivia-dev.json`` are lists of ``question``, ``answers``,
+``positive_ctxs``, ``negative_ctxs`` and ``hard_negative_ctxs`` (``title``, ``text``, ``score`` and
+``passage_id`` or ``psg_id``). All of them are a question's candidates. Gold is the first positive
+one, which an annotator marked where one did (score 1000): the others hold the answer as well, so
+that nobody needs them all. A question has no id; it is the set's name with its place in the file.
+
+Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (2020).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman_systems.evidence_selection.question import Question
+from steersman_systems.evidence_selection.sets.files import entries, split_of
+from steersman_systems.evidence_selection.sets.set_builder import (
+    WITHOUT_COLLECTION,
+    Gathering,
+    asked_text,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steersman_systems.evidence_selection.sets.entry import Entry
+    from steersman_systems.evidence_selection.sets.evidence_set import EvidenceSet
+
+_LISTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
+
+
+def load(file: Path, name: str, at_most: int) -> EvidenceSet:
+    """Read all questions of a file with their candidates.
+
+    Args:
+        file: as it is published.
+        name: of the set.
+        at_most: passages to keep beside the gold ones.
+
+    Raises:
+        DataError: an entry is not as the format says.
+    """
+    found = Gathering(name, at_most=at_most)
+    for place, row in enumerate(entries(file)):
+        ids = {
+            one: [
+                _kept(found, passage, gold=one == "positive_ctxs" and not number)
+                for number, passage in enumerate(row.each(one))
+            ]
+            for one in _LISTS
+        }
+        question = Question(
+            f"{name}-{place}",
+            asked_text(row, "question"),
+            answers=tuple(row.texts("answers")),
+            gold=tuple(ids["positive_ctxs"][:1]),
+        )
+        pool = [passage for one in _LISTS for passage in ids[one]]
+        found.ask(row.where, question, pool=pool, split=split_of(file))
+    return found.done(file, note=WITHOUT_COLLECTION)
+
+
+def _kept(found: Gathering, row: Entry, *, gold: bool) -> str:
+    return found.candidate(row.where, row.text("text"), row.text("title", default=""), gold=gold)

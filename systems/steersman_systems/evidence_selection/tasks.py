@@ -1,0 +1,124 @@
+"""Learning tasks from pools: options with features, rewards and potentials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.policies.sequence import EXPAND, STOP
+from steersman.training.selection.task import Options
+from steersman_systems.evidence_selection import features
+from steersman_systems.evidence_selection.environment import (
+    EXPAND_ACTION,
+    STOP_ACTION,
+    Environment,
+    State,
+)
+from steersman_systems.evidence_selection.reward import RewardTerms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steersman_systems.evidence_selection.pool import Pool
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """A state of the environment with what may be done in it.
+
+    Args:
+        state: of the environment.
+        places: (k,) of each option: a place in the pool, `EXPAND_ACTION` or `STOP_ACTION`.
+        stopped: whether stop was chosen.
+    """
+
+    state: State
+    places: NDArray[np.int64]
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvidenceTask:
+    """One question's selection, as `steersman.training.selection` learns from it.
+
+    Args:
+        pool: as it was retrieved.
+        environment: the rules.
+        terms: what a selection is worth and what shapes it.
+    """
+
+    pool: Pool
+    environment: Environment = field(default_factory=Environment)
+    terms: RewardTerms = field(default_factory=RewardTerms)
+
+    @property
+    def id(self) -> str:
+        """The question's id."""
+        return self.pool.question.id
+
+    @property
+    def group(self) -> str:
+        """Its conversation, whose turns are alike; its id where it is of none."""
+        return self.pool.question.conversation or self.id
+
+    def begin(self) -> Standing:
+        """Return the state before the first step."""
+        return self._standing(self.environment.start(self.pool))
+
+    def options(self, standing: Standing) -> Options | None:
+        """Return the actions with their features; None: it has ended.
+
+        Args:
+            standing: any of this task.
+        """
+        if standing.stopped or not len(standing.places):
+            return None
+        state, places = standing.state, standing.places
+        count = len(state.pool)
+        which = np.where(places == EXPAND_ACTION, count, np.where(places < 0, count + 1, places))
+        candidates = state.pool.candidates
+        names = [
+            candidates[place].id if place >= 0 else EXPAND if place == EXPAND_ACTION else STOP
+            for place in places.tolist()
+        ]
+        picks = int(np.count_nonzero(places >= 0))
+        return Options(names, features.rows(state)[which], picks)
+
+    def take(self, standing: Standing, place: int) -> Standing:
+        """Return the state after an action.
+
+        Args:
+            standing: where it is taken.
+            place: of the action among the options.
+        """
+        action = int(standing.places[place])
+        if action == STOP_ACTION:
+            return Standing(standing.state, standing.places, stopped=True)
+        return self._standing(self.environment.step(standing.state, action))
+
+    def reward(self, standing: Standing) -> float:
+        """Return what the selection is worth, by the declared final terms.
+
+        Args:
+            standing: in which it ended.
+        """
+        return self.terms.final(standing.state)
+
+    def potential(self, standing: Standing) -> float:
+        """Return Φ by the declared shaping terms; 0 after stop and at the end.
+
+        Args:
+            standing: any of this task.
+        """
+        ended = standing.stopped or not len(standing.places)
+        return 0.0 if ended else self.terms.potential(standing.state)
+
+    def _standing(self, state: State) -> Standing:
+        legal = self.environment.legal(state)
+        others = [EXPAND_ACTION] * legal.expand + [STOP_ACTION] * legal.stop
+        picks = np.flatnonzero(legal.picks)
+        return Standing(state, np.concatenate([picks, np.array(others, np.int64)]))

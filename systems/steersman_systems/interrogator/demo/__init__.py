@@ -1,0 +1,1 @@
+"""``steersman demo interrogator``: its command and tables."""

@@ -1,0 +1,1 @@
+"""The RAG tuner (system 000): which retrieval configuration, from measured evaluations."""

@@ -1,0 +1,98 @@
+"""Configurations that a log can evaluate well enough for tuning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steersman.errors import InputError
+from steersman_systems.rag_tuner.recorded import Recorded
+
+if TYPE_CHECKING:
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.logged import Logged, World
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.slices import Split
+
+LEAST = 10
+"""Questions, of those tuned on and of those that judge, that a configuration must be known on."""
+
+
+@dataclass(frozen=True)
+class Answerable:
+    """Which of all configurations a world can answer for.
+
+    Args:
+        tuned: With a space of these alone.
+        asked: How many may be asked for, by the policy.
+        share: Of the draws of an even strategy, those that are of one that can be answered for.
+        evaluations: In the log; None: every configuration was recorded on every question.
+    """
+
+    tuned: Tuned
+    asked: int
+    share: float
+    evaluations: int | None = None
+
+    def __str__(self) -> str:
+        count = len(self.tuned.space.all)
+        if self.evaluations is None:
+            return f"Every one of {count:,} configurations was recorded."
+        return (
+            f"A log of {self.evaluations:,} evaluations answers for {count:,} of {self.asked:,} "
+            f"configurations, {self.share:.1%} of what an even draw asks for; it cannot tell of "
+            "the others, one of which may be better."
+        )
+
+
+def answerable(world: World, tuned: Tuned, split: Split, baseline: Configuration) -> Answerable:
+    """Return what can be tuned over: configurations known on enough questions of both sides.
+
+    Args:
+        world: A recording or a log.
+        tuned: Whose space is asked for.
+        split: Questions tuned on, and questions that judge.
+        baseline: That the others are held against, on the questions that both are known on.
+
+    Returns:
+        A policy whose space holds these alone; of a recording, that of all.
+
+    Raises:
+        InputError: Something was not recorded; or the log knows the baseline, or all but one of the
+            configurations, on too few questions.
+    """
+    space = tuned.space
+    if isinstance(world, Recorded):
+        for one in (baseline, *space.all):
+            world.check(one)
+        return Answerable(tuned, len(space.all), 1.0)
+    if _known(world, split, baseline, baseline) < LEAST:
+        raise InputError(_unknown(world, split, baseline))
+    held = [one for one in space.all if _known(world, split, baseline, one) >= LEAST]
+    mass = float(sum(space.draw_probabilities[space.index[one]] for one in held))
+    if len(held) < 2:
+        raise InputError(
+            f"the log covers {len(held)} of {len(space.all):,} configurations ({mass:.1%} of a "
+            f"uniform draw); each needs {LEAST} tuning questions, and {LEAST} held-out questions "
+            "shared with the baseline; log more evaluations, or fewer configurations on more "
+            "questions each"
+        )
+    return Answerable(tuned.among(held), len(space.all), mass, len(world.cells))
+
+
+def _known(world: Logged, split: Split, baseline: Configuration, one: Configuration) -> int:
+    """Return on how many questions a configuration is known, on the side where it is on fewer."""
+    if not world.holds(one):
+        return 0
+    judged = world.seen(one, world.seen(baseline, split.held_out))
+    return min(len(world.seen(one, split.tuning)), len(judged))
+
+
+def _unknown(world: Logged, split: Split, baseline: Configuration) -> str:
+    most = max(world.configurations, key=lambda one: _known(world, split, one, one))
+    tuning, judges = (len(world.seen(baseline, side)) for side in (split.tuning, split.held_out))
+    return (
+        f"the log holds the baseline, {baseline}, on {tuning} questions that are tuned on and "
+        f"{judges} that judge; {LEAST} of each are needed: name another as --baseline; the log "
+        f"knows most of {most}"
+    )

@@ -1,0 +1,280 @@
+"""Canary of the RAG tuner: the rollout splits units, hard gates are checked per batch.
+
+A rollout promotes if every check passes. Its own checks compare the arms by units and keep the
+error
+budget; `GateSource` adds the tuner's check: no broken hard gate in a number of consecutive batches.
+`canary_plan` requires an interval above zero before the canary stage ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.platform.postgres.database import as_tenant
+from steersman.rollouts.error_budget import Counts
+from steersman.rollouts.evidence import SourceEvidence
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.reward import GATED, Batch, breaches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from steersman.db.rollouts import RolloutRow
+    from steersman_systems.rag_tuner.policy_config import Tuned
+
+_MOST_ROWS = 20_000
+_LATENCY = "latency_ms"
+_ERRORS = "error_rate"
+_OF_CANDIDATE = (
+    "FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND rollout = $4 "
+    "AND arm = 'candidate' AND stage <> 'shadow' AND NOT degraded AND window_ends <= $5 "
+    # What was done instead says nothing of the candidate: the rollout leaves it out as well.
+    "AND NOT EXISTS (SELECT FROM event AS e WHERE e.tenant = $1 AND e.decision = decision.id "
+    "AND e.action_taken <> decision.action AND e.at <= decision.window_ends)"
+)
+_DECIDED = (
+    "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told, "  # noqa: S608 - of constants
+    f"(SELECT count(*) {_OF_CANDIDATE}) AS decided FROM ("
+    f"  SELECT * {_OF_CANDIDATE} ORDER BY id DESC LIMIT $6"
+    ") AS d LEFT JOIN LATERAL ("
+    "  SELECT jsonb_object_agg(o.name, o.value ORDER BY o.at, o.event) AS told FROM outcome AS o "
+    "  WHERE o.tenant = $1 AND o.decision = d.id AND o.at <= d.window_ends"
+    ") AS o ON true ORDER BY d.id"
+)
+
+
+def canary_plan(tuned: Tuned) -> dict[str, Any]:
+    """Return what a rollout of a tuned configuration asks for, as overrides of its plan.
+
+    Args:
+        tuned: Whose gates hold.
+
+    Returns:
+        For ``Wanted(overrides=…)``: the canary is left, and the candidate promoted, only with a
+        95 % interval of the reward above zero (both sides: 2.5 % on each); errors within the gate's
+        rate; and no gated number shown to be worse.
+
+    >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
+    >>> plan = canary_plan(load_policy_config())
+    >>> plan["alpha"], plan["canary_margin"], round(plan["error_budget"]["objective"], 6)
+    (0.025, 0.0, 0.99)
+    """
+    gates = tuned.thresholds
+    return {
+        "alpha": 0.025,
+        "canary_margin": 0.0,
+        "objective": {"kind": "superior"},
+        "error_budget": {"objective": 1.0 - gates.error_rate},
+        "guardrails": [
+            {"outcome": "faithfulness", "below": gates.faithfulness, "margin": 0.01},
+            {"outcome": "relevancy", "below": gates.relevancy, "margin": 0.01},
+            {"outcome": "latency_ms", "above": gates.p95_latency_ms, "margin": 0.01},
+        ],
+    }
+
+
+class GateSource:
+    """A source of a rollout that holds it until no hard gate was broken in so many batches.
+
+    Reads what was reported of the candidate's decisions until their windows closed, in batches in
+    their order, counted from its first: where one begins does not move as more come, so that
+    looking often finds no lucky cut; a decision that comes late or is erased moves it. Until the
+    last so many batches hold every gate it is no source to go on by, and a decision of a batch that
+    broke one counts as an error, so that the error budget takes the candidate back; of one that
+    broke the gate of errors alone, only those that failed. A decision after which something else
+    was done is left out. What few decisions do not report is judged by the others; a gated number
+    that too few of a batch report is not known to hold, nor to be broken, unless whatever is
+    missing could not mend it.
+
+    Args:
+        tuned: Whose gates hold.
+        skill: Of the decision point.
+        point: Its name; rollouts of others are let alone.
+        queries: Decisions of a batch, 10 or more.
+        batches: That must hold, one after the other, 1 or more.
+        coverage: The least share of a batch's decisions that report each gated number, in (0, 1].
+            So many batches and one more must fit into the 20,000 decisions that are read.
+
+    Attributes:
+        about: Skill and point.
+
+    Raises:
+        InputError: A number out of its range.
+    """
+
+    name = "gates"
+    tells_tenants_apart = True
+
+    def __init__(
+        self,
+        tuned: Tuned,
+        skill: str,
+        point: str,
+        *,
+        queries: int = 100,
+        batches: int = 3,
+        coverage: float = 0.9,
+    ) -> None:
+        if {type(queries), type(batches)} != {int} or queries < 10 or batches < 1:
+            raise InputError(
+                f"queries {queries!r}, batches {batches!r}; allowed: whole numbers, 10 or more, "
+                "and 1 or more"
+            )
+        if queries * (batches + 1) > _MOST_ROWS:
+            raise InputError(
+                f"queries {queries!r}, batches {batches!r}; only the last {_MOST_ROWS:,} decisions "
+                "are read, and so many batches and one more must fit into them: take fewer"
+            )
+        if not 0.0 < coverage <= 1.0:
+            raise InputError(f"coverage is {coverage!r}; allowed: above 0, up to 1")
+        self._gates, self._coverage = tuned.thresholds, coverage
+        self.about = skill, point
+        self._queries, self._batches = queries, batches
+
+    async def read(
+        self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+    ) -> SourceEvidence:
+        """Return whether the gates hold, and the decisions of batches in which they did not.
+
+        Args:
+            connection: of role worker, not inside a transaction.
+            row: the rollout.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+
+        Returns:
+            Alive, with nothing to say, of other points and in the shadow, where nobody is served.
+        """
+        if (row.skill, row.point) != self.about or row.stage == "shadow":
+            return SourceEvidence(self.name)
+        async with as_tenant(connection, row.tenant):
+            rows = await connection.fetch(
+                _DECIDED, row.tenant, row.skill, row.point, str(row.id), now, _MOST_ROWS
+            )
+        told = [(one["at"], one["told"]) for one in rows]
+        before = rows[0]["decided"] - len(rows) if rows else 0
+        return self.judged(told, stretches, now, before=before)
+
+    def judged(
+        self,
+        told: Sequence[tuple[datetime, Mapping[str, float]]],
+        stretches: Sequence[float],
+        now: datetime,
+        *,
+        before: int = 0,
+    ) -> SourceEvidence:
+        """Return what decisions say, in their order.
+
+        Args:
+            told: Of each decision, when it was made, and the outcomes that were reported.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+            before: decisions that came earlier, and are not told any more.
+
+        Returns:
+            By whole batches; those at the end that do not fill one wait for more.
+        """
+        size = self._queries
+        starts = range(-before % size, len(told) - size + 1, size)
+        batches = [told[start : start + size] for start in reversed(starts)]
+        lacking = [self._lacking(batch) for batch in batches]
+        broken = [
+            breaches(self._batch(batch, less), self._gates)
+            for batch, less in zip(batches, lacking, strict=True)
+        ]
+        counts = tuple(self._count(batches, broken, length, now) for length in stretches)
+        found = enumerate(zip(broken, lacking, strict=True))
+        held = next((n for n, (gates, less) in found if gates or less), len(broken))
+        if held >= self._batches:
+            return SourceEvidence(self.name, candidate=counts)
+        why = f"hard gates held in {held} of {self._batches} batches of {size} decisions"
+        if held < len(broken) and broken[held]:
+            why += f"; {', '.join(broken[held])} was broken in the one before"
+        elif held < len(broken):
+            least = f"{self._coverage:.0%}"
+            why += f"; {', '.join(lacking[held])} of less than {least} is known in the one before"
+        return SourceEvidence(self.name, alive=False, reason=why, candidate=counts)
+
+    def _lacking(self, told: Sequence[tuple[datetime, Mapping[str, float]]]) -> tuple[str, ...]:
+        """Return the gated numbers that too few decisions report."""
+        known = Counter(name for _, one in told for name in one)
+        least = self._coverage * len(told)
+        return tuple(name for name in (*GATED, _LATENCY) if known[name] < least)
+
+    def _batch(
+        self, told: Sequence[tuple[datetime, Mapping[str, float]]], lacking: Sequence[str]
+    ) -> Batch:
+        """Return decisions as the tuner's gates read them; where too few are known, at best."""
+        outcomes = [one for _, one in told]
+        other = [1.0 if name in lacking else np.nan for name in GATED]
+        missing = list(zip(GATED, other, strict=True))
+        quality = np.array([[one.get(name, it) for name, it in missing] for one in outcomes], float)
+        known = [max(0.0, float(one[_LATENCY])) for one in outcomes if _LATENCY in one]
+        # Who does not say leaves the 95th percentile where it is; of too few, the best there is.
+        usual = 0.0 if _LATENCY in lacking else float(np.quantile(known, 0.95))
+        latency = np.array([max(0.0, float(one.get(_LATENCY, usual))) for one in outcomes])
+        return Batch(
+            configuration=Configuration(),
+            queries=np.arange(len(told)),
+            quality=np.clip(quality, 0.0, 1.0),
+            latency_ms=latency,
+            cost=np.zeros(len(told)),
+            failed=np.array([_failed(one) for one in outcomes]),
+            violations=np.array([float(one.get("penalty", 0.0)) > 0.0 for one in outcomes]),
+        )
+
+    def _count(
+        self,
+        batches: Sequence[Sequence[tuple[datetime, Mapping[str, float]]]],
+        broken: Sequence[tuple[str, ...]],
+        length: float,
+        now: datetime,
+    ) -> Counts:
+        """Return the decisions of a stretch, and those of them in batches that broke a gate."""
+        total = bad = 0
+        for batch, gates in zip(batches, broken, strict=True):
+            within = [one for at, one in batch if (now - at).total_seconds() <= length]
+            total += len(within)
+            if gates:
+                alone = gates == (_ERRORS,)  # then it is known whose they are
+                bad += sum(map(_failed, within)) if alone else len(within)
+        return Counts(length, float(bad), float(total))
+
+
+def _failed(told: Mapping[str, float]) -> bool:
+    return float(told.get("error", 0.0)) > 0.0
+
+
+class Gates:
+    """The gates of several decision points as one source.
+
+    Args:
+        sources: one for each point.
+    """
+
+    name = GateSource.name
+    tells_tenants_apart = True
+
+    def __init__(self, sources: Sequence[GateSource]) -> None:
+        self._sources = {one.about: one for one in sources}
+
+    async def read(
+        self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
+    ) -> SourceEvidence:
+        """Return what the gates of the rollout's point say; nothing where it has none.
+
+        Args:
+            connection: of role worker, not inside a transaction.
+            row: the rollout.
+            stretches: lengths in seconds, above 0.
+            now: where they end.
+        """
+        source = self._sources.get((row.skill, row.point))
+        if source is None:
+            return SourceEvidence(self.name)
+        return await source.read(connection, row, stretches, now)

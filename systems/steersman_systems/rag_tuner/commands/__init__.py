@@ -1,0 +1,1 @@
+"""``steersman tune``: the RAG tuner on the command line."""

@@ -1,0 +1,383 @@
+"""Evaluation of configurations on a real corpus, with rate limit, timeout and budget.
+
+Results are stored at once, under everything they depend on: configuration, question, revision of
+the
+corpus, embedder and reranker, answering model with prices, judge and measures. An answer is stored
+by
+configuration, question and passages, so a revision that leaves these unchanged does not pay again.
+A
+killed evaluation continues without paying twice. The store has measurements: seconds, dollars,
+texts.
+Rewards and gates are recomputed when they are read.
+
+A search without one of its parts, or an answer without a verdict, is not counted: it is retried,
+then
+marked and left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steersman.errors import DataError, InputError
+from steersman.providers.detectors.answer_review import Flagged, flagged
+from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.prompts import is_readable
+from steersman.providers.rate_limit import Rate
+from steersman.providers.single_flight import Turns
+from steersman_systems.rag_tuner.judged_answers import Answered
+from steersman_systems.rag_tuner.limits import Limits, Line
+from steersman_systems.rag_tuner.recorded import COST_K, MEASURES
+from steersman_systems.rag_tuner.reward import GATED
+from steersman_systems.rag_tuner.search_call import PASSING, Asking, Searched, Told, batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from steersman.providers.judges.cache import JudgeCache
+    from steersman.retrieval.searcher import Searcher
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.judged_answers import Answers, Episode
+    from steersman_systems.rag_tuner.judged_collections import Question
+    from steersman_systems.rag_tuner.reward import Batch
+
+# How what is kept is to be read. Results depend on how words are taken apart, which changed with 4;
+# answers are kept by their passages and were paid for, so they stay.
+_TOLD, _ANSWER = 4, 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of an evaluation.
+
+    Args:
+        configuration: Of which.
+        batch: Of those queries that are evidence; None: none is.
+        told: By place of the query: all of them.
+        paid_before: How many were known already.
+        cost_usd: What was spent now.
+        calls: Of models, now.
+    """
+
+    configuration: Configuration
+    batch: Batch | None
+    told: dict[int, Told] = field(repr=False)
+    paid_before: int
+    cost_usd: float
+    calls: int
+
+    @property
+    def degraded(self) -> tuple[int, ...]:
+        """Indexes of the queries with an incomplete search."""
+        return tuple(place for place, one in self.told.items() if one.degraded)
+
+    @property
+    def unjudged(self) -> dict[str, int]:
+        """Why queries were not judged that may be another time, and how many for each reason."""
+        return dict(Counter(one.why for one in self.told.values() if one.why in PASSING))
+
+
+class LiveEvaluator:
+    """Evaluates configurations by asking a searcher, and a model for answers where one is given.
+
+    Without answers its two measures are recall@k and nDCG@min(k, 10), by the judged passages, and
+    cost is k/16, all as in a recording. With answers they are faithfulness and relevancy, a query's
+    latency is that of search and answer, and its cost that of both. It is an `Evaluator`, and may
+    be used by several threads.
+
+    Args:
+        searcher: Over one revision of a corpus.
+        questions: That queries are places of; their gains name documents.
+        revision: Names the corpus and its revision: what is kept of another is not used.
+        answers: Answers and judges; None: passages are judged alone.
+        kept: Where results are kept; None: nowhere.
+        limits: What evaluations may take.
+        reranker: The one that "rerank: on" means.
+        stopped: Asked before every query; True: none is begun any more.
+        core: A context for what takes this machine's time: searches and detectors.
+        served: The searcher's embedder has an address: it is waited for outside of `core`.
+        clock: Seconds that never run backwards.
+        sleep: Waits that many seconds.
+
+    Raises:
+        InputError: No question.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        questions: Sequence[Question],
+        *,
+        revision: str,
+        answers: Answers | None = None,
+        kept: JudgeCache | None = None,
+        limits: Limits | None = None,
+        reranker: str = "cosine",
+        stopped: Callable[[], bool] = lambda: False,
+        core: Callable[[], AbstractContextManager[object]] = nullcontext,
+        served: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not questions:
+            raise InputError("no questions; give questions with known relevant passages")
+        self.limits = limits or Limits()
+        self._questions, self._revision = questions, revision
+        self._answers, self._kept, self._stopped = answers, kept, stopped
+        self._core = core
+        self._asking = Asking(searcher, reranker, self.limits, sleep, core=core, served=served)
+        self._by = [revision, searcher.embedder, reranker, "" if answers is None else answers.name]
+        self._turns = Turns()
+        self._rate = Rate(self.limits.queries_per_s, clock=clock, sleep=sleep)
+        self._line = Line(self.limits.running, self.limits.waiting)
+
+    @property
+    def measures(self) -> tuple[str, str]:
+        """Names of the two measures."""
+        return MEASURES if self._answers is None else GATED
+
+    def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
+        """Return what a configuration gives on some queries, all of which are evidence.
+
+        Args:
+            configuration: Any that the searcher can do.
+            queries: (n,) places of the questions, n ≥ 1.
+
+        Returns:
+            The batch; a query without an answer has failed, and one whose answer the judge could
+            make nothing of has no quality.
+
+        Raises:
+            DataError: A part of the search was away for some of them, the judge was away or refused
+                to judge, or the budget ended before all were answered. What was found is kept:
+                evaluate again to go on.
+            BackendUnavailableError: Too many evaluations wait already.
+            InputError: The searcher has not what the configuration asks for.
+        """
+        found = self.measure(configuration, queries)
+        unjudged, count = found.unjudged, len(found.told)
+        unpaid = unjudged.pop("budget", 0)
+        if found.degraded:
+            parts = sorted({part for one in found.told.values() for part in one.degraded})
+            raise DataError(
+                f"{', '.join(parts)} was not available for {len(found.degraded)} of {count} "
+                f"queries, so {configuration} has no result; check it and evaluate again: finished "
+                "queries are stored"
+            )
+        if unjudged:
+            reasons = ", ".join(f"{why} {many}" for why, many in sorted(unjudged.items()))
+            raise DataError(
+                f"{sum(unjudged.values())} of {count} answers have no verdict ({reasons}), so "
+                f"{configuration} has no result; check the servers and keys of the answering model "
+                "and the judge, and the embedder; then evaluate again: finished queries are stored"
+            )
+        if unpaid or found.batch is None:
+            raise DataError(
+                f"the budget of the evaluation is used up; {unpaid} of {count} queries "
+                "are left; evaluate again to continue, or increase max_cost_usd or max_calls: "
+                "finished queries are stored"
+            )
+        return found.batch
+
+    def measure(
+        self,
+        configuration: Configuration,
+        queries: NDArray[np.intp],
+        *,
+        episode: Episode | None = None,
+    ) -> Measured:
+        """Return what a configuration gives on some queries, whatever came of each.
+
+        Args:
+            configuration: Any that the searcher can do.
+            queries: (n,) places of the questions, n ≥ 1.
+            episode: Episode with a shared budget; None: a separate budget.
+
+        Returns:
+            A batch of those that are evidence, and what every query gave.
+
+        Raises:
+            BackendUnavailableError: Too many evaluations wait already.
+            InputError: The searcher has not what the configuration asks for.
+            DataError: What is kept is damaged.
+        """
+        one = configuration.canonical()
+        with self._line.turn():
+            places = [int(place) for place in queries]
+            known = {place: self._known(one, place) for place in dict.fromkeys(places)}
+            episode = episode or self.episode()
+            before = (0.0, 0) if episode is None else (episode.cost_usd, episode.calls)
+            found = self._all(one, [place for place, it in known.items() if it is None], episode)
+        told = {place: found[place][0] if it is None else it for place, it in known.items()}
+        told = {place: self._valued(it, one) for place, it in told.items()}
+        paid_now = sum(now for _, now in found.values())
+        after = (0.0, 0) if episode is None else (episode.cost_usd, episode.calls)
+        evidence = [place for place in places if told[place].is_evidence]
+        batch = batch_of(one, told, evidence, self.measures) if evidence else None
+        return Measured(
+            one, batch, told, len(told) - paid_now, after[0] - before[0], after[1] - before[1]
+        )
+
+    def flagged(self, found: Measured) -> list[Flagged]:
+        """Return the answers that detectors flag, for the review list; personal data are masked.
+
+        Args:
+            found: As `measure` returned it.
+
+        Returns:
+            In the order of the queries, one detector's flags on one query together; the same
+            answers have the same subject.
+        """
+        if self._answers is None:
+            return []
+        personal, listed = PersonalData(), []
+        for place, told in found.told.items():
+            text = self._questions[place].text
+            with self._core():
+                found_in = self._answers.flags(told)
+            of = hashlib.sha256(json.dumps([text, told.said]).encode()).hexdigest()[:16]
+            subject = f"tuner/{self._revision}/{found.configuration}/{of}"
+            listed += [flagged(flags, subject, text, told.said, personal) for flags in found_in]
+        return listed
+
+    def episode(self) -> Episode | None:
+        """Return what answers and judges within the limits of one evaluation; None: nothing does.
+
+        Raises:
+            InputError: A cap on money without a price.
+        """
+        if self._answers is None:
+            return None
+        return self._answers.episode(
+            max_cost_usd=self.limits.max_cost_usd, max_calls=self.limits.max_calls
+        )
+
+    def _all(
+        self, configuration: Configuration, places: Sequence[int], episode: Episode | None
+    ) -> dict[int, tuple[Told, bool]]:
+        """Work on queries, a few at a time; broken off, none is begun that was not."""
+        if not places:
+            return {}
+        pool = ThreadPoolExecutor(min(self.limits.workers, len(places)), "evaluating")
+        try:
+            begun = {
+                place: pool.submit(self._one, configuration, place, episode) for place in places
+            }
+            return {place: future.result() for place, future in begun.items()}
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _one(
+        self, configuration: Configuration, place: int, episode: Episode | None
+    ) -> tuple[Told, bool]:
+        """Return what a query gave, and whether it is new: another thread may have been first."""
+        key = self._key(configuration, place)
+        with self._turns.alone(key):
+            known = self._known(configuration, place)
+            if known is not None:
+                return known, False
+            if episode is not None and episode.is_over:
+                # A search would be for nothing: it could not be answered from.
+                return Told((None, None), 0.0, why="budget"), True
+            if episode is not None and not is_readable(self._questions[place].text):
+                return Told((None, None), 0.0, why="unreadable"), True
+            self._rate.wait()
+            if self._stopped():
+                raise DataError(
+                    "stopped before all queries were finished; evaluate again to continue: "
+                    "finished queries are stored"
+                )
+            found = self._asking.ask(self._questions[place], configuration)
+            told = found.told
+            if episode is not None and not told.degraded and not told.failed:
+                told = self._answered(configuration, place, found, episode)
+            if told.is_whole and self._has_all_answers(told):
+                # Another process may have been first: then it is its word that counts.
+                told = msgspec.json.decode(self._keep(key, _text(told)), type=Told)
+            return told, True
+
+    def _answered(
+        self, configuration: Configuration, place: int, found: Searched, episode: Episode
+    ) -> Told:
+        """Have a question answered from what was found, as often as is wanted, and judged."""
+        assert self._answers is not None  # noqa: S101 (an episode is of answers)
+        answers: list[Answered] = []
+        for number in range(self._answers.repeats):
+            answers.append(self._said(configuration, place, found, episode, number))
+            if answers[-1].text is None:
+                break
+        question = self._questions[place].text
+        return episode.judged(question, found, answers[0], answers[1:])
+
+    def _has_all_answers(self, told: Told) -> bool:
+        """Return whether a question was answered as often as is wanted, if at all."""
+        if self._answers is None or told.answer is None:
+            return True
+        return len(told.said) == self._answers.repeats
+
+    def _said(
+        self,
+        configuration: Configuration,
+        place: int,
+        found: Searched,
+        episode: Episode,
+        number: int,
+    ) -> Answered:
+        """Return an answer: the one that is kept, or a new one."""
+        assert self._answers is not None  # noqa: S101 (an episode is of answers)
+        question, prompt = self._questions[place].text, configuration.prompt
+        # Neither the revision nor the gold documents: they would only make it paid again.
+        template = self._answers.prompts.get(prompt)
+        parts = [_ANSWER, "answer", number, self._answers.writer, template, question]
+        of = json.dumps([*parts, str(configuration), found.passages])
+        key = hashlib.sha256(of.encode()).digest()
+        said = self._get(key)
+        if said is None:
+            answered = episode.answer(question, found.passages, prompt)
+            if answered.text is None:
+                return answered
+            said = self._keep(key, _text(answered))
+        return msgspec.json.decode(said, type=Answered)
+
+    def _valued(self, told: Told, configuration: Configuration) -> Told:
+        """Return what a query gave with what that is worth now."""
+        if self._answers is None:
+            return msgspec.structs.replace(told, cost=configuration.k / COST_K)
+        with self._core():
+            return self._answers.valued(told)
+
+    # -- what is kept -----------------------------------------------------------------------------
+
+    def _known(self, configuration: Configuration, place: int) -> Told | None:
+        text = self._get(self._key(configuration, place))
+        return None if text is None else msgspec.json.decode(text, type=Told)
+
+    def _get(self, key: bytes) -> str | None:
+        return None if self._kept is None else self._kept.get(key)
+
+    def _keep(self, key: bytes, text: str) -> str:
+        return text if self._kept is None else self._kept.put(key, text)
+
+    def _key(self, configuration: Configuration, place: int) -> bytes:
+        question = self._questions[place]
+        # What is right is part of it where passages are judged by it; answers are judged without.
+        right = [] if self._answers is not None else sorted(question.gains.items())
+        parts = [_TOLD, "told", configuration.parts(), question.text, right, self._by]
+        return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+def _text(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()

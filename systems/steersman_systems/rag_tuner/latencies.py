@@ -1,0 +1,144 @@
+"""Latencies of queries per episode, of a configuration and the baseline.
+
+An episode of a run is an evaluation; the baseline is read for the same queries. An episode of a
+canary
+is a number of decisions of the candidate; the baseline is the control at the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.logged import World
+
+_OUTCOME = "latency_ms"
+# An episode begins with a decision of the candidate; those of control before the next are its own.
+_TOLD = """
+WITH told AS (
+    SELECT d.id, d.arm, (
+        SELECT o.value FROM outcome AS o WHERE o.tenant = $1 AND o.decision = d.id AND o.name = $3
+        ORDER BY o.at DESC, o.event DESC LIMIT 1) AS value
+    FROM decision AS d
+    WHERE d.tenant = $1 AND d.rollout = $2 AND d.arm IN ('candidate', 'control') AND NOT d.degraded
+        AND d.stage <> 'shadow'
+), counted AS (
+    SELECT arm, value, greatest(0, count(*) FILTER (WHERE arm = 'candidate') OVER (ORDER BY id) - 1)
+        / $4::int AS episode
+    FROM told WHERE value IS NOT NULL
+)
+SELECT
+    percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY value)
+        FILTER (WHERE arm = 'candidate') AS own,
+    percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY value)
+        FILTER (WHERE arm = 'control') AS others
+FROM counted GROUP BY episode HAVING bool_or(arm = 'candidate') ORDER BY episode
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Medians and 95th percentiles of episodes, in milliseconds; NaN: nothing is known.
+
+    Args:
+        p50: Of each episode.
+        p95: Likewise.
+        baseline_p50: Of the baseline in the same episode.
+        baseline_p95: Likewise.
+
+    >>> Latencies.of([([1.0, 3.0], [2.0]), ([4.0], [])])
+    Latencies(p50=(2.0, 4.0), p95=(2.9, 4.0), baseline_p50=(2.0, nan), baseline_p95=(2.0, nan))
+    """
+
+    p50: tuple[float, ...]
+    p95: tuple[float, ...]
+    baseline_p50: tuple[float, ...]
+    baseline_p95: tuple[float, ...]
+
+    @classmethod
+    def of(cls, episodes: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Latencies:
+        """Return those of episodes.
+
+        Args:
+            episodes: Of each what queries took, and what they took under the baseline.
+        """
+        columns = [
+            [_quantile(took, share) for took in episode for share in (0.5, 0.95)]
+            for episode in episodes
+        ]
+        return cls(*(tuple(row[place] for row in columns) for place in range(4)))
+
+    def told(self) -> dict[str, list[float | None]]:
+        """Return them for JSON, which has no NaN."""
+        return {
+            f"{name}_ms": [None if np.isnan(value) else value for value in getattr(self, name)]
+            for name in ("p50", "p95", "baseline_p50", "baseline_p95")
+        }
+
+
+def of_run(
+    lines: Sequence[Mapping[str, Any]], recorded: World, baseline: Configuration
+) -> Latencies:
+    """Return what the evaluations of a run took, and the baseline on the same queries.
+
+    Args:
+        lines: Of `RunFolder.episodes`.
+        recorded: Every configuration on every query; or a log, where the baseline is known on some.
+        baseline: What serves.
+
+    Raises:
+        InputError: The baseline was not recorded.
+    """
+
+    def took(queries: Sequence[int]) -> list[float]:
+        known = recorded.seen(baseline, np.sort(np.array(queries, np.intp)))
+        found: list[float] = []
+        if len(known):
+            found = recorded.evaluate(baseline, known).latency_ms.tolist()
+        return found
+
+    return Latencies.of((line["of_query"]["latency_ms"], took(line["queries"])) for line in lines)
+
+
+async def of_canary(
+    connection: Any, tenant: UUID, rollout: str, *, queries: int = 100
+) -> Latencies:
+    """Return what the decisions of a rollout took: its candidate, and its control meanwhile.
+
+    Args:
+        connection: Within a transaction of the tenant.
+        tenant: Whose.
+        rollout: Its id.
+        queries: Decisions of the candidate that make an episode, 10 or more; the last may be fewer.
+
+    Returns:
+        By what was reported as ``latency_ms`` of all decisions.
+
+    Raises:
+        DataError: No decision of the candidate has a latency.
+        InputError: `queries` is out of its range.
+    """
+    if queries < 10:
+        raise InputError(f"queries is {queries!r}; allowed: 10 or more")
+    rows = await connection.fetch(_TOLD, tenant, rollout, _OUTCOME, queries)
+    if not rows:
+        raise DataError(
+            f"rollout {rollout} has no decision of the candidate with an outcome "
+            f"{_OUTCOME!r}; give a rollout whose decisions report it"
+        )
+    nothing = (float("nan"), float("nan"))
+    each = [(*row["own"], *(row["others"] or nothing)) for row in rows]
+    return Latencies(*(tuple(float(one[place]) for one in each) for place in range(4)))
+
+
+def _quantile(took: Sequence[float], share: float) -> float:
+    return float(np.quantile(took, share)) if len(took) else float("nan")

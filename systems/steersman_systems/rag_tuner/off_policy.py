@@ -1,0 +1,97 @@
+"""Off-policy evaluation of a run's log, from its exact propensities.
+
+A run logs each evaluated configuration with its propensity and its reward. Weighted rewards
+estimate
+another policy without new evaluations. The policies here hold some parts fixed and draw each of the
+others independently.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import DataError, InputError
+from steersman.ope import LoggedData, drawn_or_another, evaluate
+from steersman_systems.rag_tuner.configuration import Configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steersman.ope import Report
+    from steersman_systems.rag_tuner.configuration import Space
+
+
+def holding(space: Space, parts: Mapping[str, Any]) -> dict[Configuration, float]:
+    """Return how often each configuration is drawn where some parts are held.
+
+    Args:
+        space: What may be chosen.
+        parts: Value by name of the part; each of the others is drawn independently.
+
+    Returns:
+        Probability by configuration, those alone that are drawn.
+
+    Raises:
+        InputError: No configuration has them, or unknown part.
+
+    >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
+    >>> found = holding(load_policy_config().space, {"variant": "bm25", "k": 5})
+    >>> list(found.values())
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    known = Configuration().parts()
+    unknown = sorted(set(parts) - set(known))
+    if unknown:
+        raise InputError(f"unknown part {unknown[0]!r}; allowed: {', '.join(known)}")
+    found = {
+        one: float(mass)
+        for one, mass in zip(space.all, space.draw_probabilities, strict=True)
+        if all(one.parts()[name] == parts[name] for name in parts)
+    }
+    if not found:
+        named = ", ".join(f"{name}={value}" for name, value in parts.items())
+        raise InputError(f"no configuration of the space has {named}; see its bounds")
+    total = sum(found.values())
+    return {one: mass / total for one, mass in found.items()}
+
+
+def estimated(
+    lines: Sequence[Mapping[str, Any]], rule: Mapping[Configuration, float], *, seed: int = 0
+) -> Report:
+    """Return what drawing by a rule is worth, by a run that drew otherwise.
+
+    The run learned from its own rewards, so intervals are those of adaptive logs. What the run
+    could not draw has no evidence, and is not seen: with a strategy that has a floor, such as the
+    default or random, there is no such configuration.
+
+    Args:
+        lines: Of `RunFolder.episodes`; those without a reward are left out.
+        rule: Probability of each configuration that it draws.
+        seed: Of folds and resamples.
+
+    Returns:
+        IPS, SNIPS and DR of the reward of an evaluation, or why the log cannot tell.
+
+    Raises:
+        DataError: An evaluation has no propensity: its strategy does not draw.
+        InputError: No evaluation has a reward.
+    """
+    known = [one for one in lines if one["reward"] is not None]
+    if not known:
+        raise InputError(f"none of {len(lines)} evaluations has a reward; evaluate more")
+    if any(one["propensity"] is None for one in known):
+        raise DataError(
+            "the strategy of this run is deterministic, so its log has no propensities; "
+            "use a run of factored, random or ppo"
+        )
+    drawn = [Configuration.of(one["configuration"]).canonical() for one in known]
+    data = LoggedData(
+        np.zeros(len(known), np.int64),
+        np.array([float(one["reward"]) for one in known]),
+        np.array([float(one["propensity"]) for one in known]),
+        drawn_or_another([rule.get(one, 0.0) for one in drawn]),
+    )
+    names = ("ips", "snips", "dr")
+    return evaluate(data, estimators=names, adaptive=True, seed=seed)

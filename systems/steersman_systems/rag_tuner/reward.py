@@ -1,0 +1,281 @@
+"""Reward of a batch of evaluated queries, and its broken hard gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steersman.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.policy_config import Thresholds, Tuned
+
+    Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+CAP = 2.0
+"""The most that latency and cost count, in units of their references."""
+GATED = ("faithfulness", "relevancy")
+_STABLE = 3
+_COLUMNS = ("queries", "quality", "latency_ms", "cost", "failed", "violations", "unstable")
+"""What a batch has of every query."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came of some queries under one configuration.
+
+    Args:
+        configuration: Theirs.
+        queries: (n,) which ones, as places in their slice's data set; n ≥ 1.
+        quality: (n, 2) in [0, 1], two measures a query; NaN where one is not defined. A query that
+            failed counts 0 in both, whatever stands here.
+        latency_ms: (n,) ≥ 0.
+        cost: (n,) ≥ 0, in units of the reference cost of one query.
+        failed: (n,) whether it got no answer.
+        violations: (n,) whether its answer held what must not be in it.
+        unstable: (n,) True if repeated answers differ; default: not checked.
+        measures: Names of the two measures. Gates on faithfulness and relevancy hold for measures
+            of those names alone: a proxy passes no gate of another's name.
+
+    Raises:
+        InputError: Shapes that do not fit, no query, or a number out of its range.
+    """
+
+    configuration: Configuration
+    queries: NDArray[np.intp]
+    quality: Floats
+    latency_ms: Floats
+    cost: Floats
+    failed: Flags
+    violations: Flags
+    unstable: Flags = field(default_factory=lambda: np.zeros(0, np.bool_), kw_only=True)
+    measures: tuple[str, str] = GATED
+
+    def __post_init__(self) -> None:
+        count = len(self.queries)
+        if not len(self.unstable):
+            object.__setattr__(self, "unstable", np.zeros(count, np.bool_))
+        columns = (self.latency_ms, self.cost, self.failed, self.violations, self.unstable)
+        if not count or self.quality.shape != (count, 2):
+            raise InputError(
+                f"quality has shape {self.quality.shape} for {count} queries; allowed: (n, 2) "
+                "with n of 1 or more"
+            )
+        if any(column.shape != (count,) for column in columns):
+            shapes = ", ".join(str(column.shape) for column in columns)
+            raise InputError(
+                f"latency, cost, failed, violations, unstable are {shapes}; allowed ({count},)"
+            )
+        if not ((self.latency_ms >= 0).all() and (self.cost >= 0).all()):
+            raise InputError("a latency or a cost is negative or NaN; allowed: 0 or more")
+        if np.isinf(self.quality).any() or (self.quality < 0).any() or (self.quality > 1).any():
+            raise InputError("a quality is outside [0, 1]; allowed: 0 to 1, or NaN for undefined")
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def rows(self, places: NDArray[np.intp]) -> Batch:
+        """Return some of its queries.
+
+        Args:
+            places: (m,) of the queries in this batch, in the order that is wanted, m ≥ 1.
+        """
+        taken: dict[str, Any] = {name: getattr(self, name)[places] for name in _COLUMNS}
+        return replace(self, **taken)
+
+    @property
+    def scored(self) -> Floats:
+        """(n, 2) the quality, 0 where the query failed."""
+        return np.where(self.failed[:, None], 0.0, self.quality)
+
+
+@dataclass(frozen=True)
+class Reward:
+    """What a batch is worth.
+
+    Args:
+        value: α·F + β·R − γ·L − δ·C − λ·P, of the whole batch.
+        per_query: (n,) the same of every query without the penalty; NaN where quality is undefined.
+        spent: (n,) the γ·L + δ·C in it.
+        quality: The two mean measures, over the queries that have them; NaN when none has.
+        latency: Mean of min(latency / its unit, 2).
+        cost: Mean of min(cost, 2).
+        penalty: P, in units of penalty.
+        breaches: Names of the hard gates that did not hold.
+        coverage: Shares of the queries that have each measure.
+    """
+
+    value: float
+    per_query: Floats = field(repr=False)
+    spent: Floats = field(repr=False)
+    quality: tuple[float, float]
+    latency: float
+    cost: float
+    penalty: float
+    breaches: tuple[str, ...]
+    coverage: tuple[float, float]
+
+
+def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Reward:
+    """Return what a batch is worth.
+
+    Latency and cost are capped query by query, so that the reward is a mean over queries (less the
+    penalty) and two configurations on the same queries can be compared in pairs; the gate looks at
+    the 95th percentile.
+
+    Args:
+        batch: What came of the queries.
+        tuned: Weights, thresholds, penalties.
+        recent: Mean quality of earlier batches under the same configuration; three or more of them,
+            this one included, tell whether it is stable.
+
+    Returns:
+        The reward and its parts.
+
+    >>> import numpy as np
+    >>> from steersman_systems.rag_tuner.configuration import Configuration
+    >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
+    >>> none = np.zeros(2, bool)
+    >>> batch = Batch(
+    ...     Configuration(),
+    ...     np.arange(2),
+    ...     np.array([[0.8, 0.9], [0.9, 0.8]]),
+    ...     np.array([100.0, 300.0]),
+    ...     np.array([0.1, 0.1]),
+    ...     none,
+    ...     none,
+    ... )
+    >>> found = reward_of(batch, load_policy_config())
+    >>> round(found.value, 3), found.breaches
+    (0.75, ())
+
+    Source: requirement 000, sections 3, 8 and 11, with the corrections of docs/adr/0019.
+    """
+    weights, scored = tuned.reward_weights, batch.scored
+    latency = np.minimum(batch.latency_ms / tuned.thresholds.latency_unit_ms, CAP)
+    cost = np.minimum(batch.cost, CAP)
+    spent = weights.gamma * latency + weights.delta * cost
+    per_query = scored @ np.array([weights.alpha, weights.beta]) - spent
+    means = _means(scored)
+    breached = _breached(batch, means, tuned.thresholds)
+    penalty = _penalty(batch, breached, tuned, [*recent, sum(means) / 2])
+    quality = weights.alpha * means[0] + weights.beta * means[1]
+    covered = (~np.isnan(scored)).mean(axis=0)
+    return Reward(
+        value=float(quality - spent.mean() - weights.penalty * penalty),
+        per_query=per_query,
+        spent=spent,
+        quality=means,
+        latency=float(latency.mean()),
+        cost=float(cost.mean()),
+        penalty=penalty,
+        breaches=breached,
+        coverage=(float(covered[0]), float(covered[1])),
+    )
+
+
+def reward_range(tuned: Tuned) -> tuple[float, float]:
+    """Return what the reward of a query cannot leave, without the penalty.
+
+    Args:
+        tuned: Weights.
+
+    >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
+    >>> reward_range(load_policy_config())
+    (-0.8, 1.0)
+    """
+    weights = tuned.reward_weights
+    return -CAP * (weights.gamma + weights.delta), weights.alpha + weights.beta
+
+
+def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
+    """Return the names of the hard gates that a batch does not hold.
+
+    With fewer queries than one failure would be the allowed rate of, it takes two.
+
+    Args:
+        batch: What came of the queries; an undefined mean holds no gate.
+        thresholds: The gates.
+    """
+    return _breached(batch, _means(batch.scored), thresholds)
+
+
+def _breached(batch: Batch, means: tuple[float, float], thresholds: Thresholds) -> tuple[str, ...]:
+    found = [
+        name
+        for name, mean in zip(batch.measures, means, strict=True)
+        if name in GATED and not mean >= getattr(thresholds, name)
+    ]
+    if _p95_is_above(batch.latency_ms, thresholds.p95_latency_ms):
+        found.append("p95_latency_ms")
+    # One failure among few is no rate: a tenth of all batches of 32 would have it at .3 %.
+    few = len(batch) * thresholds.error_rate < 1 and batch.failed.sum() < 2
+    if batch.failed.mean() >= thresholds.error_rate and not few:
+        found.append("error_rate")
+    return tuple(found)
+
+
+def pooled(batches: Sequence[Batch]) -> Batch:
+    """Return several batches of one configuration as one.
+
+    Args:
+        batches: One or more.
+    """
+    together: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in batches]) for name in _COLUMNS
+    }
+    return replace(batches[0], **together)
+
+
+def mean_of_defined(values: Floats) -> float:
+    """Return the mean of what is not NaN; NaN when all is.
+
+    Args:
+        values: Any number of them.
+
+    >>> mean_of_defined(np.array([1.0, np.nan]))
+    1.0
+    """
+    defined = values[~np.isnan(values)]
+    return float(defined.sum() / len(defined)) if len(defined) else nan
+
+
+def _means(scored: Floats) -> tuple[float, float]:
+    return mean_of_defined(scored[:, 0]), mean_of_defined(scored[:, 1])
+
+
+def _p95_is_above(values: Floats, most: float) -> bool:
+    """Whether the 95th percentile is: as a rule how many values are above tells, in less time."""
+    at, above = int(0.95 * (len(values) - 1)), np.count_nonzero(values > most)
+    if above != len(values) - at - 1:
+        return bool(above >= len(values) - at)
+    # It lies between one that is above and one that is not. Between infinite ones numpy finds none.
+    return float(np.quantile(np.minimum(values, np.finfo(np.float64).max), 0.95)) > most
+
+
+def _band(batch: Batch, tuned: Tuned) -> float:
+    """The standard deviation that means may have: the band, and what drawing queries brings."""
+    each = batch.scored.mean(axis=1)
+    known = each[~np.isnan(each)]
+    drawn = float(known.var(ddof=1)) / len(known) if len(known) > 1 else np.inf
+    return float(np.sqrt(tuned.penalties.instability_band**2 + drawn))
+
+
+def _penalty(batch: Batch, breached: tuple[str, ...], tuned: Tuned, recent: list[float]) -> float:
+    penalties = tuned.penalties
+    recent = [one for one in recent if not np.isnan(one)]
+    shaken = len(recent) >= _STABLE and float(np.std(recent, ddof=1)) > _band(batch, tuned)
+    return (
+        penalties.breach * bool(breached)
+        + penalties.violation * bool(batch.violations.any())
+        + penalties.instability * (shaken or bool(batch.unstable.any()))
+    )

@@ -1,0 +1,249 @@
+"""One search under a configuration, with timeout and retry."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from steersman.retrieval.search_settings import SearchSettings
+from steersman_systems.rag_tuner.ranking_metrics import ndcg_at, recall_at
+from steersman_systems.rag_tuner.recorded import COST_K
+from steersman_systems.rag_tuner.reward import Batch
+from steersman_systems.rag_tuner.timeout import InTime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from steersman.retrieval.results import Found
+    from steersman.retrieval.searcher import Searcher
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.judged_collections import Question
+    from steersman_systems.rag_tuner.limits import Limits
+
+_NDCG_K = 10
+PASSING = ("budget", "model", "unavailable", "refused", "embedder")
+"""Why an answer was not judged, where it may well be another time."""
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one query gave under a configuration.
+
+    Attributes:
+        quality: Two measures; None: not defined.
+        latency_ms: Of search and answer.
+        cost: In units of the reference cost of one query; reckoned when it is read.
+        failed: Whether there was no answer.
+        violation: Whether an answer held what must not be in it; found when it is read.
+        unstable: Whether several answers to it say different things; found when it is read.
+        degraded: Parts of the search that were not available; such a search is not counted.
+        why: A measure is not defined, or there was no answer.
+        cost_usd: Cost of the answer in USD, without the judge.
+        answer: Its text; None: there is none.
+        others: What was answered when it was asked again.
+        contexts: Ids of the passages that were found, best first.
+    """
+
+    quality: tuple[float | None, float | None]
+    latency_ms: float
+    cost: float = 0.0
+    failed: bool = False
+    violation: bool = False
+    unstable: bool = False
+    degraded: tuple[str, ...] = ()
+    why: str = ""
+    cost_usd: float = 0.0
+    answer: str | None = None
+    others: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All answers."""
+        return () if self.answer is None else (self.answer, *self.others)
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it tells of the configuration, and not of a part or a judge that was away."""
+        return not self.degraded and self.why not in PASSING
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it need not be tried again."""
+        return self.is_evidence and not self.failed
+
+
+def batch_of(
+    configuration: Configuration,
+    told: Mapping[int, Told],
+    places: Sequence[int],
+    measures: tuple[str, str],
+) -> Batch:
+    """Return what some queries gave as a batch.
+
+    Args:
+        configuration: Theirs.
+        told: What each gave, by its place.
+        places: Of the queries, one or more.
+        measures: Names of the two measures.
+
+    >>> from steersman_systems.rag_tuner.configuration import Configuration
+    >>> batch_of(Configuration(), {7: Told((0.5, None), 3.0)}, [7], ("recall", "ndcg")).quality
+    array([[0.5, nan]])
+    """
+    each = [told[place] for place in places]
+    return Batch(
+        configuration=configuration,
+        queries=np.array(places, np.intp),
+        # None becomes NaN: what is not defined.
+        quality=np.array([one.quality for one in each], np.float64),
+        latency_ms=np.array([one.latency_ms for one in each]),
+        cost=np.array([one.cost for one in each]),
+        failed=np.array([one.failed for one in each]),
+        violations=np.array([one.violation for one in each]),
+        unstable=np.array([one.unstable for one in each]),
+        measures=measures,
+    )
+
+
+class Searched(NamedTuple):
+    """What a search gave.
+
+    Attributes:
+        told: Judged by its passages.
+        passages: Their texts, best first.
+    """
+
+    told: Told
+    passages: tuple[str, ...]
+
+
+class Asking:
+    """Asks a searcher.
+
+    Args:
+        searcher: Over one revision of a corpus.
+        reranker: The one that "rerank: on" means.
+        limits: Time-out and tries.
+        sleep: Waits that many seconds.
+        core: A context for searching, once the question's vector is there.
+        served: The searcher's embedder has an address: it is waited for outside of `core`.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        reranker: str,
+        limits: Limits,
+        sleep: Callable[[float], None],
+        *,
+        core: Callable[[], AbstractContextManager[object]] = nullcontext,
+        served: bool = False,
+    ) -> None:
+        self._core, self._served = core, served
+        self._searcher, self._reranker = searcher, reranker
+        self._limits, self._sleep = limits, sleep
+        self._in_time = InTime(limits.timeout_s, hanging=limits.hanging)
+
+    def ask(self, question: Question, configuration: Configuration) -> Searched:
+        """Return what a question gave under a configuration.
+
+        Args:
+            question: With its right documents.
+            configuration: How to search.
+
+        Returns:
+            What was found; the time of tries that took too long counts. Marked, if a part of the
+            search was away in the last try, or even the least search hangs; failed, if it is the
+            configuration that takes too long.
+
+        Raises:
+            InputError: The searcher has not what the configuration asks for.
+        """
+        settings = settings_of(configuration, self._reranker)
+        found, late = None, 0
+        for tries in range(self._limits.tries):
+            if tries:
+                self._sleep(self._limits.pause_s)
+            found = self._search(question, settings)
+            late += found is None
+            if found is not None and not found.degraded:
+                break
+        late_ms = 1e3 * self._limits.timeout_s * late
+        if found is None:
+            return Searched(self._late(question, settings, late_ms), ())
+        told = judged_by_passages(found, question.gains, configuration.k)
+        told = msgspec.structs.replace(told, latency_ms=told.latency_ms + late_ms)
+        return Searched(told, tuple(hit.passage.text for hit in found.hits))
+
+    def _search(self, question: Question, settings: SearchSettings) -> Found | None:
+        scored = self._searcher.scored(question.text)
+        if self._served and settings.variant != "bm25":
+            vector = SearchSettings(variant="dense", k=1)
+            if self._in_time.within(lambda: scored.rank(vector)) is None:
+                return None
+        with self._core():
+            return self._in_time.within(lambda: scored.find(settings))
+
+    def _late(self, question: Question, settings: SearchSettings, late_ms: float) -> Told:
+        """Return a failure, or no evidence: a part hangs in a search for one passage as well."""
+        away = "search" if self._in_time.is_stuck else self._hangs(question, settings)
+        if away:
+            return Told((None, None), late_ms, degraded=(away,), why=f"{away} hangs")
+        why = f"no hits within {self._limits.timeout_s:g} s"
+        return Told((0.0, 0.0), late_ms, failed=True, why=why)
+
+    def _hangs(self, question: Question, settings: SearchSettings) -> str:
+        """Return the part that hangs in the least search that asks it; "": none does."""
+        least = SearchSettings(variant="bm25", k=1)
+        parts = {"bm25": least}
+        if settings.variant != "bm25":
+            parts["dense"] = replace(least, variant="hybrid")
+        if settings.rerank != "off":
+            parts["rerank"] = replace(least, rerank=settings.rerank)
+        for name, probe in parts.items():
+            found = self._search(question, probe)
+            if found is None or found.degraded:
+                return name
+        return ""
+
+
+def judged_by_passages(found: Found, gains: Mapping[str, float], k: int) -> Told:
+    """Return what a search gave by its judged passages: recall@k and nDCG@min(k, 10).
+
+    Args:
+        found: By the search.
+        gains: Document id -> gain, of those that are right.
+        k: Passages that were wanted.
+    """
+    ids = list(dict.fromkeys(hit.passage.doc_id for hit in found.hits))
+    quality = recall_at(ids, gains, k), ndcg_at(ids, gains, min(k, _NDCG_K))
+    took = sum(found.timings_ms.values())
+    contexts = tuple(hit.passage.id for hit in found.hits)
+    return Told(quality, took, k / COST_K, degraded=tuple(found.degraded), contexts=contexts)
+
+
+def settings_of(configuration: Configuration, reranker: str) -> SearchSettings:
+    """Return how a configuration is searched.
+
+    Args:
+        configuration: Any.
+        reranker: The one that "rerank: on" means.
+
+    >>> from steersman_systems.rag_tuner.configuration import Configuration
+    >>> settings_of(Configuration("rrf", k=3), "cosine").fusion
+    'rrf'
+    """
+    fused = configuration.variant in {"hybrid", "rrf"}
+    return SearchSettings(
+        variant="hybrid" if fused else configuration.variant,  # type: ignore[arg-type]  # the two
+        k=configuration.k,
+        fusion="rrf" if configuration.variant == "rrf" else "convex",
+        fusion_weight=configuration.fusion_weight,
+        rerank=reranker if configuration.rerank else "off",
+        expansion=configuration.expansion,
+    )

@@ -1,0 +1,1 @@
+"""``POST /tuner/evaluate``: the RAG tuner over HTTP."""

@@ -1,0 +1,1 @@
+"""Search strategies: which configuration to evaluate next."""

@@ -1,0 +1,160 @@
+"""Interface of a strategy: the next configuration, and the recommendation."""
+
+from __future__ import annotations
+
+from math import inf, isfinite, isnan
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman_systems.rag_tuner.reward import breaches, mean_of_defined, pooled
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.reward import Batch, Reward
+
+
+class Asked(NamedTuple):
+    """What to evaluate next.
+
+    Args:
+        configuration: In canonical form.
+        propensity: With what probability it was drawn; 1 where nothing was, NaN where that is not
+            known, so it cannot be used for off-policy evaluation.
+    """
+
+    configuration: Configuration
+    propensity: float
+
+
+class Strategy(Protocol):
+    """Strategy that asks for evaluations and learns from them."""
+
+    name: str
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return what to evaluate next.
+
+        Args:
+            rng: Draws.
+        """
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Learn from an evaluation, asked for or not.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth.
+        """
+
+    def recommend(self) -> Configuration:
+        """Return what should serve, as far as is known.
+
+        Raises:
+            InputError: No results yet, or every known configuration breaks a hard gate.
+        """
+
+
+class Ledger:
+    """All that was told, by configuration.
+
+    Args:
+        tuned: Whose gates hold.
+    """
+
+    def __init__(self, tuned: Tuned) -> None:
+        self._tuned = tuned
+        self._batches: dict[Configuration, list[Batch]] = {}
+        self._rewards: dict[Configuration, list[Reward]] = {}
+        self._breaches: dict[Configuration, tuple[str, ...]] = {}
+
+    def enter(self, batch: Batch, reward: Reward) -> None:
+        """Take down an evaluation.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth.
+        """
+        self._batches.setdefault(batch.configuration, []).append(batch)
+        self._rewards.setdefault(batch.configuration, []).append(reward)
+        together = pooled(self._batches[batch.configuration])
+        self._breaches[batch.configuration] = breaches(together, self._tuned.thresholds)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._batches.values()))
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Those that were evaluated, in the order of their first time."""
+        return tuple(self._batches)
+
+    def evaluations(self, configuration: Configuration) -> int:
+        """Return how often a configuration was evaluated.
+
+        Args:
+            configuration: Any.
+        """
+        return len(self._batches.get(configuration, ()))
+
+    def quality(self, configuration: Configuration) -> list[float]:
+        """Return the mean quality of each of a configuration's batches.
+
+        Args:
+            configuration: Any.
+        """
+        return [sum(one.quality) / 2 for one in self._rewards.get(configuration, ())]
+
+    def mean(self, configuration: Configuration) -> float:
+        """Return the mean reward of all queries of a configuration, without penalties.
+
+        Args:
+            configuration: One that was evaluated.
+
+        Returns:
+            Of the queries that have both measures; minus infinity if none has, so that it is never
+            the best.
+        """
+        told = np.concatenate([one.per_query for one in self._rewards[configuration]])
+        mean = mean_of_defined(told)
+        return -inf if isnan(mean) else mean
+
+    def breaches(self, configuration: Configuration) -> tuple[str, ...]:
+        """Return the hard gates that all queries of a configuration together do not hold.
+
+        Args:
+            configuration: One that was evaluated.
+        """
+        return self._breaches[configuration]
+
+    def best(self, among: Collection[Configuration] | None = None) -> Configuration:
+        """Return the configuration with the greatest mean reward that holds every gate.
+
+        Args:
+            among: Those that are looked at; ``None`` for all that were evaluated.
+
+        Raises:
+            InputError: There is none.
+        """
+        looked = self.configurations if among is None else tuple(among)
+        held = [one for one in looked if not self.breaches(one) and isfinite(self.mean(one))]
+        if not held:
+            raise InputError(nothing_holds(len(looked)))
+        return max(held, key=self.mean)
+
+
+def nothing_holds(count: int) -> str:
+    """Return what is said when there is nothing to recommend.
+
+    Args:
+        count: Configurations that were looked at.
+    """
+    if not count:
+        return "nothing was evaluated yet; tell it an evaluation first"
+    return (
+        f"each of {count} evaluated configurations breaks a hard gate, so none may serve; "
+        "evaluate more, or change the thresholds of the policy if they are not meant"
+    )

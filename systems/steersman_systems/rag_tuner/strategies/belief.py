@@ -1,0 +1,160 @@
+"""Posterior of every configuration's reward, from all evaluations."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from steersman_systems.rag_tuner.reward import reward_of
+from steersman_systems.rag_tuner.strategies.surface import Surface, features
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman_systems.rag_tuner.configuration import Space
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.reward import Batch, Reward
+
+    Floats = NDArray[np.float64]
+
+_SPENT_NOISE = 1e-3
+"""Variance of what a query costs under one configuration: next to nothing beside its quality's."""
+_QUERIES = 256
+
+
+class _Paid(NamedTuple):
+    batch: Batch
+    penalty: float
+    smaller: list[Batch]
+
+
+class Belief:
+    """Quality and what is spent, each a linear model of the whole space.
+
+    What is spent is modelled apart, since it hardly varies from query to query. All batches are
+    kept, so that they can be told again when the reward weights change: quality, time and money
+    were measured, only what they are worth is another.
+
+    Args:
+        tuned: Space and weights.
+        queries: How many queries there are; places beyond are found room for.
+    """
+
+    def __init__(self, tuned: Tuned, queries: int = _QUERIES) -> None:
+        self._tuned, self._space = tuned, tuned.space
+        self._queries = queries
+        design = _design(self._space)
+        self.quality = Surface(design, queries)
+        self._spent = Surface(design, queries, noise_var=_SPENT_NOISE, query_var=_SPENT_NOISE)
+        self._paid: list[_Paid] = []
+
+    def __len__(self) -> int:
+        """Return how many evaluations it was told."""
+        return len(self._paid)
+
+    def learn(self, batch: Batch, reward: Reward) -> None:
+        """Learn from an evaluation.
+
+        Args:
+            batch: What came of its queries; one from outside the space, such as a baseline, is
+                left out.
+            reward: What that is worth.
+        """
+        if batch.configuration in self._space.index:
+            self._learn(batch, reward, reward.penalty)
+            self._paid.append(_Paid(batch, reward.penalty, []))
+
+    def learn_smaller(self, batches: Sequence[Batch]) -> None:
+        """Learn what the last evaluation says of fewer passages.
+
+        Together they count as much as one evaluation: their queries fare well or badly together.
+
+        Args:
+            batches: Of the last evaluation.
+        """
+        known = [one for one in batches if one.configuration in self._space.index]
+        if not known:
+            return
+        weights = self._tuned.reward_weights
+        places = [self._space.index[one.configuration] for one in known]
+        worth = np.array([one.scored for one in known]) @ [weights.alpha, weights.beta]
+        self.quality.add_together(places, known[0].queries, worth, 1.0 / len(known))
+        if self._paid:
+            self._paid[-1].smaller.extend(known)
+
+    def retold(self, tuned: Tuned) -> Belief:
+        """Return what is believed under other reward weights, from the same evaluations.
+
+        Args:
+            tuned: With the same space and gates.
+        """
+        found = Belief(tuned, self._queries)
+        for batch, penalty, smaller in self._paid:
+            found._learn(batch, reward_of(batch, tuned), penalty)
+            found._paid.append(_Paid(batch, penalty, []))
+            found.learn_smaller(smaller)
+        return found
+
+    def mean(self) -> Floats:
+        """Return the posterior mean of every configuration's reward, (configurations,)."""
+        return self.quality.mean() - self._spent.mean()
+
+    def draws(self, count: int, rng: np.random.Generator) -> Floats:
+        """Return joint draws of all configurations' rewards, (configurations, count).
+
+        Args:
+            count: How many, ≥ 1.
+            rng: Draws.
+        """
+        return self.quality.draws(count, rng) - self._spent.mean()[:, None]
+
+    def drawn(self, rng: np.random.Generator | None = None) -> Floats:
+        """Return one world that may be, for `best` and `ahead`.
+
+        Args:
+            rng: Draws it from the posterior; what is expected unless given.
+        """
+        return self.quality.drawn(rng)
+
+    def best(self, drawn: Floats | None = None) -> int:
+        """Return the place of the configuration that is worth the most.
+
+        Args:
+            drawn: The world it is looked for in, of `drawn`; what is expected unless given.
+        """
+        weights = self.quality.drawn() if drawn is None else drawn
+        return int((self.quality.worth(weights) - self._spent.mean()).argmax())
+
+    def ahead(
+        self, place: int, others: NDArray[np.intp], drawn: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return how much better than one configuration others are.
+
+        Args:
+            place: Of the one.
+            others: (n,) places of the others.
+            drawn: The world they are compared in, of `drawn`; what is expected unless given.
+
+        Returns:
+            Difference in that world, and its posterior standard deviation, (n,) each.
+        """
+        mean, deviation = self.quality.ahead(place, others, drawn)
+        return mean - self._spent.ahead(place, others)[0], deviation
+
+    def _learn(self, batch: Batch, reward: Reward, penalty: float) -> None:
+        place = self._space.index[batch.configuration]
+        # Trouble is charged: it is like to be found where what is alike had it.
+        charged = self._tuned.reward_weights.penalty * penalty
+        self.quality.add(place, batch.queries, reward.per_query + reward.spent - charged)
+        self._spent.add(place, batch.queries, reward.spent)
+
+
+@lru_cache(maxsize=4)
+def _design(space: Space) -> Floats:
+    found = features(space)
+    found.flags.writeable = False
+    return found

@@ -1,0 +1,125 @@
+"""Factored linear Thompson sampling: the effect of a part is shared by all configurations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman_systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+from steersman_systems.rag_tuner.strategies.belief import Belief
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.reward import Batch, Reward
+
+    Floats = NDArray[np.float64]
+
+_DRAWS = 64
+
+
+class Factored:
+    """Thompson sampling over a linear model of the whole space.
+
+    Every configuration is scored by posterior draws; how often each is the best of a draw *is* the
+    distribution that the next one is drawn from, mixed with an even floor, so its propensity is
+    exact. Configurations that were seen to break a hard gate are left out, but for the floor.
+
+    Args:
+        tuned: Bounds, gates, weights.
+        queries: How many queries there are to draw slices from, ≥ 1.
+        floor: Mass that is spread as `Space.draw` spreads it, in [0, 1).
+
+    Source: Russo et al., A Tutorial on Thompson Sampling (2018), section 4, with the frequencies
+    of seeded draws as the distribution.
+    """
+
+    name = "factored"
+
+    def __init__(self, tuned: Tuned, queries: int, *, floor: float = 0.05) -> None:
+        self._space = tuned.space
+        self._ledger = Ledger(tuned)
+        self._belief = Belief(tuned, queries)
+        self._floor = floor
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return a configuration drawn by how likely it is the best.
+
+        Args:
+            rng: Draws.
+        """
+        masses = self.distribution(rng)
+        place = int(np.searchsorted(masses.cumsum(), rng.random(), side="right"))
+        place = min(place, int(np.flatnonzero(masses)[-1]))
+        return Asked(self._space.all[place], float(masses[place]))
+
+    def distribution(self, rng: np.random.Generator) -> Floats:
+        """Return with what probability each configuration would be drawn.
+
+        Args:
+            rng: Draws the posterior draws.
+
+        Returns:
+            (configurations,) in the order of `Space.all`, summing to 1.
+        """
+        even = self._space.draw_probabilities
+        broken = self._broken()
+        if len(broken) == len(even):
+            return even.copy()  # none is left that could be the best
+        draws = self._belief.draws(_DRAWS, rng)
+        draws[broken] = -np.inf
+        counts = np.bincount(draws.argmax(axis=0), minlength=len(draws))
+        return np.asarray((1 - self._floor) * counts / _DRAWS + self._floor * even)
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Learn from an evaluation.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth.
+        """
+        self._ledger.enter(batch, reward)
+        self._belief.learn(batch, reward)
+
+    def tell_smaller(self, batches: Sequence[Batch]) -> None:
+        """Learn what the same evaluation says of fewer passages.
+
+        Together they count as much as one evaluation: their queries fare well or badly together.
+
+        Args:
+            batches: Of one evaluation.
+        """
+        self._belief.learn_smaller(batches)
+
+    def recommend(self) -> Configuration:
+        """Return the greatest posterior mean of those evaluated that hold every hard gate.
+
+        What was never evaluated may break one, however good the model thinks it is.
+
+        Raises:
+            InputError: No results yet, or none without a broken gate.
+        """
+        index = self._space.index
+        held = [
+            index[one]
+            for one in self._ledger.configurations
+            if one in index and not self._ledger.breaches(one)
+        ]
+        if not held:
+            raise InputError(nothing_holds(len(self._ledger.configurations)))
+        mean = self._belief.mean()[held]
+        return self._space.all[held[int(mean.argmax())]]
+
+    def _broken(self) -> list[int]:
+        index = self._space.index
+        return [
+            index[one]
+            for one in self._ledger.configurations
+            if one in index and self._ledger.breaches(one)
+        ]

@@ -1,0 +1,265 @@
+"""PPO over whole configurations, per batch or per question by category and words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman.training.ppo.agent import PPO, Steps
+from steersman_systems.rag_tuner.actions import Choices
+from steersman_systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.training.ppo.action_parts import Drawn
+    from steersman.training.ppo.settings import Settings
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.reward import Batch, Reward
+
+    Floats = NDArray[np.float64]
+
+_EVERY = 8
+_QUESTIONS = 256
+_LONG = 16.0
+"""A question of so many words counts as 1."""
+
+
+class ContextualPpo:
+    """A configuration for each question: one-step episodes, one head for each part.
+
+    As a strategy of the tuning loop, which evaluates one configuration on a batch, it draws for the
+    mean context of all questions and learns from the batch's mean. Question by question
+    (`ask_each`, `tell_each`) every question has its own draw, and it learns from each.
+
+    What it recommends for serving is one configuration, the likeliest at the mean context among
+    those that were evaluated and held every gate; `mapping` says which is the likeliest for each
+    category, for a stack that can tell them apart.
+
+    Args:
+        tuned: Bounds, gates, weights.
+        contexts: (queries, features) features of each question from `contexts_of`;
+            none unless given, and then it is a bandit without context.
+        every: Evaluations after which it learns, ≥ 1; question by question it learns after 256.
+        settings: Of PPO.
+        seed: Of its first weights.
+
+    Raises:
+        InputError: Contexts are not a matrix of finite numbers, or no evaluations between updates.
+
+    Source: Schulman et al., Proximal Policy Optimization Algorithms (2017).
+    """
+
+    name = "ppo"
+    on_policy = True
+    """Old evaluations were not drawn from these weights, so they cannot train them."""
+
+    def __init__(
+        self,
+        tuned: Tuned,
+        contexts: Floats | None = None,
+        *,
+        every: int = _EVERY,
+        settings: Settings | None = None,
+        seed: int = 0,
+    ) -> None:
+        known = np.ones((1, 1)) if contexts is None else np.asarray(contexts, np.float64)
+        if known.ndim != 2 or not known.size or not np.isfinite(known).all() or every < 1:
+            message = f"contexts are {known.shape}, every is {every!r}; allowed: (n, d), n and d"
+            raise InputError(f"{message} 1 or more, all finite, and 1 or more evaluations")
+        self._contexts = known
+        self._mean = known.mean(axis=0)
+        self._space = tuned.space
+        self._choices = Choices(self._space)
+        self._every = every
+        self._ledger = Ledger(tuned)
+        self.agent = PPO(self._choices.parts, known.shape[1], settings=settings, seed=seed)
+        self._asked: list[tuple[Configuration, Drawn]] = []
+        self._batches = _Waiting()
+        self._questions = _Waiting()
+
+    # -- a batch at a time ------------------------------------------------------------------------
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return a configuration drawn for the mean context.
+
+        Args:
+            rng: Draws.
+
+        Returns:
+            It, and the product of the probabilities of the parts that it reads.
+        """
+        drawn = self.agent.act(self._mean, rng)
+        configuration = self._choices.configuration(drawn.values)
+        self._asked.append((configuration, drawn))
+        return Asked(configuration, self._choices.product(configuration, drawn.parts))
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Learn from an evaluation, once there are enough; what it did not ask for is noted only.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth; the penalty of broken gates is in it.
+        """
+        self._ledger.enter(batch, reward)
+        place = next(
+            (n for n, one in enumerate(self._asked) if one[0] == batch.configuration), None
+        )
+        if place is None:
+            return
+        _, drawn = self._asked.pop(place)
+        if np.isfinite(reward.value):
+            self._batches.add(self._mean, drawn, reward.value)
+        if len(self._batches) >= self._every:
+            self.agent.learn(self._batches.taken())
+
+    def recommend(self) -> Configuration:
+        """Return the likeliest of those that were evaluated and hold every gate.
+
+        Raises:
+            InputError: There is none.
+        """
+        known = self._ledger.configurations
+        held = [
+            one for one in known
+            if one in self._space.index and not self._ledger.breaches(one)
+        ]  # fmt: skip
+        if not held:
+            raise InputError(nothing_holds(len(known)))
+        masses = self.agent.distributions(self._mean)
+        return max(held, key=lambda one: self._choices.propensity(one, masses))
+
+    # -- question by question ---------------------------------------------------------------------
+
+    def ask_each(
+        self, queries: NDArray[np.intp], rng: np.random.Generator
+    ) -> list[tuple[Asked, Drawn]]:
+        """Return a configuration for each of some questions, with the draw to tell it by.
+
+        Args:
+            queries: (n,) places of the questions.
+            rng: Draws, in their order.
+
+        Raises:
+            InputError: A question has no context.
+        """
+        found = []
+        for drawn in self.agent.act_on(self._of(queries), rng):
+            configuration = self._choices.configuration(drawn.values)
+            mass = self._choices.product(configuration, drawn.parts)
+            found.append((Asked(configuration, mass), drawn))
+        return found
+
+    def tell_each(self, queries: NDArray[np.intp], drawn: Sequence[Drawn], rewards: Floats) -> None:
+        """Learn from single questions, once there are 256.
+
+        Args:
+            queries: (n,) places of the questions.
+            drawn: (n,) what `ask_each` gave for each.
+            rewards: (n,) of each; NaN is left out.
+        """
+        for state, one, reward in zip(self._of(queries), drawn, rewards, strict=True):
+            if np.isfinite(reward):
+                self._questions.add(state, one, float(reward))
+        if len(self._questions) >= _QUESTIONS:
+            self.agent.learn(self._questions.taken())
+
+    def likeliest(self, query: int) -> Configuration:
+        """Return the likeliest configuration for a question.
+
+        Args:
+            query: Its place.
+
+        Raises:
+            InputError: It has no context.
+        """
+        (state,) = self._of(np.array([query]))
+        return self._choices.configuration(self.agent.best(state))
+
+    def mapping(self, categories: Sequence[str]) -> dict[str, Configuration]:
+        """Return the likeliest configuration for the mean context of each category.
+
+        Args:
+            categories: (queries,) of each question.
+
+        Raises:
+            InputError: There are not as many as contexts.
+        """
+        if len(categories) != len(self._contexts):
+            raise InputError(f"{len(categories)} categories for {len(self._contexts)} contexts")
+        labels = np.asarray(categories)
+        means = {str(one): self._contexts[labels == one].mean(axis=0) for one in np.unique(labels)}
+        return {
+            one: self._choices.configuration(self.agent.best(mean)) for one, mean in means.items()
+        }
+
+    def _of(self, queries: NDArray[np.intp]) -> Floats:
+        if np.any(np.asarray(queries) >= len(self._contexts)):
+            message = f"question {int(np.max(queries))} has no context; "
+            raise InputError(f"{message}{len(self._contexts)} were given: give one for each")
+        return self._contexts[queries]
+
+
+def contexts_of(texts: Sequence[str], categories: Sequence[str]) -> Floats:
+    """Return what is cheaply known of some questions before anything is searched.
+
+    Args:
+        texts: (n,) of the questions, n ≥ 1.
+        categories: (n,) of each; "" where it has none.
+
+    Returns:
+        (n, 4 + categories): number of words over 16 (at most 2), shares of words with a digit and
+        with a capital after the first word, whether it ends as a question, and one-hot categories.
+
+    Raises:
+        InputError: Not one category for each text, or no text.
+
+    >>> contexts_of(["Who wrote Lisp 1.5?"], ["names"]).round(2).tolist()
+    [[0.25, 0.25, 0.33, 1.0, 1.0]]
+    """
+    if len(texts) != len(categories) or not texts:
+        message = f"{len(texts)} texts, {len(categories)} categories; give one of each, 1 or more"
+        raise InputError(message)
+    labels, kinds = np.unique(np.asarray(categories), return_inverse=True)
+    shapes = np.array([_shape(text) for text in texts])
+    return np.concatenate([shapes, np.eye(len(labels))[kinds]], axis=1)
+
+
+def _shape(text: str) -> list[float]:
+    words = text.split()
+    digits = sum(any(sign.isdigit() for sign in word) for word in words)
+    names = sum(word[0].isupper() for word in words[1:])
+    return [
+        min(len(words) / _LONG, 2.0),
+        digits / max(len(words), 1),
+        names / max(len(words) - 1, 1),
+        float(text.rstrip().endswith("?")),
+    ]
+
+
+class _Waiting:
+    """Steps that nothing was learned from yet; each is an episode."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Floats, Drawn, float]] = []
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def add(self, state: Floats, drawn: Drawn, reward: float) -> None:
+        self._steps.append((state, drawn, reward))
+
+    def taken(self) -> Steps:
+        steps, self._steps = self._steps, []
+        return Steps(
+            np.array([state for state, _, _ in steps]),
+            np.array([drawn.values for _, drawn, _ in steps]),
+            np.array([drawn.propensity for _, drawn, _ in steps]),
+            np.array([reward for _, _, reward in steps]),
+            np.ones(len(steps), bool),
+        )

@@ -1,0 +1,102 @@
+"""Training of the sequential policy with RLlib on a Ray cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.training.ppo.environment import Stage
+from steersman.training.ppo.rllib import train_rllib
+from steersman.training.ppo.settings import Settings
+from steersman_systems.rag_tuner.strategies.ppo_guess import first_guess
+from steersman_systems.rag_tuner.strategies.ppo_sequential import SequentialPolicy, fitted_scaling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from steersman.training.ppo.rllib import Updated
+    from steersman_systems.rag_tuner.environment import TuningEnvironment
+    from steersman_systems.rag_tuner.features import Scaling
+
+    Floats = NDArray[np.float64]
+
+
+def train_on_ray(
+    environment: TuningEnvironment,
+    *,
+    address: str,
+    updates: int = 150,
+    episodes: int = 24,
+    runners: int = 2,
+    settings: Settings | None = None,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    done: Callable[[Updated], None] | None = None,
+) -> SequentialPolicy:
+    """Return a policy that was trained as `train_sequential` does, with episodes played anywhere.
+
+    The same simulator, what is seen of it, moves, network, first guess and defaults; a lost node
+    takes the episodes with it that it was playing, and nothing else.
+
+    Args:
+        environment: The simulator; each runner has its own.
+        address: Of the cluster: ``auto`` on one of its nodes, or ``HOST:PORT``.
+        updates: In all, ≥ 1.
+        episodes: Of each update, at least as many as runners.
+        runners: That play, one processor each, ≥ 1.
+        settings: Of PPO.
+        seed: Of weights, scaling and episodes.
+        checkpoint: Written after each update, and gone on from if it is there and was begun with
+            the same seed, features, moves and scaling, and so in the same simulator.
+        done: Told of each update.
+
+    Returns:
+        A policy like any other: saved, loaded and deployed in the same way.
+
+    Raises:
+        InputError: A number out of its range.
+        DataError: The extra `ray` is missing, or the checkpoint is of another training.
+        ClusterError: The cluster does not answer, or no runner is left.
+    """
+    scaling = fitted_scaling(environment, np.random.default_rng([seed, 0]))
+    stage = Stage(environment, scaling.apply, environment.moves.parts, len(environment.features))
+    agent = train_rllib(
+        stage,
+        updates=updates,
+        horizon=environment.horizon,
+        settings=settings or Settings(),
+        address=address,
+        episodes=episodes,
+        runners=runners,
+        seed=seed,
+        guess=_guess(environment),
+        about=_about(environment, scaling),
+        checkpoint=checkpoint,
+        done=done,
+    )
+    return SequentialPolicy(agent, environment.features, scaling, environment.window)
+
+
+def _guess(environment: TuningEnvironment) -> list[tuple[Floats, Floats]] | None:
+    """Return what `train_sequential` begins with."""
+    features = environment.features
+    if "belief" not in features.groups:
+        return None
+    return first_guess(features, environment.moves.parts)
+
+
+def _about(environment: TuningEnvironment, scaling: Scaling) -> dict[str, Floats]:
+    """Return what trained weights mean nothing without."""
+    seen = [list(environment.features.names), environment.window, environment.horizon]
+    digest = hashlib.sha256(json.dumps(seen).encode()).digest()
+    return {
+        "features": np.array([*digest], np.float64),
+        "scaling.median": scaling.median,
+        "scaling.spread": scaling.spread,
+    }

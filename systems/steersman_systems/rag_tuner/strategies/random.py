@@ -1,0 +1,63 @@
+"""Random configurations: the baseline of all strategies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steersman_systems.rag_tuner.strategies.base import Asked, Ledger
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from steersman_systems.rag_tuner.configuration import Configuration
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.reward import Batch, Reward
+
+
+class Random:
+    """Each part drawn evenly; the best mean is recommended.
+
+    Args:
+        tuned: Bounds and gates.
+
+    >>> import numpy as np
+    >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
+    >>> asked = Random(load_policy_config()).ask(np.random.default_rng(0))
+    >>> asked.configuration.variant, round(1 / asked.propensity)
+    ('hybrid', 7560)
+
+    Source: Bergstra & Bengio, Random Search for Hyper-Parameter Optimization (2012).
+    """
+
+    name = "random"
+
+    def __init__(self, tuned: Tuned) -> None:
+        self._space = tuned.space
+        self._ledger = Ledger(tuned)
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return a configuration at random.
+
+        Args:
+            rng: Draws.
+        """
+        drawn = self._space.draw(rng)
+        mass = self._space.draw_probabilities[self._space.index[drawn]]
+        return Asked(drawn, float(mass))
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Take it down.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth.
+        """
+        self._ledger.enter(batch, reward)
+
+    def recommend(self) -> Configuration:
+        """Return the best mean of those that hold every gate.
+
+        Raises:
+            InputError: There is none.
+        """
+        return self._ledger.best()

@@ -1,0 +1,133 @@
+"""Optuna's tree-structured Parzen estimator as a strategy."""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any
+
+from steersman.errors import DataError
+from steersman.errors.install_hint import how_to_install
+from steersman_systems.rag_tuner.configuration import Configuration
+from steersman_systems.rag_tuner.strategies.base import Asked, Ledger
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import numpy as np
+
+    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.reward import Batch, Reward
+
+
+class Tpe:
+    """Optuna's TPE sampler over the same space; the best mean is recommended.
+
+    It draws from densities over single parts that it does not tell, so its propensities are not
+    known, and given as NaN: what it evaluated cannot be used for off-policy evaluation.
+
+    Args:
+        tuned: Bounds and gates.
+        seed: Of its sampler.
+
+    Raises:
+        DataError: The extra ``tune`` is not installed.
+
+    Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization (2011), section 4;
+    constraints as Optuna has them: trials that break a gate come after all that do not.
+    """
+
+    name = "tpe"
+
+    def __init__(self, tuned: Tuned, seed: int = 0) -> None:
+        optuna = _library()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space = tuned.space
+        self._ledger = Ledger(tuned)
+        with warnings.catch_warnings():
+            # Its options for dependent parts are marked so; the version is pinned.
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self._failed = optuna.trial.TrialState.FAIL
+        self._trials: dict[Configuration, list[Any]] = {}
+
+    def ask(self, rng: np.random.Generator) -> Asked:
+        """Return what the sampler suggests.
+
+        Args:
+            rng: Not used; the sampler has a separate generator.
+        """
+        trial = self._study.ask()
+        space = self._space
+        variant = trial.suggest_categorical("variant", space.variants)
+        weighted = variant == "hybrid"
+        low, high = space.weights[0], space.weights[-1]
+        step = space.weights[1] - low if len(space.weights) > 1 else None
+        suggested = Configuration(
+            variant=variant,
+            k=trial.suggest_int("k", space.ks[0], space.ks[-1]),
+            rerank=trial.suggest_categorical("rerank", space.rerank),
+            fusion_weight=(
+                trial.suggest_float("fusion_weight", low, high, step=step) if weighted else 0.5
+            ),
+            expansion=trial.suggest_categorical("expansion", space.expansion),
+            prompt=trial.suggest_categorical("prompt", space.prompts),
+        )
+        found = min(space.weights, key=lambda one: abs(one - suggested.fusion_weight))
+        asked = Configuration.of(suggested.parts() | {"fusion_weight": found}).canonical()
+        self._trials.setdefault(asked, []).append(trial)
+        return Asked(asked, nan)
+
+    def tell(self, batch: Batch, reward: Reward) -> None:
+        """Tell the sampler, of what it did not suggest too, if that is in the space.
+
+        Args:
+            batch: What came of its queries.
+            reward: What that is worth; the penalty of broken gates is in it.
+        """
+        self._ledger.enter(batch, reward)
+        waiting = self._trials.get(batch.configuration)
+        judged = not isnan(reward.value)
+        if waiting:
+            state = None if judged else self._failed
+            self._study.tell(waiting.pop(0), reward.value if judged else None, state=state)
+        elif judged and batch.configuration in self._space.index:
+            self._study.add_trial(self._as_suggested(batch.configuration, reward.value))
+
+    def _as_suggested(self, configuration: Configuration, value: float) -> Any:
+        """Return a trial as it would be there if `ask` had suggested a configuration."""
+        optuna, space = _library(), self._space
+        of = optuna.distributions
+        low, high = space.weights[0], space.weights[-1]
+        step = space.weights[1] - low if len(space.weights) > 1 else None
+        read = {
+            "variant": of.CategoricalDistribution(space.variants),
+            "k": of.IntDistribution(space.ks[0], space.ks[-1]),
+            "rerank": of.CategoricalDistribution(space.rerank),
+            "expansion": of.CategoricalDistribution(space.expansion),
+            "prompt": of.CategoricalDistribution(space.prompts),
+        }
+        if configuration.variant == "hybrid":
+            read["fusion_weight"] = of.FloatDistribution(low, high, step=step)
+        parts = configuration.parts()
+        return optuna.trial.create_trial(
+            value=value, params={name: parts[name] for name in read}, distributions=read
+        )
+
+    def recommend(self) -> Configuration:
+        """Return the best mean of those that hold every gate.
+
+        Raises:
+            InputError: There is none.
+        """
+        return self._ledger.best()
+
+
+def _library() -> ModuleType:
+    try:
+        return import_module("optuna")  # an extra
+    except ImportError as missing:
+        message = "TPE needs the package optuna; install it with: "
+        raise DataError(message + how_to_install("tune")) from missing

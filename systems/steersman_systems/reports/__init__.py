@@ -1,0 +1,1 @@
+"""What reports of the systems share: HTML pages, charts, MLflow."""
