@@ -115,7 +115,7 @@ async def test_how_evaluations_end_is_told_apart(serving, database, tenant, monk
         found = await counted(s)
         assert ends(found) == {"refused": 2, "away": 1, "late": 1, "busy": busy, "done": 6 - busy}
         assert found["wait_seconds_sum",] > 0
-        monkeypatch.setattr(s.service.tuning, "_work", None)
+        monkeypatch.setattr(s.service.systems["rag_tuner"], "_work", None)
         assert (await words()).status == 500
         assert ends(await counted(s))["failed"] == 1
 

@@ -64,7 +64,7 @@ def settings(server, **more):
     told = AnswerSettings(
         url=server.url(), model="writer", prompt_usd=0.1, answer_usd=1.0, max_usd=50.0, **more
     )
-    return Settings(answers=told)
+    return Settings(systems={"rag_tuner": told})
 
 
 async def fill(database, tenant, s):
@@ -187,7 +187,7 @@ async def test_a_tenant_spends_no_more_in_a_day_however_often_it_asks(
         first = (await evaluate(s, configurations=[WORDS])).body
         assert first["spent"]["calls"] <= 8
         assert not any("today" in note for note in first["notes"])
-        with s.service.tuning._models.daily.purse(tenant.id, None, 8) as left:
+        with s.service.systems["rag_tuner"]._models.daily.purse(tenant.id, None, 8) as left:
             left.spent_calls = left.calls
         asked = len(model.asked)
         known = await evaluate(s, configurations=[WORDS])
@@ -206,7 +206,7 @@ async def test_a_tenant_spends_no_more_in_a_day_however_often_it_asks(
 
 async def test_a_cap_on_money_without_prices_is_refused(serving, database, tenant, model):
     free = AnswerSettings(url=model.url(), model="writer")
-    async with serving(settings=Settings(answers=free)) as s:
+    async with serving(settings=Settings(systems={"rag_tuner": free})) as s:
         await fill(database, tenant, s)
         refused = await evaluate(s, answers={"max_cost_usd": 0.5})
         assert refused.status == 409
@@ -348,7 +348,10 @@ async def test_what_is_kept_goes_with_an_erasure_a_corpus_and_time(
 ):
     async with serving(settings=settings(model)) as s:
         await fill(database, tenant, s)
-        tuning, folder = s.service.tuning, s.service.tuning._models._folder
+        tuning, folder = (
+            s.service.systems["rag_tuner"],
+            s.service.systems["rag_tuner"]._models._folder,
+        )
         kept = lambda: sorted({file.name.split(".")[0] for file in folder.glob(f"{tenant.id}-*")})  # noqa: E731
         assert (await evaluate(s)).status == 200
         first = kept()
@@ -379,7 +382,7 @@ async def test_an_evaluation_under_way_writes_nothing_back_that_was_erased(
 ):
     async with serving(settings=settings(model)) as s:
         await fill(database, tenant, s)
-        models, held = s.service.tuning._models, threading.Event()
+        models, held = s.service.systems["rag_tuner"]._models, threading.Event()
         told, begun = model.answer, threading.Event()
         told.answer = "Write to ann@example.org."
 
@@ -392,12 +395,12 @@ async def test_an_evaluation_under_way_writes_nothing_back_that_was_erased(
         asking = asyncio.create_task(evaluate(s, configurations=[WORDS]))
         assert await asyncio.to_thread(begun.wait, 20)
         await corpora(database, tenant.id).erase("manuals", ["valves.md"], reason="asked to")
-        await s.service.tuning.sweep()
+        await s.service.systems["rag_tuner"].sweep()
         held.set()
         await asking
         left = [file.read_bytes() for file in models._folder.glob(f"{tenant.id}-*")]
         assert all(b"ann@example.org" not in content for content in left)
-        await s.service.tuning.sweep()
+        await s.service.systems["rag_tuner"].sweep()
         assert not list(models._folder.glob(f"{tenant.id}-*"))
         async with (
             s.service.pools.reading.acquire() as connection,

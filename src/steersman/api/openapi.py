@@ -11,6 +11,7 @@ from steersman.api.app import Route
 from steersman.api.operations import OPERATIONS, Operation
 from steersman.api.schemas import components, event_schemas, ref
 from steersman.platform.http.messages import Answer
+from steersman.points.systems import load, systems_with
 from steersman.wire import CODES, Problem, Refused
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def document() -> dict[str, Any]:
     ('3.1.0', True)
     """
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *_of_systems("operations")):
         paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
     return {
         "openapi": "3.1.0",
@@ -43,7 +44,7 @@ def document() -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": components(),
+            "schemas": components(tuple(_of_systems("messages"))),
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -53,6 +54,11 @@ def document() -> dict[str, Any]:
             },
         },
     }
+
+
+def _of_systems(part: str) -> Iterator[Any]:
+    for system in systems_with(part).values():
+        yield from load(getattr(system, part))
 
 
 class Descriptions:

@@ -18,14 +18,6 @@ _DECIDE = {
     "idempotency_key": "request-17",
 }
 
-_EVALUATE = {
-    "corpus": "manuals",
-    "configurations": [{"variant": "bm25", "k": 5}, {"variant": "hybrid", "fusion_weight": 0.4}],
-    "questions": [
-        {"text": "why does the pump hum?", "gold": ["pumps.md"]},
-        {"text": "how many amperes does the cable carry?", "gold": ["cables.txt"]},
-    ],
-}
 _RETRACT = {
     "skill": "assistant",
     "decision": "route",
@@ -158,16 +150,6 @@ OPERATIONS: tuple[Operation, ...] = (
         ref("DocumentRequest"),
         {"one": {"corpus": "manuals", "doc_id": "pumps.md", "start": 0, "end": 400}},
         ("not_found",),
-    ),
-    Operation(
-        "post",
-        "/tuner/evaluate",
-        "Evaluate retrieval configurations on a corpus with labelled questions",
-        "Evaluation",
-        "decide",
-        ref("EvaluateRequest"),
-        {"one": _EVALUATE},
-        ("not_found", "not_allowed", "too_many_requests"),
     ),
     Operation(
         "get",

@@ -42,7 +42,6 @@ from steersman.wire import (
     LocalDecision,
     Problem,
 )
-from steersman_systems.rag_tuner.service.messages import EvaluateRequest, Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +57,6 @@ _TYPES = (
     DocumentRequest,
     EraseRequest,
     ErasedRows,
-    EvaluateRequest,
-    Evaluation,
     Event,
     EventBatch,
     EventResult,
@@ -116,13 +113,18 @@ EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {
 }
 
 
-def components() -> dict[str, Any]:
+def components(more: tuple[Any, ...] = ()) -> dict[str, Any]:
     """Return the schema of every message by name, for ``#/components/schemas``.
+
+    Args:
+        more: message types of installed systems.
 
     >>> components()["SearchHit"]["properties"]["doc_id"]["description"]
     'Document id.'
     """
-    _, found = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
+    _, found = msgspec.json.schema_components(
+        (*_TYPES, *more), ref_template="#/components/schemas/{name}"
+    )
     schemas = {name: _described(schema) for name, schema in sorted(found.items())}
     # Items are checked one by one, so that one bad item does not refuse the others.
     _properties(schemas, "BatchRequest")["requests"]["items"] = ref("DecideRequest")

@@ -17,6 +17,7 @@ from steersman.api.app import Application
 from steersman.api.authentication import Authenticator
 from steersman.api.gauges import add_gauges
 from steersman.api.openapi import Descriptions
+from steersman.api.parts import Parts
 from steersman.api.routes.decisions import Endpoints
 from steersman.api.routes.explain import Explain
 from steersman.api.routes.health import Health
@@ -38,6 +39,7 @@ from steersman.platform.postgres.database import AWAY
 from steersman.platform.postgres.pools import open_pools
 from steersman.platform.telemetry.exposition import BESIDE, Exchange
 from steersman.platform.telemetry.tracing import Tracing
+from steersman.points.systems import load, systems_with
 from steersman.retrieval.embedders import Embedders
 from steersman.serving.corpus_cache import CorpusCache
 from steersman.serving.decide import Deciding
@@ -47,14 +49,13 @@ from steersman.serving.metrics import Metrics
 from steersman.serving.replicas import Replicas
 from steersman.snapshots.verified_bases import Verified
 from steersman.wire import Refused
-from steersman_systems.rag_tuner.service.models import AnswerSettings, Models
-from steersman_systems.rag_tuner.service.routes import Tuning
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
     from uuid import UUID
 
+    from steersman.api.parts import SystemPart
     from steersman.db.decisions import Taken
     from steersman.db.keys import KeyRow
     from steersman.db.packed_events import PackedEvent
@@ -83,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True):
         metrics_token: token for remote metrics requests; None: local requests only.
         key_refresh_s: interval for verifying API keys in use, in seconds.
         corpora_bytes: approximate memory limit of loaded corpora in bytes.
-        answers: models for the RAG tuner; None: no models.
+        systems: settings of installed systems by name; others read the environment.
     """
 
     process: str = "0"
@@ -91,7 +92,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_token: str | None = None
     key_refresh_s: float = 0.5
     corpora_bytes: int = _CORPORA_BYTES
-    answers: AnswerSettings | None = None
+    systems: Mapping[str, Any] = {}
 
     @classmethod
     def from_environment(cls, process: str = "0", exchange: Path | None = None) -> Settings:
@@ -106,8 +107,7 @@ class Settings(msgspec.Struct, frozen=True):
         """
         token = os.environ.get("STEERSMAN_METRICS_TOKEN") or None
         size = _bytes("STEERSMAN_CORPORA_BYTES")
-        answers = AnswerSettings.from_environment()
-        return cls(process, exchange, token, corpora_bytes=size, answers=answers)
+        return cls(process, exchange, token, corpora_bytes=size)
 
 
 def _embedders(home: Path) -> Embedders:
@@ -135,7 +135,7 @@ class Service:
         verified: loader of verified snapshots.
         beside: folder for the metrics of processes next to the service.
         embedders: embedders of corpora by name; default: local embedders.
-        models: models for answering and judging; default: none.
+        home: directory of state and caches, for installed systems.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Service:
         verified: Verified,
         beside: Exchange | None = None,
         embedders: Embedders | None = None,
-        models: Models | None = None,
+        home: Path | None = None,
     ) -> None:
         self.database = database
         self.pools = pools
@@ -184,9 +184,18 @@ class Service:
         self.corpora = CorpusCache(
             partial(load_corpus, pools.acting, self.embedders), settings.corpora_bytes
         )
-        models = models or Models(None)
-        about = self.breakers["searching"], models, self.metrics
-        self.tuning = Tuning(pools.reading, self.corpora, self.embedders, *about)
+        parts = Parts(
+            home,
+            pools.reading,
+            self.corpora,
+            self.embedders,
+            self.breakers["searching"],
+            self.metrics,
+        )
+        self.systems: dict[str, SystemPart] = {
+            name: load(system.service)(parts, settings.systems.get(name))
+            for name, system in systems_with("service").items()
+        }
         self._settings = settings
         self._beside = beside
         self._exchange = (
@@ -225,7 +234,7 @@ class Service:
         )
         pool = self.pools.reading
         reading, acting = self.breakers["reading"], self.breakers["rollouts"]
-        pages = (
+        pages: tuple[Any, ...] = (
             writing,
             Health(
                 self.reasons,
@@ -241,7 +250,7 @@ class Service:
             KeyAdmin(self.pools.acting, secret, self.breakers["administering"]),
             Units(self.pools.acting, self.breakers["units"]),
             Searching(self.pools.serving, self.corpora, self.breakers["searching"], self.metrics),
-            self.tuning,
+            *self.systems.values(),
             Descriptions(),
         )
         return Application(
@@ -282,7 +291,8 @@ class Service:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        self.tuning.close()
+        for part in self.systems.values():
+            part.close()
         await self.corpora.close()
         await self.keys.close()
         await self.replicas.close()
@@ -335,7 +345,8 @@ class Service:
         self.guard.tick()
 
     async def _sweep(self) -> None:
-        await self.tuning.sweep()
+        for part in self.systems.values():
+            await part.sweep()
 
     async def _leave(self) -> None:
         if self._exchange is not None:
@@ -394,8 +405,7 @@ async def assemble(
     verified = Verified(home)
     stack.callback(verified.close)
     beside = Exchange(home / BESIDE, "")
-    models = Models(settings.answers, home)
-    service = Service(database, pools, secret, settings, verified, beside, _embedders(home), models)
+    service = Service(database, pools, secret, settings, verified, beside, _embedders(home), home)
     service.start()
 
     async def close() -> None:

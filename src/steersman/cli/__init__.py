@@ -7,16 +7,19 @@ status: 0 done, 1 refused or failed (with the error's message), 2 bad usage.
 from __future__ import annotations
 
 import errno
-import importlib
 import sys
-from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from steersman import __version__
+from steersman.cli.lazy_group import LazyGroup
 from steersman.cli.signals import tidy_when_told
 from steersman.errors import SteersmanError
+from steersman.points.systems import Command, systems_with
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["main"]
 
@@ -27,7 +30,6 @@ _COMMANDS = {
     "decide": "Request one decision from the service.",
     "demo": "Run a shipped system from set-up to its report.",
     "doctor": "Check this machine, the database and the service; suggest fixes.",
-    "evidence": "Train, evaluate and run evidence selection.",
     "events": "Send events about decisions to the service.",
     "key": "Create, list, rotate and revoke API keys.",
     "learn": "Run the learner; rebuild or verify learned states.",
@@ -40,41 +42,23 @@ _COMMANDS = {
     "snapshot": "Publish, compare, reproduce and withdraw signed snapshots.",
     "status": "Show the state of the service and of each decision point.",
     "tenant": "Create tenants, declare decision points, export or erase data.",
-    "tune": "Record, tune and evaluate retrieval configurations.",
     "up": "Run the database, the service and the workers until stopped.",
 }
 """Name -> help line; the module ``steersman.cli.<name>`` holds the click command ``command``."""
 
 
-class _LazyGroup(click.Group):
-    """A group that imports a command's module only when that command runs."""
+def _commands() -> Mapping[str, Command]:
+    """Return the commands of the product and of the installed systems."""
+    found = {
+        name: Command(text, f"steersman.cli.{name}:command") for name, text in _COMMANDS.items()
+    }
+    for system in systems_with("commands").values():
+        found.update(system.commands)
+    return found
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return sorted(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        module = importlib.import_module(f"steersman.cli.{cmd_name}")
-        command: click.Command = module.command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as unknown:
-            if near := get_close_matches(args[0], _COMMANDS):
-                message = f"{unknown.message} Did you mean {' or '.join(near)}?"
-                raise click.UsageError(message, ctx) from unknown
-            raise
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name]) for name in self.list_commands(ctx)])
+class _MainGroup(LazyGroup):
+    """The main group: handles interrupts, encodings and errors."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -102,7 +86,9 @@ def _told(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}; {advice}"
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_MainGroup, commands_of=_commands, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="steersman")
 def main() -> None:
     """Learn the choices inside LLM and RAG applications from their own traffic."""

@@ -13,16 +13,28 @@ from steersman.cli.options import home_option, lending, run
 from steersman.cli.registries import publisher_of, registry_location
 from steersman.cli.signing_keys import git_commit
 from steersman.cli.supervisor import stop_on_signals, stop_with_parent
+from steersman.points.systems import load, systems_with
 from steersman.registry.bucket import open_place
 from steersman.rollouts.controller import run_controller
 from steersman.rollouts.error_sources import PrometheusSource, Source
 from steersman.workers.snapshot_publisher import ShippingSettings, run_shipping
-from steersman_systems.rag_tuner.commands.gates import gate_options, gate_sources
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from steersman.platform.postgres.database import Database
+
+
+def _gate_modules() -> list[Any]:
+    return [load(system.rollout_gates) for system in systems_with("rollout_gates").values()]
+
+
+def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the installed systems' gates."""
+    for module in _gate_modules():
+        command = module.gate_options(command)
+    return command
 
 
 @click.command("run")
@@ -48,7 +60,7 @@ if TYPE_CHECKING:
     type=Number(0, min_open=True),
     help="Seconds between publications of learned states, for tenants with keys.",
 )
-@gate_options
+@_gate_options
 @click.option("--supervised", is_flag=True, hidden=True)
 def run_command(
     home: Path, prometheus: str | None, stale_s: float, publish_s: float, *, supervised: bool,
@@ -58,14 +70,17 @@ def run_command(
 
     You can run any number of controllers on any machine: one of them moves each rollout. One of
     them publishes, refreshes signed timestamps and anchors the audit log. With --gates, rollouts of
-    these points wait until the RAG tuner's hard gates hold in --gate-batches batches of decisions.
+    these points wait until the
+    hard gates of their system hold in --gate-batches batches of decisions.
     """
     from steersman.platform.telemetry.logs import configure_logging  # noqa: PLC0415 (for one command)
     from steersman.snapshots.verified_bases import Verified  # noqa: PLC0415 (for one command)
     from steersman.workers.metrics import ControllerMetrics  # noqa: PLC0415 (for one command)
 
     configure_logging()
-    sources: list[Source] = gate_sources(**gates)
+    sources: list[Source] = [
+        source for module in _gate_modules() for source in module.gate_sources(gates)
+    ]
     if prometheus:
         sources.append(PrometheusSource(prometheus, stale_s=stale_s))
     database = open_store(home)

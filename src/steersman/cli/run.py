@@ -14,27 +14,27 @@ from steersman.cli.output import as_text, show_rows
 from steersman.cli.registries import publisher_of
 from steersman.cli.signing_keys import repository_of, trusted_root_of
 from steersman.errors import SigningError
+from steersman.points.systems import systems_with
 from steersman.registry.consumer import Consumer
 from steersman.rollouts.pipeline.config import load_config, shipped_config
 from steersman.rollouts.pipeline.context import Workshop
 from steersman.rollouts.pipeline.preflight import check_pipeline
 from steersman.rollouts.pipeline.reports import STEPS
-from steersman.rollouts.pipeline.skills import SYSTEMS
 from steersman.rollouts.pipeline.steps import Asked, run_pipeline
 from steersman.snapshots.verified_bases import Verified
 
 if TYPE_CHECKING:
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
+    from steersman.points.systems import System
     from steersman.rollouts.pipeline.config import LoadedConfig
     from steersman.rollouts.pipeline.reports import Check, Step, StepReport
-    from steersman.rollouts.pipeline.skills import System
 
 _GATES = ("gate", "measured", "limit", "passes", "of")
 
 
 @click.command()
-@click.argument("system", type=click.Choice(sorted(SYSTEMS)))
+@click.argument("system", type=click.Choice(sorted(systems_with("skill"))))
 @click.option(
     "--config",
     "file",
@@ -82,7 +82,7 @@ def command(
     its input from the store, so any step can run alone. The exit status is 1 when a gate fails, a
     rollout ends badly, or a promotion is not due yet.
     """
-    shipped = SYSTEMS[system]
+    shipped = systems_with("skill")[system]
     _check_usage(shipped, only, step, validate_only=validate_only, dry_run=dry_run)
     loaded = load_config(file or shipped_config(system))
     if validate_only:

@@ -14,16 +14,18 @@ from steersman.cli.options import home_option, host_option, json_option, port_op
 from steersman.cli.signing_keys import make_sample_registry
 from steersman.cli.supervisor import Supervisor, stop_on_signals, stop_with_parent
 from steersman.errors.install_hint import how_to_install
-from steersman_systems.assistant.points import point_documents
+from steersman.points.systems import installed_systems, load
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from steersman.points.systems import System
 
 _MADE_KEYS = (
     "created signing keys for tenant {name}; before production, move root.pem from "
     "{home}/keys/{name} offline, and the passphrase in {file} to another place"
 )
-_CONTEXT = {"intent": "weather", "language": "latin", "text_len": 42, "score_gap": 0.3}
 
 
 @click.command()
@@ -77,7 +79,7 @@ def command(
         stack.check_port(host, port)
         database = open_store(home, make=True)
         try:
-            prepared = run(stack.prepare(database, home, tenant_name, point_documents()))
+            prepared = run(stack.prepare(database, home, tenant_name, _sample_documents()))
             passphrase = make_sample_registry(home, tenant_name)
             if passphrase is not None:
                 click.echo(
@@ -96,6 +98,15 @@ def command(
         finally:
             close(database)
     click.echo("stopped", err=True)
+
+
+def _samples() -> list[System]:
+    return [system for system in installed_systems().values() if system.sample]
+
+
+def _sample_documents() -> list[str]:
+    """Return the declarations of the installed sample systems, as YAML texts."""
+    return [text for system in _samples() for text in load(system.documents)()]
 
 
 async def _serve(
@@ -152,7 +163,10 @@ def _as_text(home: Path, url: str, prepared: stack.Prepared, supervisor: Supervi
     click.echo(f"processes   {', '.join(f'{n} {pid}' for n, pid in _pids(supervisor).items())}")
     click.echo(f"compaction  {kept}")
     click.echo(f"logs        {home / 'logs'}")
-    click.echo(f"\nTry it:\n\n{_curl(url, prepared.key or '$STEERSMAN_API_KEY')}\n")
+    for system in _samples():
+        if system.sample_request is not None:
+            curl = _curl(url, prepared.key or "$STEERSMAN_API_KEY", system.sample_request)
+            click.echo(f"\nTry it:\n\n{curl}\n")
     click.echo("Ctrl-C stops all processes.")
 
 
@@ -160,10 +174,8 @@ def _pids(supervisor: Supervisor) -> dict[str, int]:
     return {c.name: c.process.pid for c in supervisor.children if c.process is not None}
 
 
-def _curl(url: str, key: str) -> str:
-    body: dict[str, Any] = {"skill": "assistant", "decision": "route", "context": _CONTEXT}
-    body["deadline_ms"] = 1000
+def _curl(url: str, key: str, body: Mapping[str, Any]) -> str:
     return (
         f'  curl -s {url}/v1/decide -H "Authorization: Bearer {key}" \\\n'
-        f"    -H 'Content-Type: application/json' -d '{json.dumps(body)}'"
+        f"    -H 'Content-Type: application/json' -d '{json.dumps(dict(body))}'"
     )

@@ -110,8 +110,6 @@ class Metrics:
         self.search_seconds = Histogram(SECONDS)
         self._searches: Counter[tuple[str, ...]] = Counter(dict.fromkeys(_SEARCHES, 0))
         self._degraded: Counter[tuple[str, ...]] = Counter({("dense",): 0, ("rerank",): 0})
-        self._asked_of_models: Counter[tuple[str, ...]] = Counter({(): 0})
-        self._paid_to_models: Any = Counter({(): 0.0})  # dollars have parts
         self._under_way: Callable[[], Iterable[tuple[str, str]]] = tuple
         self._gauges: dict[str, tuple[str, tuple[str, ...], Callable[[], Any]]] = {}
         self._beside: list[Callable[[], Iterable[Family]]] = []
@@ -190,16 +188,6 @@ class Metrics:
         self._degraded.update((part,) for part in degraded)
         if seconds is not None:
             self.search_seconds.observe((), seconds)
-
-    def models(self, calls: int, cost_usd: float) -> None:
-        """Count model calls of the tuner.
-
-        Args:
-            calls: number of calls.
-            cost_usd: cost in US dollars.
-        """
-        self._asked_of_models[()] += calls
-        self._paid_to_models[()] += cost_usd
 
     def fallback(self, reason: str) -> None:
         """Count an answer of the fallback.
@@ -301,8 +289,6 @@ class Metrics:
                 ("kind",),
                 self._flush_failures,
             ),
-            ("tuner_model_calls", "Model calls of the RAG tuner", (), self._asked_of_models),
-            ("tuner_model_usd", "Cost of model calls in US dollars", (), self._paid_to_models),
         ):
             yield Family(name, "counter", about, labels, list(counter.items()))
 

@@ -11,10 +11,10 @@ from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
 from steersman.db.events import log_events
 from steersman.learning.bases import StoredBases
+from steersman.points.systems import installed_systems
 from steersman.registry.consumer import Consumer
 from steersman.rollouts.pipeline.config import load_config
 from steersman.rollouts.pipeline.context import Workshop
-from steersman.rollouts.pipeline.skills import SYSTEMS
 from steersman_systems.assistant.points import point_documents
 from tests.db.rows import connected, decision_of
 from tests.learning.shipping_world import registry_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
 
-ASSISTANT = SYSTEMS["assistant"]
+ASSISTANT = installed_systems()["assistant"]
 ROUTES = ("micro", "planner", "deep")
 INTENTS = ("faq", "booking", "email", "chat")
 

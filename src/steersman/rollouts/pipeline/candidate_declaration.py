@@ -16,8 +16,8 @@ from steersman.spec.policy import Policy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from steersman.points.systems import System
     from steersman.rollouts.pipeline.config import LoadedConfig
-    from steersman.rollouts.pipeline.skills import System
 
 _PRIOR = ("alpha_prior", "beta_prior")
 _OLD_DIM = "feature_dim"

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.db.points import PointRow
+    from steersman.points.systems import System
     from steersman.registry.consumer import Consumer
     from steersman.rollouts.pipeline.config import LoadedConfig
     from steersman.rollouts.pipeline.context import Workshop
-    from steersman.rollouts.pipeline.skills import System
 
 
 async def check_pipeline(

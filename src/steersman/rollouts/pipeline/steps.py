@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from steersman.db.points import PointRow
     from steersman.db.rollouts import RolloutRow
     from steersman.db.verdicts import VerdictRow
+    from steersman.points.systems import System
     from steersman.rollouts.pipeline.config import LoadedConfig
     from steersman.rollouts.pipeline.context import Workshop
     from steersman.rollouts.pipeline.reports import Status
-    from steersman.rollouts.pipeline.skills import System
     from steersman.rollouts.pipeline.trials import Trial
     from steersman.spec.point import DecisionPoint
 

@@ -1,4 +1,4 @@
-"""Demo command ``steersman demo``, with the demo of the assistant."""
+"""The demo of the assistant: ``steersman demo assistant``."""
 
 from __future__ import annotations
 
@@ -37,9 +37,6 @@ from steersman_systems.assistant.trial import (
     stream_of,
 )
 from steersman_systems.assistant.world import World
-from steersman_systems.evidence_selection.demo.command import evidence as evidence_command
-from steersman_systems.interrogator.demo.command import interrogator
-from steersman_systems.rag_tuner.demo import rag_tuner
 from steersman_systems.reports.charts import need_charts, terminal_chart, write_png
 
 if TYPE_CHECKING:
@@ -53,17 +50,7 @@ _SWEEP = (Deep(worth=0.5), Deep.ask(0.7), Deep.ask(0.5))
 """Other assumptions about an escalation; the main one is a strong model right in 70 %."""
 
 
-@click.group()
-def command() -> None:
-    """Run one of the shipped systems on real data and print a report."""
-
-
-command.add_command(interrogator)
-command.add_command(rag_tuner)
-command.add_command(evidence_command)
-
-
-@command.command()
+@click.command()
 @click.option(
     "--json",
     "json_file",

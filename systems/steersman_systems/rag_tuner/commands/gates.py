@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from steersman.rollouts.error_sources import Source
 
@@ -69,30 +69,31 @@ def gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def gate_sources(
-    gated: tuple[str, ...],
-    gate_policy: Path | None,
-    gate_queries: int,
-    gate_batches: int,
-    gate_coverage: float,
-) -> list[Source]:
-    """Return the sources that hold rollouts until the gates pass; empty without `gated`.
+def gate_sources(options: Mapping[str, Any]) -> list[Source]:
+    """Return the sources that hold rollouts until the gates pass; empty without `--gates`.
+
+    Args:
+        options: values of the options that `gate_options` adds, by name.
 
     Raises:
         BadParameter: a point is not written as SKILL/POINT.
         SpecError: the policy file is invalid.
     """
-    points = [_point(one) for one in dict.fromkeys(gated)]
+    points = [_point(one) for one in dict.fromkeys(options["gated"])]
     if not points:
         return []
     # Slow import of the tuner; few controllers need it.
     from steersman_systems.rag_tuner.canary import Gates, GateSource  # noqa: PLC0415
     from steersman_systems.rag_tuner.policy_config import load_policy_config  # noqa: PLC0415
 
-    tuned = load_policy_config(gate_policy)
+    tuned = load_policy_config(options["gate_policy"])
     each = [
         GateSource(
-            tuned, *point, queries=gate_queries, batches=gate_batches, coverage=gate_coverage
+            tuned,
+            *point,
+            queries=options["gate_queries"],
+            batches=options["gate_batches"],
+            coverage=options["gate_coverage"],
         )
         for point in points
     ]

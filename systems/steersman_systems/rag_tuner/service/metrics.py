@@ -63,6 +63,7 @@ class TunerCounts:
         self._rewards, self._gained, self._lost = (_zeros(_KINDS) for _ in range(3))
         self._breaches = _zeros((gate,) for gate in _GATES)
         self._questions = _zeros((result,) for result in _QUESTIONS)
+        self._model_calls, self._model_usd = _zeros([()]), _zeros([()])
 
     def ended(self, result: str) -> None:
         """Count an evaluation without findings.
@@ -73,6 +74,11 @@ class TunerCounts:
                 respond; failed: internal error.
         """
         self._ended[(result,)] += 1
+
+    def spent(self, calls: int, cost_usd: float) -> None:
+        """Count model calls and their cost in US dollars."""
+        self._model_calls[()] += calls
+        self._model_usd[()] += cost_usd
 
     def waited(self, seconds: float) -> None:
         """Count the seconds that an evaluation waited for its turn."""
@@ -114,6 +120,8 @@ class TunerCounts:
             ("reward_lost", "Absolute sum of the negative rewards", _OF, self._lost),
             ("breaches", "Gates that configurations failed", ("gate",), self._breaches),
             ("questions", "Questions of evaluated configurations", ("result",), self._questions),
+            ("model_calls", "Model calls of the RAG tuner", (), self._model_calls),
+            ("model_usd", "Cost of model calls in US dollars", (), self._model_usd),
         )
         for name, about, labels, counter in counters:
             yield Family(f"tuner_{name}", "counter", about, labels, list(counter.items()))

@@ -26,6 +26,7 @@ from steersman_systems.rag_tuner.service.messages import (
     EvaluateRequest,
 )
 from steersman_systems.rag_tuner.service.metrics import TunerCounts
+from steersman_systems.rag_tuner.service.models import AnswerSettings, Models
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.api.parts import Parts
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.providers.detectors.answer_review import Flagged
@@ -41,11 +43,24 @@ if TYPE_CHECKING:
     from steersman.serving.corpus_cache import CorpusCache
     from steersman.serving.metrics import Metrics
     from steersman_systems.rag_tuner.service.evaluation import Found
-    from steersman_systems.rag_tuner.service.models import Models
 
 _log = logging.getLogger(__name__)
 _BYTES = 8 * 1024 * 1024
 _ENDING_S = 10.0
+
+
+def open_service(parts: Parts, settings: AnswerSettings | None = None) -> Tuning:
+    """Return the HTTP part of the RAG tuner.
+
+    Args:
+        parts: parts of the service process.
+        settings: models that answer and judge; None: those that the environment names.
+
+    Raises:
+        InputError: a variable of the environment is invalid.
+    """
+    models = Models(settings or AnswerSettings.from_environment(), parts.home)
+    return Tuning(parts.pool, parts.corpora, parts.embedders, parts.breaker, models, parts.metrics)
 
 
 class Tuning:
@@ -73,7 +88,7 @@ class Tuning:
         self._embedders, self._breaker, self._models = embedders, breaker, models
         self._counts = TunerCounts()
         self._line, self._slices = Line(on_waited=self._counts.waited), Slices()
-        models.on_spent = metrics.models
+        models.on_spent = self._counts.spent
         metrics.add(self._counts.families)
         metrics.gauge("tuner_line", "Evaluations by state", self._line.states, ("state",))
 
