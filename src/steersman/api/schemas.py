@@ -116,9 +116,6 @@ EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {
 def components(more: tuple[Any, ...] = ()) -> dict[str, Any]:
     """Return the schema of every message by name, for ``#/components/schemas``.
 
-    Args:
-        more: message types of installed systems.
-
     >>> components()["SearchHit"]["properties"]["doc_id"]["description"]
     'Document id.'
     """

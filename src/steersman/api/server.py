@@ -82,14 +82,7 @@ class HttpServer(uvicorn.Server):
 
     @asynccontextmanager
     async def on_free_port(self, host: str = "127.0.0.1") -> AsyncIterator[int]:
-        """Serve in the running event loop within the context, then drain.
-
-        Args:
-            host: address to listen on.
-
-        Yields:
-            Port.
-        """
+        """Serve in the running event loop within the context, then drain."""
         listener = _bind(host, 0)
         listener.listen(_BACKLOG)
         serving = asyncio.get_running_loop().create_task(self.serve(sockets=[listener]))
@@ -114,9 +107,6 @@ class HttpServer(uvicorn.Server):
         A connection between two requests looks idle. Closing it at once would lose the answer of a
         client
         that is just sending its next request.
-
-        Args:
-            sockets: listening sockets.
         """
         for server in self.servers:
             server.close()
@@ -132,9 +122,6 @@ class HttpServer(uvicorn.Server):
 
         Args:
             counter: number of tenths of a second.
-
-        Returns:
-            Whether to stop.
         """
         if counter % 5 == 0:
             now = asyncio.get_running_loop().time()
@@ -157,13 +144,7 @@ def serve(
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        database: migrated database.
-        home: directory that holds the secret.
-        host: address to listen on.
         port: port; 0: any free port.
-        processes: number of processes that share the port.
-        limits: limits of connections.
-        ready: callback with the port.
 
     Returns:
         Exit status: 0 after a drain; 1 if a process had to be killed.

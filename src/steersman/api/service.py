@@ -98,10 +98,6 @@ class Settings(msgspec.Struct, frozen=True):
     def from_environment(cls, process: str = "0", exchange: Path | None = None) -> Settings:
         """Return the settings from environment variables.
 
-        Args:
-            process: name of this process.
-            exchange: folder for the metrics of all processes.
-
         Raises:
             InputError: a value is not a number or out of range.
         """
@@ -387,15 +383,6 @@ async def assemble(
     stack: AsyncExitStack, database: Database, home: Path, settings: Settings
 ) -> Service:
     """Start a service. Leaving the stack writes waiting rows and stops it.
-
-    Args:
-        stack: exit stack that closes all resources.
-        database: migrated database.
-        home: directory that holds the secret.
-        settings: settings of the process.
-
-    Returns:
-        Service; its ``app`` answers requests.
 
     Raises:
         StoreError: the store does not respond, or the secret is missing.

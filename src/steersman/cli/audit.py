@@ -201,11 +201,6 @@ def signed_head(home: Path, tenant_name: str) -> SignedHead | None:
 def verified(home: Path, tenant_name: str, anchors: Sequence[tuple[int, bytes]]) -> ChainReport:
     """Return the result of the verification of a tenant's audit log.
 
-    Args:
-        home: directory of all state.
-        tenant_name: tenant name.
-        anchors: sequence numbers and hashes that were stored outside the database.
-
     Raises:
         StoreError: the tenant does not exist, or the database does not answer.
     """

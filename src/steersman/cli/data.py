@@ -81,9 +81,6 @@ def record_command(system: str, home: Path | None, out: Path | None, *, as_json:
 def checked_output(out: Path) -> Path:
     """Return the file of a recording, after a check that it and its provenance can be written.
 
-    Args:
-        out: npz file; the provenance is written next to it as .json.
-
     Raises:
         UsageError: the file has the name of the provenance, or cannot be written.
     """

@@ -94,8 +94,6 @@ def is_optimised(arguments: str | None, prefix: str) -> bool:
 
     Args:
         arguments: its configure arguments from `sysconfig`; None: it was built without configure.
-        prefix: installation prefix. ``/usr`` means the distribution's build, which is optimised but
-            does not show it (Debian).
 
     >>> is_optimised("'--enable-shared'", "/srv/python/3.11.7")
     False

@@ -26,7 +26,6 @@ def open_store(home: Path, *, make: bool = False) -> Database:
     """Open the database of a home, and start its embedded server if needed; then `close` it.
 
     Args:
-        home: directory of all state; ``DATABASE_URL`` names another server.
         make: whether to create an empty database if the home has none. In a wrong directory, a new
             one would be mistaken for the existing installation.
 

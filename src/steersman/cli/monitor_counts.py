@@ -101,9 +101,7 @@ async def count(connection: Any, now: float, window_s: float) -> Counts:
     """Return the figures of a window.
 
     Args:
-        connection: inside a transaction of the tenant.
         now: end of the window, in seconds since 1970.
-        window_s: length of the window; shortened if it holds more than `MOST` decisions.
     """
     begin = now - window_s
     first = UUID(int=int(max(begin, 0.0) * 1000) << 80)

@@ -32,7 +32,6 @@ def rate(counts: Sequence[int], seconds: float) -> str:
     """Return a rate since the first event.
 
     Args:
-        counts: events in buckets of equal length, oldest first.
         seconds: total length of the buckets, above 0.
 
     >>> rate([3600, 3600], 3600.0), rate([0, 0, 0, 45], 3600.0), rate([], 3600.0), rate([2], 3600.0)
@@ -113,8 +112,6 @@ def spark(values: Sequence[float | None], width: int, *, style: str) -> Text:
 
     Args:
         values: oldest first, None: unknown; their number is a multiple of ``width``.
-        width: columns.
-        style: style of rich.
 
     >>> spark([1, 3, None, None, 0, 8], 3, style="cyan").plain
     '▄ █'
@@ -140,11 +137,7 @@ def interval(low: float, high: float, margin: float, width: int, *, style: str) 
     """Return an interval as a line around zero, with the margin marked.
 
     Args:
-        low: lower end.
-        high: upper end.
         margin: where the candidate is too bad, on its side of zero; 0: not marked.
-        width: columns, odd.
-        style: style of rich.
 
     >>> interval(0.0, 1.0, -0.5, 21, style="green").plain
     '     ╎    ├────●───┤ '

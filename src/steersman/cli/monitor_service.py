@@ -100,7 +100,6 @@ def quantile(counts: Mapping[float, float], share: float) -> float | None:
     """Return a quantile of a histogram, with linear interpolation within its buckets.
 
     Args:
-        counts: cumulative counts by upper end of each bucket; the last end is infinity.
         share: quantile, 0 to 1.
 
     Returns:

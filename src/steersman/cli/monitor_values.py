@@ -116,10 +116,7 @@ async def read_tenant(connection: Any, tenant: Tenant, now: float, window_s: flo
     """Return the state of a tenant.
 
     Args:
-        connection: of role app, not inside a transaction.
-        tenant: the tenant.
         now: seconds since 1970.
-        window_s: length of the window.
     """
     moment = datetime.fromtimestamp(now, UTC)
     async with as_tenant(connection, tenant.id):

@@ -149,10 +149,6 @@ def actor() -> str:
 def run(work: Coroutine[Any, Any, T], by: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run) -> T:
     """Run a coroutine and turn database errors into `StoreError`.
 
-    Args:
-        work: what to run.
-        by: the runner; pass that of an ``asyncio.Runner`` to reuse a connection.
-
     Raises:
         StoreError: the database reported an error; other errors pass through.
     """
@@ -177,8 +173,6 @@ def in_store(
     """Run work with the database of a home; start the embedded server if needed, then stop it.
 
     Args:
-        home: directory of all state.
-        work: gets the database.
         make: whether to create an empty database if the home has none.
 
     Raises:

@@ -94,9 +94,6 @@ def show_rows(
     In a terminal too narrow for the table, each field is a line.
 
     Args:
-        rows: values by name.
-        columns: fields of the table, in order.
-        as_json: print JSON.
         none: text printed instead of an empty table.
     """
     found = list(rows)

@@ -13,9 +13,6 @@ from steersman.registry.repository import Publisher
 def registry_location(home: Path) -> str:
     """Return the location of all tenants' repositories.
 
-    Returns:
-        ``STEERSMAN_REGISTRY``, a directory or URL; otherwise a folder of the home.
-
     >>> os.environ["STEERSMAN_REGISTRY"] = "s3://bucket/registry"
     >>> registry_location(Path("home"))
     's3://bucket/registry'

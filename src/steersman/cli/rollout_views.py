@@ -263,9 +263,6 @@ async def declared(connection: Any, tenant: Tenant, skill: str, point: str) -> P
 def overrides_of(changes: tuple[str, ...]) -> dict[str, Any]:
     """Return the overrides that ``--set`` gives.
 
-    Args:
-        changes: FIELD=JSON each; a value that is not JSON is a text.
-
     >>> overrides_of(("alpha=0.01", 'objective={"kind": "superior"}'))
     {'alpha': 0.01, 'objective': {'kind': 'superior'}}
     """

@@ -58,8 +58,6 @@ async def trim_answers(
     """Remove the cached answers of a tenant that exceed the limits.
 
     Args:
-        connection: of role app or owner, inside a transaction of the tenant.
-        limits: cache limits.
         now: current time; default: system clock.
 
     Returns:
@@ -78,11 +76,7 @@ async def trim_all_answers(database: Database, limits: AnswerLimits | None = Non
     """Remove the cached answers of every tenant that exceed the limits.
 
     Args:
-        database: a migrated database.
         limits: cache limits per tenant; default: `AnswerLimits()`.
-
-    Returns:
-        Number of removed answers.
 
     Raises:
         StoreError: the database is unreachable.

@@ -54,14 +54,6 @@ async def record(
     """Add an audit row in the current transaction.
 
     Other writers of the tenant's audit log wait until this transaction ends, so call it last.
-
-    Args:
-        connection: inside a transaction of this tenant.
-        tenant: tenant id of the history it belongs to.
-        actor: actor name.
-        action: action name, such as ``key.create``.
-        subject: object of the action.
-        detail: parameters; must not contain a secret.
     """
     await connection.execute(
         # The table's trigger gives it a number, the time and its hash.
@@ -77,17 +69,7 @@ async def record(
 
 
 async def count_acts(connection: Any, action: str, subject: str, detail: Mapping[str, Any]) -> int:
-    """Return the number of audit rows with an action and subject.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        action: action name.
-        subject: object of the action.
-        detail: values that the row's detail must contain.
-
-    Returns:
-        Number of the tenant's rows.
-    """
+    """Return the number of audit rows with an action and subject."""
     found: int = await connection.fetchval(
         "SELECT count(*) FROM audit WHERE action = $1 AND subject = $2 AND detail @> $3",
         *(action, subject, dict(detail)),
@@ -98,16 +80,7 @@ async def count_acts(connection: Any, action: str, subject: str, detail: Mapping
 async def history(
     connection: Any, *, limit: int = 100, before: int | None = None
 ) -> list[AuditRow]:
-    """Return audit rows, newest first.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        limit: maximum number of rows.
-        before: only rows with a lower number; for paging.
-
-    Returns:
-        The tenant's rows.
-    """
+    """Return audit rows, newest first."""
     rows = await connection.fetch(
         "SELECT id, at, actor, action, subject, detail, seq, prev_hash, hash FROM audit "
         "WHERE $1::bigint IS NULL OR seq < $1 "

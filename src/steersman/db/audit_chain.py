@@ -76,10 +76,6 @@ class ChainReport:
 async def audit_head(connection: Any, tenant: UUID) -> Anchor | None:
     """Return the last row of a tenant's audit log, as an anchor to store elsewhere.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-
     Returns:
         Its number and hash; None if there is no row.
     """
@@ -93,14 +89,6 @@ async def verify_chain(
     connection: Any, tenant: UUID, anchors: Iterable[tuple[int, bytes]] = ()
 ) -> ChainReport:
     """Recompute the chain of a tenant's audit log and compare it with anchors.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        anchors: published row numbers and hashes, in any order.
-
-    Returns:
-        The report. Without anchors, truncation is not detected.
 
     Raises:
         InputError: an anchor has a number below 1.

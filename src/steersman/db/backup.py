@@ -54,13 +54,6 @@ async def backup(database: Database, file: Path) -> Backup:
     The secret for API keys is not in the database; store it separately. Corpus indexes are left
     out: after a restore, search is exact until `steersman corpus index`.
 
-    Args:
-        database: a migrated database.
-        file: path; an existing backup is replaced when the dump is complete.
-
-    Returns:
-        File, size and tables.
-
     Raises:
         StoreError: the database user cannot read all rows, pg_dump failed, or the path is
             not writable or not a regular file; an existing file is unchanged.
@@ -137,14 +130,6 @@ async def restore(database: Database, file: Path, *, replace: bool = False) -> l
     """Restore a backup with roles, policies and partitions, and migrate it.
 
     Stop service and learner first. The old data stays until the backup is completely loaded.
-
-    Args:
-        database: its user must be able to read all rows and create roles.
-        file: a file of `backup`, of this version or an older one.
-        replace: whether to replace a database that has tenants.
-
-    Returns:
-        Migrations applied after the restore.
 
     Raises:
         StoreError: the database has tenants, the file is damaged, not a backup or of a

@@ -102,10 +102,6 @@ async def create_corpus(
     """Create an empty corpus.
 
     Args:
-        connection: of role owner, inside a transaction of the tenant.
-        tenant: tenant id.
-        name: corpus name, see `check_corpus_name`.
-        chunking: chunking settings.
         embedder: embedder as given, its unique name and dimension; None: word search only.
         near: similarity in [.3, 1] above which passages count as duplicates; None: only
             equal ones.
@@ -139,12 +135,6 @@ async def find_corpus(
 ) -> CorpusRow | None:
     """Return the corpus of a name.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        name: corpus name.
-        hold: lock it until the transaction ends; needs role owner.
-
     Returns:
         The corpus; None if the tenant has none of this name.
     """
@@ -161,15 +151,6 @@ async def find_corpus(
 async def corpus_of(connection: Any, tenant: UUID, name: str, *, hold: bool = False) -> CorpusRow:
     """Return the corpus of a name as `find_corpus` does, or raise an error.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        name: corpus name.
-        hold: as for `find_corpus`.
-
-    Returns:
-        The corpus.
-
     Raises:
         MissingCorpusError: the tenant has no such corpus; the message lists the existing
             ones.
@@ -184,27 +165,13 @@ async def corpus_of(connection: Any, tenant: UUID, name: str, *, hold: bool = Fa
 
 
 async def corpora_of(connection: Any, tenant: UUID) -> list[CorpusRow]:
-    """Return the corpora of a tenant by name.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-
-    Returns:
-        All corpora.
-    """
+    """Return the corpora of a tenant by name."""
     rows = await connection.fetch("SELECT * FROM corpus WHERE tenant = $1 ORDER BY name", tenant)
     return [_corpus(row) for row in rows]
 
 
 async def corpus_size(connection: Any, tenant: UUID, corpus: UUID, revision: int) -> CorpusSize:
     """Return the size of a corpus revision.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        revision: corpus revision; of a swept one, only what is left.
 
     Returns:
         The size; zeros if empty.
@@ -229,16 +196,7 @@ async def next_revision(connection: Any, tenant: UUID, corpus: UUID) -> int:
 
 
 async def drop_corpus(connection: Any, tenant: UUID, corpus: UUID) -> dict[str, int]:
-    """Delete a corpus with its own data, and vectors that no other corpus uses.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant that locks the corpus.
-        tenant: tenant id.
-        corpus: corpus id.
-
-    Returns:
-        Number of deleted rows by table.
-    """
+    """Delete a corpus with its own data, and vectors that no other corpus uses."""
     await hold_vectors(connection, tenant)
     await drop_hnsw(connection, corpus)
     deleted = {

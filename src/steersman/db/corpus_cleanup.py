@@ -20,12 +20,7 @@ async def sweep_corpora(connection: Any, tenant: UUID, *, now: datetime | None =
     A vector stays for a week, because texts are embedded before they are added.
 
     Args:
-        connection: of role owner, inside a transaction of the tenant.
-        tenant: tenant id.
         now: current time; default: system clock.
-
-    Returns:
-        Number of deleted rows.
     """
     now = now or datetime.now(UTC)
     await hold_vectors(connection, tenant)

@@ -69,13 +69,7 @@ async def fingerprints_of(
     """Return the fingerprints of documents in the newest revision.
 
     Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
         doc_ids: document ids; None: all.
-
-    Returns:
-        Fingerprints by document id, for existing documents.
     """
     rows = await connection.fetch(
         "SELECT doc_id, fingerprint FROM corpus_document WHERE tenant = $1 AND corpus = $2 "
@@ -93,13 +87,6 @@ async def write_documents(
     remove: Collection[str] = (),
 ) -> int | None:
     """Add, change and remove documents as one revision.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant that locks the corpus.
-        tenant: tenant id.
-        corpus: corpus id.
-        documents: distinct documents; unchanged ones are skipped.
-        remove: document ids to remove; missing ones are skipped.
 
     Returns:
         The new revision; None if nothing changed.
@@ -126,18 +113,7 @@ async def write_documents(
 async def read_documents(
     connection: Any, tenant: UUID, corpus: UUID, revision: int
 ) -> AsyncIterator[StoredDocument]:
-    """Yield the documents of a revision with their passages, by document id.
-
-    Args:
-        connection: inside a ``repeatable read`` transaction of the tenant, because two
-            tables are read.
-        tenant: tenant id.
-        corpus: corpus id.
-        revision: corpus revision.
-
-    Yields:
-        Each document once.
-    """
+    """Yield the documents of a revision with their passages, by document id."""
     passages = connection.cursor(
         "SELECT doc_id, chunk, text_start, text_end, headings, page, chunker, hash "  # noqa: S608 (a constant)
         f"FROM corpus_passage AS r WHERE {LIVING} ORDER BY doc_id, chunk",
@@ -164,13 +140,6 @@ async def find_document(
 ) -> StoredDocument | None:
     """Return a document of a revision, without its passages.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        revision: corpus revision.
-        doc_id: document id, without NUL.
-
     Returns:
         The document; None if that revision lacks it.
     """
@@ -186,12 +155,6 @@ async def erase_documents(
     connection: Any, tenant: UUID, corpus: UUID, doc_ids: Sequence[str]
 ) -> dict[str, int]:
     """Delete documents from every revision and corpus snapshot, with unused vectors.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant that locks the corpus.
-        tenant: tenant id.
-        corpus: corpus id.
-        doc_ids: document ids; missing ones are skipped.
 
     Returns:
         Number of deleted rows by table; if all are 0 there is no new revision.

@@ -39,9 +39,6 @@ _SCHEMA = (
 async def ensure_pgvector(database: Database) -> None:
     """Install pgvector in the database if the server has it.
 
-    Args:
-        database: its user needs the right to install it.
-
     Raises:
         CorpusError: the server lacks pgvector 0.8 or later, or the user lacks the right.
     """
@@ -72,14 +69,7 @@ async def build_hnsw(
     """Build the index of a corpus; searches use the old one meanwhile.
 
     Args:
-        connection: of role owner, inside a transaction of the tenant that locks the corpus.
-        tenant: tenant id.
-        corpus: corpus id.
         dimension: dimension of the vectors, 1 to 4,000.
-        on_progress: callback with the number of inserted vectors.
-
-    Returns:
-        Number of indexed vectors.
 
     Raises:
         InputError: the dimension is too large for an index.
@@ -124,17 +114,7 @@ async def extend_hnsw(
     *,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Add missing vectors to the index.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant that locks the corpus.
-        tenant: tenant id.
-        corpus: corpus id; a corpus without an index is skipped.
-        on_progress: callback with the number of inserted vectors.
-
-    Returns:
-        Number of added vectors.
-    """
+    """Add missing vectors to the index."""
     if not await has_hnsw(connection, corpus):
         return 0
     return await _fill(connection, tenant, corpus, _table(corpus), on_progress)
@@ -153,25 +133,12 @@ async def thin_hnsw(connection: Any, tenant: UUID, corpus: UUID) -> int:
 
 
 async def drop_hnsw(connection: Any, corpus: UUID) -> None:
-    """Drop the index of a corpus, if any.
-
-    Args:
-        connection: of role owner, inside a transaction.
-        corpus: corpus id.
-    """
+    """Drop the index of a corpus, if any."""
     await connection.execute(f"DROP TABLE IF EXISTS {_table(corpus)}")
 
 
 async def has_hnsw(connection: Any, corpus: UUID) -> bool:
-    """Return whether a corpus has an index.
-
-    Args:
-        connection: of any role.
-        corpus: corpus id.
-
-    Returns:
-        Whether it exists; False after a restore, because backups leave indexes out.
-    """
+    """Return whether a corpus has an index."""
     return await hnsw_id(connection, corpus) is not None
 
 
@@ -231,19 +198,10 @@ async def search_hnsw(
     """Return the passages of a revision that are nearest to a vector.
 
     Args:
-        connection: of role app, inside a transaction of the tenant; pgvector settings apply
-            to it.
-        tenant: tenant id.
-        corpus: id of an indexed corpus.
-        revision: corpus revision.
-        vector: (dimension,) of length one.
         k: number of passages, ≥ 1.
         breadth: number of candidates during the search, 1 to 1,000; more is more accurate
             and slower. With 5,000 random vectors of 384 numbers, a hard case, 100 finds .80
             of the ten nearest, 200 .94 and 400 .99.
-
-    Returns:
-        Hashes and cosines, best first.
 
     Raises:
         StoreError: the index was removed, or the dimension is wrong.

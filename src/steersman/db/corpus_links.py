@@ -38,16 +38,7 @@ async def write_links(
     hashes: Iterable[bytes],
     links: StoredLinks,
 ) -> None:
-    """Store the graph of a revision; an existing one is replaced.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        revision: corpus revision.
-        hashes: hashes of the passages in order.
-        links: the graph.
-    """
+    """Store the graph of a revision; an existing one is replaced."""
     await connection.execute(
         "INSERT INTO corpus_links VALUES ($1, $2, $3, $4, $5, $6, $7) "
         "ON CONFLICT (tenant, corpus, revision) DO UPDATE SET passages = excluded.passages, "
@@ -63,13 +54,6 @@ async def read_links(
     connection: Any, tenant: UUID, corpus: UUID, revision: int, hashes: Iterable[bytes]
 ) -> StoredLinks | None:
     """Return the graph of a revision.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        revision: corpus revision.
-        hashes: hashes of the current passages in order.
 
     Returns:
         The graph; None if there is none or it belongs to other passages.

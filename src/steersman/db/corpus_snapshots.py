@@ -48,12 +48,6 @@ class CorpusSnapshotRow:
 async def corpus_digest(connection: Any, tenant: UUID, corpus: UUID, revision: int) -> bytes:
     """Return the digest of a revision, 32 bytes; equal digests mean equal passages and ids.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        revision: corpus revision.
-
     Returns:
         SHA-256.
     """
@@ -80,15 +74,7 @@ async def snapshot_corpus(
     """Create a snapshot of the newest revision of a corpus.
 
     Args:
-        connection: of role owner, inside a transaction of the tenant that locks the corpus.
-        tenant: tenant id.
-        corpus: the locked corpus row.
-        name: snapshot name, see `check_corpus_name`.
         expires_at: expiry time; None: never.
-        now: current time; an expired snapshot of the same name is replaced.
-
-    Returns:
-        The corpus snapshot.
 
     Raises:
         InputError: the name is invalid or the expiry is not in the future.
@@ -125,17 +111,7 @@ async def snapshot_corpus(
 async def corpus_snapshots_of(
     connection: Any, tenant: UUID, corpus: UUID, *, now: datetime
 ) -> list[CorpusSnapshotRow]:
-    """Return the unexpired corpus snapshots, newest first.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        now: current time.
-
-    Returns:
-        All unexpired snapshots.
-    """
+    """Return the unexpired corpus snapshots, newest first."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND {_LIVES} "  # noqa: S608
         "ORDER BY created_at DESC, name",
@@ -149,13 +125,6 @@ async def find_corpus_snapshot(
 ) -> CorpusSnapshotRow | None:
     """Return an unexpired corpus snapshot.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        name: snapshot name, without NUL.
-        now: current time.
-
     Returns:
         The snapshot; None if missing or expired.
     """
@@ -168,17 +137,7 @@ async def find_corpus_snapshot(
 
 
 async def drop_corpus_snapshot(connection: Any, tenant: UUID, corpus: UUID, name: str) -> bool:
-    """Delete a corpus snapshot; the janitor removes its data later.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant.
-        tenant: tenant id.
-        corpus: corpus id.
-        name: snapshot name, without NUL.
-
-    Returns:
-        Whether it existed.
-    """
+    """Delete a corpus snapshot; the janitor removes its data later."""
     status: str = await connection.execute(
         "DELETE FROM corpus_snapshot WHERE tenant = $1 AND corpus = $2 AND name = $3",
         *(tenant, corpus, name),

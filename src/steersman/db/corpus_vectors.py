@@ -22,11 +22,6 @@ async def hold_vectors(connection: Any, tenant: UUID) -> None:
 
     Take this lock before deleting unused vectors or committing passages; otherwise a vector could
     be deleted while a new passage needs it.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant that holds at most the
-            corpus lock.
-        tenant: tenant id.
     """
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"corpus-vectors/{tenant}"
@@ -36,17 +31,7 @@ async def hold_vectors(connection: Any, tenant: UUID) -> None:
 async def known_vectors(
     connection: Any, tenant: UUID, embedder: str, hashes: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the texts that have a vector.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        embedder: unique name of the embedder.
-        hashes: text hashes.
-
-    Returns:
-        The hashes with a vector.
-    """
+    """Return the texts that have a vector."""
     rows = await connection.fetch(
         "SELECT hash FROM corpus_vector WHERE tenant = $1 AND embedder = $2 AND hash = ANY($3)",
         *(tenant, embedder, list(hashes)),
@@ -58,12 +43,6 @@ async def write_vectors(
     connection: Any, tenant: UUID, embedder: str, vectors: Mapping[bytes, NDArray[np.float32]]
 ) -> None:
     """Store vectors as float16; existing ones are kept.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant.
-        tenant: tenant id.
-        embedder: unique name of the embedder.
-        vectors: finite vectors by text hash.
 
     Raises:
         InputError: a number is not finite as float16.
@@ -87,13 +66,6 @@ async def read_vectors(
     connection: Any, tenant: UUID, embedder: str, dimension: int, hashes: Sequence[bytes]
 ) -> NDArray[np.float32]:
     """Return the unit vectors of texts.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        embedder: unique name of the embedder.
-        dimension: dimension of the vectors.
-        hashes: distinct text hashes.
 
     Returns:
         (hashes, dimension) float32, in order.

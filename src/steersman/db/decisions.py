@@ -114,13 +114,8 @@ async def log_decisions(
     made the id and another decision has it, the row is reported.
 
     Args:
-        connection: of role app, not inside a transaction.
-        rows: in any order.
         settling: ids whose reward is due at the end of the window in any case: the
             declaration has a default reward, or credits whole episodes.
-
-    Returns:
-        Rows not written because another decision has their key or id, by id.
     """
     batch = sorted(rows, key=_order)
     taken = await connection.fetch(
@@ -134,11 +129,6 @@ async def log_decisions(
 
 async def find_decision(connection: Any, tenant: UUID, identifier: UUID) -> DecisionRow | None:
     """Return one decision of a tenant.
-
-    Args:
-        connection: of any role, not inside a transaction.
-        tenant: tenant id.
-        identifier: decision id.
 
     Returns:
         The row; None if this tenant has no such decision.

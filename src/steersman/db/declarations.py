@@ -43,15 +43,6 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
     change keeps the snapshot. An unreadable earlier declaration is repaired by the same document,
     or replaced.
 
-    Args:
-        database: a migrated database.
-        tenant: tenant id.
-        document: YAML for ``steersman.spec.loader.loads``.
-        actor: actor name for the audit log.
-
-    Returns:
-        The new decision point.
-
     Raises:
         SpecError: the document is invalid.
         InputError: mixed parts have too many values, numbers of the context have no
@@ -79,12 +70,6 @@ async def declare(database: Database, tenant: UUID, document: str, *, actor: str
 
 def check_declaration(document: str) -> DecisionPoint:
     """Return the decision point of a document, if `declare` would accept it.
-
-    Args:
-        document: YAML for ``steersman.spec.loader.loads``.
-
-    Returns:
-        The decision point.
 
     Raises:
         SpecError: the document is invalid.

@@ -60,13 +60,6 @@ class Logged(NamedTuple):
 async def hold_point(connection: Any, point: Point) -> PointRow:
     """Lock a point until the transaction ends; it is not learned, declared or rebuilt meanwhile.
 
-    Args:
-        connection: of role worker, inside a transaction; this sets the tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        The decision point.
-
     Raises:
         StateError: the decision point does not exist.
     """
@@ -77,13 +70,6 @@ async def hold_point(connection: Any, point: Point) -> PointRow:
 
 async def hold_as_it_is(connection: Any, point: Point) -> PointRow | UnreadablePoint:
     """Lock a point as `hold_point` does, readable or not.
-
-    Args:
-        connection: of role worker, inside a transaction; this sets the tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        The decision point.
 
     Raises:
         StateError: the decision point does not exist.
@@ -98,13 +84,6 @@ async def hold_as_it_is(connection: Any, point: Point) -> PointRow | UnreadableP
 
 async def hold_snapshots(connection: Any, point: Point) -> PointRow:
     """Lock the snapshots of a point until the transaction ends; its learner continues.
-
-    Args:
-        connection: of role worker, inside a transaction; this sets the tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        The decision point; it is not declared, rebuilt or promoted meanwhile.
 
     Raises:
         StateError: the decision point does not exist.
@@ -128,13 +107,6 @@ def _absent(point: Point) -> StateError:
 async def hold_view(connection: Any, point: Point) -> PointRow:
     """Return a point without a lock, and set its tenant until the transaction ends.
 
-    Args:
-        connection: inside a transaction; this sets the tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        The point.
-
     Raises:
         StateError: the decision point does not exist.
         SpecError: its declaration cannot be read.
@@ -149,10 +121,6 @@ async def hold_view(connection: Any, point: Point) -> PointRow:
 async def last_update(connection: Any, point: Point) -> int:
     """Return the last update number of the live snapshot.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-
     Returns:
         The number; 0 without updates.
     """
@@ -162,10 +130,6 @@ async def last_update(connection: Any, point: Point) -> int:
 
 async def first_update_at(connection: Any, point: Point) -> datetime | None:
     """Return the time of the oldest stored update of a point.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
 
     Returns:
         The time; None without updates.
@@ -186,13 +150,7 @@ async def lineage(
     earlier learning in its own log. A published one continues a state of another.
 
     Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: the last snapshot.
         until: last update that counts; None: all.
-
-    Returns:
-        At least the snapshot itself.
 
     Raises:
         StateError: the snapshot does not exist.
@@ -213,15 +171,7 @@ async def lineage(
 async def exclude_decisions(
     connection: Any, point: Point, sources: Sequence[str], snapshot: str, more: Sequence[UUID]
 ) -> None:
-    """Exclude decisions from a snapshot, together with all exclusions of its sources.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        sources: snapshots that it is made from.
-        snapshot: the new snapshot.
-        more: further decision ids.
-    """
+    """Exclude decisions from a snapshot, together with all exclusions of its sources."""
     await connection.execute(
         "INSERT INTO excluded (tenant, skill, point, snapshot, decision) "  # noqa: S608 (a constant)
         f"SELECT $1, $2, $3, $4, decision FROM excluded WHERE {_THIS} AND snapshot = ANY($5) "
@@ -234,14 +184,6 @@ async def logged_after(
     connection: Any, point: Point, source: Segment, target: str, seq: int, until: datetime | None
 ) -> list[Logged]:
     """Return the next updates of a snapshot, with their exclusion from another.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        source: lineage segment whose log is read.
-        target: snapshot with the exclusions.
-        seq: only updates after this number.
-        until: only updates written up to this time.
 
     Returns:
         Updates in order; empty at the end.
@@ -261,14 +203,7 @@ async def logged_after(
 async def copy_updates(
     connection: Any, point: Point, snapshot: str, rows: Sequence[tuple[UpdateRow, datetime]]
 ) -> None:
-    """Write copies of updates for another snapshot.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant that locks the point.
-        point: tenant, skill and decision point.
-        snapshot: the new snapshot.
-        rows: renumbered updates with their original times.
-    """
+    """Write copies of updates for another snapshot."""
     await connection.execute(
         "INSERT INTO update SELECT u.* FROM unnest($1::update[]) AS u",
         [(*point, snapshot, *update, at) for update, at in rows],
@@ -276,16 +211,7 @@ async def copy_updates(
 
 
 async def contexts_of(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, Any]:
-    """Return the contexts of existing decisions.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        ids: decision ids.
-
-    Returns:
-        Contexts by decision.
-    """
+    """Return the contexts of existing decisions."""
     rows = await connection.fetch(
         "SELECT id, context FROM decision WHERE tenant = $1 AND id = ANY($2)", tenant, ids
     )
@@ -298,13 +224,8 @@ async def add_snapshot(
     """Store the base of a rebuilt snapshot under the next minor or major version.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant that locks the point.
-        row: the decision point with the snapshot's declaration.
         state: bytes from `pack_state`.
         before: current declaration; None: the same.
-
-    Returns:
-        Its version.
     """
     point = row.tenant, row.skill, row.point
     taken = await connection.fetch(f"SELECT id FROM snapshot WHERE {_THIS}", *point)  # noqa: S608 (a constant)
@@ -332,10 +253,6 @@ async def switch_snapshot(
     """Make another snapshot live; learners are fenced, replicas notified, a pin is removed.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant that locks the point.
-        point: tenant, skill and decision point.
-        snapshot: the new snapshot.
-        seq: its last update.
         declared: hashes of its declaration and feature map, and whether outcomes credit
             whole episodes; None: unchanged.
     """

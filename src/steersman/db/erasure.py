@@ -63,16 +63,7 @@ class Erased:
 
 
 async def count_erased(connection: Any, ids: Collection[UUID]) -> int:
-    """Return how many of some decisions are erased.
-
-    Args:
-        connection: inside a transaction of the tenant; lock the point (`hold_point`) to
-            prevent erasures until it ends.
-        ids: decision ids.
-
-    Returns:
-        At most the number of ids.
-    """
+    """Return how many of some decisions are erased."""
     query = "SELECT count(*) FROM erasure WHERE decision = ANY($1::uuid[])"
     found: int = await connection.fetchval(query, list(ids))
     return found
@@ -92,15 +83,7 @@ async def erase(
     Events of an episode are erased with any of its decisions. Only the id and the reason stay.
 
     Args:
-        database: a migrated database.
-        tenant: tenant id.
         reason: reason, 1 to 200 characters; kept for ever, so it must not be personal.
-        actor: actor name for the audit log.
-        unit: erase all decisions of this unit in the hot tables; or
-        decisions: erase these ids; the caller finds older ids of a unit in the cold store.
-
-    Returns:
-        Erased decisions, and states to rebuild.
 
     Raises:
         InputError: not exactly one of unit and decisions, an invalid reason, or an id that
@@ -129,14 +112,6 @@ async def erase(
 async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterator[str]:
     """Yield all hot rows of a unit as JSON objects.
 
-    Args:
-        database: a migrated database.
-        tenant: tenant id.
-        unit: unit of the decisions; their events, rewards and updates are included.
-
-    Yields:
-        ``{"table": name, "row": {column: value}}``.
-
     Raises:
         StoreError: the database is unreachable, or the connection was lost.
     """
@@ -155,14 +130,7 @@ async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterato
 
 
 async def sweep(connection: Any) -> dict[str, int]:
-    """Delete late rows of erased decisions and superseded states.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant.
-
-    Returns:
-        Number of deleted rows (and emptied snapshots) by table, without zeros.
-    """
+    """Delete late rows of erased decisions and superseded states."""
     ids = [row["decision"] for row in await connection.fetch("SELECT decision FROM erasure")]
     if not ids:
         return {}

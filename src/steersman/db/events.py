@@ -54,17 +54,7 @@ class EventRow(NamedTuple):
 
 
 async def log_events(connection: Any, rows: Sequence[EventRow]) -> dict[tuple[UUID, str], Verdict]:
-    """Write events of any tenants and queue their work in one transaction, all or none.
-
-    Args:
-        connection: of role app, not inside a transaction or savepoint.
-        rows: in any order; (tenant, id) must be unique.
-
-    Returns:
-        Rows not written, by (tenant, id): ``replayed`` (the same event exists),
-        ``conflict`` (the id exists with another body) or ``unknown`` (no such decision or
-        episode).
-    """
+    """Write events of any tenants and queue their work in one transaction, all or none."""
     batch = sorted(rows, key=_order)
     answers = await connection.fetch(LOG_EVENTS, batch, *slices([row.tenant for row in batch]))
     return {(tenant, event): VERDICTS[verdict] for tenant, event, verdict in answers}

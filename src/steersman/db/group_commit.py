@@ -149,10 +149,7 @@ class GroupCommit(Generic[R, V]):
         """Queue rows of one tenant with a shared wait.
 
         Args:
-            rows: rows to write, at least one, with distinct names.
             within_s: timeout of the wait in seconds; None: no timeout.
-            on_settled: callback with what was not written when all are durable or rejected,
-                possibly after the timeout.
 
         Returns:
             A future. It resolves to what was not written, by name (the result of `write` or an

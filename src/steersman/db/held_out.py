@@ -52,11 +52,6 @@ class HeldOut(NamedTuple):
 async def alike(connection: Any, point: Point, spec: DecisionPoint) -> list[bytes] | None:
     """Return the declarations of a point whose selections a policy can replay.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        spec: declaration of that policy.
-
     Returns:
         Hashes of declarations with equal actions; None for other kinds, which match actions
         by name.
@@ -89,15 +84,8 @@ async def hold_out(
     does not depend on observations, and keeps units whole.
 
     Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
         share: share of units, in (0, 1].
         newest: number of newest decisions, 1 or more.
-        judged: declaration of the state to judge; for kind sequence, selections with other
-            actions are left out.
-
-    Returns:
-        Decisions in time order, without those that have no reward or are not learnable.
     """
     specs = None if judged is None else await alike(connection, point, judged)
     rows = await newest_rows(
@@ -124,11 +112,7 @@ def is_held_out(unit: str, share: float) -> bool:
     A smaller share selects a subset of a larger one.
 
     Args:
-        unit: unit, episode or decision id.
         share: share of units, in (0, 1].
-
-    Returns:
-        The same in every process and at any time.
 
     >>> sum(is_held_out(f"u{n}", 0.2) for n in range(1000))
     186

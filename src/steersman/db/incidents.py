@@ -51,20 +51,7 @@ async def open_incident(
     at: datetime,
     rollout: UUID | None = None,
 ) -> IncidentRow:
-    """Open an incident in the current transaction.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        tenant: tenant id.
-        kind: machine-readable kind, such as ``rolled_back``.
-        summary: one sentence for operators.
-        detail: data; never personal.
-        at: time.
-        rollout: its rollout, if any.
-
-    Returns:
-        The row.
-    """
+    """Open an incident in the current transaction."""
     row = await connection.fetchrow(
         "INSERT INTO incident (tenant, id, rollout, at, kind, summary, detail) "  # noqa: S608 (constants)
         f"VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING {_COLUMNS}",
@@ -77,15 +64,6 @@ async def close_incident(
     connection: Any, tenant: UUID, identifier: UUID, *, at: datetime
 ) -> IncidentRow:
     """Close an incident; a repeated call changes nothing. The caller writes the audit row.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        tenant: tenant id.
-        identifier: incident id.
-        at: time.
-
-    Returns:
-        The row.
 
     Raises:
         StateError: the tenant has no such incident.
@@ -109,18 +87,7 @@ async def incidents_of(
     open_only: bool = False,
     limit: int = 100,
 ) -> list[IncidentRow]:
-    """Return incidents of a tenant, newest first.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        rollout: only of this rollout.
-        open_only: only open incidents.
-        limit: maximum number of rows.
-
-    Returns:
-        Rows.
-    """
+    """Return incidents of a tenant, newest first."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM incident WHERE tenant = $1 "  # noqa: S608 (constants)
         "AND ($2::uuid IS NULL OR rollout = $2) AND NOT ($3 AND closed_at IS NOT NULL) "

@@ -69,11 +69,7 @@ class KeyRow:
     rotated_from: UUID | None
 
     def active(self, at: datetime) -> bool:
-        """Return whether the key is valid at a time.
-
-        Args:
-            at: time with time zone.
-        """
+        """Return whether the key is valid at a time."""
         return all(end is None or at < end for end in (self.expires_at, self.revoked_at))
 
 
@@ -91,17 +87,8 @@ async def create_key(
     """Create an API key.
 
     Args:
-        database: a migrated database.
-        tenant: tenant id.
-        secret: result of `load_secret`.
         name: display name, 1 to 100 characters.
-        actor: actor name for the audit log.
-        role: one of `ROLES`; sets the scopes.
-        scopes: other scopes than the role's, from `SCOPES`.
         expires_at: expiry time; None: never.
-
-    Returns:
-        The row, and the key's text, which cannot be shown again.
 
     Raises:
         InputError: unknown role or scope, invalid name, or a time without zone.
@@ -131,15 +118,7 @@ async def rotate_key(
     """Replace an API key; the old one stays valid for a grace period.
 
     Args:
-        database: a migrated database.
-        tenant: tenant id.
-        identifier: id of the old key.
-        secret: result of `load_secret`.
-        actor: actor name for the audit log.
         grace_s: grace period in seconds, 0 to 30 days.
-
-    Returns:
-        The new row, and its text, which cannot be shown again.
 
     Raises:
         InputError: the grace period is out of range.
@@ -183,15 +162,6 @@ async def rotate_key(
 async def revoke_key(database: Database, tenant: UUID, identifier: UUID, *, actor: str) -> KeyRow:
     """Revoke an API key; services are notified at once.
 
-    Args:
-        database: a migrated database.
-        tenant: tenant id.
-        identifier: key id; a repeated call changes nothing.
-        actor: actor name for the audit log.
-
-    Returns:
-        The updated row.
-
     Raises:
         StoreError: the key does not exist, or the database is unreachable.
     """
@@ -209,13 +179,6 @@ async def revoke_key(database: Database, tenant: UUID, identifier: UUID, *, acto
 async def list_keys(database: Database, tenant: UUID) -> list[KeyRow]:
     """Return a tenant's keys, including invalid ones, in creation order.
 
-    Args:
-        database: a migrated database.
-        tenant: tenant id.
-
-    Returns:
-        Rows without texts and hashes.
-
     Raises:
         StoreError: the database is unreachable.
     """
@@ -228,13 +191,6 @@ async def find_keys(connection: Any, hashes: Sequence[bytes]) -> dict[bytes, Key
     """Return the active keys of some hashes, of any tenant.
 
     Policy ``presented`` of the table shows a row only for its hash.
-
-    Args:
-        connection: of role app, not inside a transaction.
-        hashes: results of `hash_key`; unknown ones are ignored.
-
-    Returns:
-        Rows by hash, valid by the server's clock now; see `KeyRow.active` for later.
     """
     async with connection.transaction():
         shown = ",".join(value.hex() for value in hashes)

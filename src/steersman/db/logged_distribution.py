@@ -53,9 +53,6 @@ class LoggedDistribution:
     def of(self, distribution: Floats) -> NDArray[np.float32]:
         """Return the logged form of a distribution.
 
-        Args:
-            distribution: (K,) over the actions, or over the candidates if open.
-
         Returns:
             float32 marginals as in `Mixed.marginals`; for other actions, all probabilities.
         """
@@ -67,11 +64,7 @@ class LoggedDistribution:
         return found.astype(np.float32)
 
     def of_many(self, distributions: Sequence[Floats]) -> list[list[float]]:
-        """Return the logged form of several distributions over the same actions.
-
-        Args:
-            distributions: (K,) each.
-        """
+        """Return the logged form of several distributions over the same actions."""
         if not self._columns:
             every: list[list[float]] = np.array(distributions, dtype=np.float32).tolist()
             return every

@@ -39,12 +39,6 @@ _log = logging.getLogger(__name__)
 async def migrate(database: Database) -> list[str]:
     """Apply missing migrations and create the partitions of the next days.
 
-    Args:
-        database: its user must be able to create roles and act as them.
-
-    Returns:
-        Names of newly applied migrations, in order.
-
     Raises:
         StoreError: an applied migration differs from its file or is unknown, or SQL failed;
             that file was rolled back.
@@ -84,13 +78,6 @@ async def ensure_roles(connection: Connection[Any]) -> None:
 
 async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int:
     """Create the daily partitions from yesterday on; existing ones are kept.
-
-    Args:
-        database: a migrated database.
-        days: number of days after today.
-
-    Returns:
-        Number of new partitions.
 
     Raises:
         StoreError: a long transaction locks the table. Waiting would block all decisions

@@ -95,19 +95,11 @@ class EventPacker:
         """Encode an event.
 
         Args:
-            identifier: id chosen by the application.
-            decision: decision of the event,
-            episode: or its episode.
-            kind: event type.
             schema_version: version of its format, 16 bits.
             at: time of the event; None: arrival time.
             outcomes: finite numbers by name, or None.
             action_taken: action of the application instead of the decided one, or None.
             body: other data as JSON, or None.
-            body_hash: hash of the sent event.
-
-        Returns:
-            The event, for `log_packed_events`.
 
         Raises:
             TypeError: JSON cannot represent the outcomes.
@@ -135,14 +127,7 @@ class EventPacker:
 
 
 def pack_event(row: EventRow) -> PackedEvent:
-    """Encode a row.
-
-    Args:
-        row: event row.
-
-    Returns:
-        The event for `log_packed_events`.
-    """
+    """Encode a row."""
     packer = EventPacker(row.tenant, row.received_at, row.traceparent)
     return packer.pack(
         row.id,
@@ -161,15 +146,7 @@ def pack_event(row: EventRow) -> PackedEvent:
 async def log_packed_events(
     pipeline: Pipeline, rows: Sequence[PackedEvent]
 ) -> Mapping[bytes, Verdict]:
-    """Write events of any tenants and queue their work in one transaction, all or none.
-
-    Args:
-        pipeline: pipeline from `event_pipeline`.
-        rows: events with distinct names, in any order.
-
-    Returns:
-        Events not written, by name, as in `log_events`.
-    """
+    """Write events of any tenants and queue their work in one transaction, all or none."""
     batch = sorted(rows, key=_name)
     tenants, firsts, lasts = slices([row.tenant for row in batch])
     answers = await pipeline.ask(
@@ -184,14 +161,7 @@ async def log_packed_events(
 
 
 def event_pipeline(database: Database) -> SharedPipeline:
-    """Return the pipeline for `log_packed_events`, opened on first use.
-
-    Args:
-        database: a migrated database.
-
-    Returns:
-        A pipeline for all lanes of a `GroupCommit`.
-    """
+    """Return the pipeline for `log_packed_events`, opened on first use."""
     return SharedPipeline(database, LOG_EVENTS, row_type="event")
 
 

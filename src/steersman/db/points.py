@@ -95,13 +95,6 @@ class UnreadablePoint:
 async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
     """Return the decision points of a tenant.
 
-    Args:
-        connection: of any role, inside a transaction of that tenant.
-        tenant: tenant id.
-
-    Returns:
-        Rows by skill and name.
-
     Raises:
         SpecError: a declaration cannot be read; the message names it.
     """
@@ -111,15 +104,7 @@ async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
 async def points_as_they_are(
     connection: Any, tenant: UUID
 ) -> tuple[list[PointRow], list[UnreadablePoint]]:
-    """Return the readable and the unreadable decision points of a tenant.
-
-    Args:
-        connection: of any role, inside a transaction of that tenant.
-        tenant: tenant id.
-
-    Returns:
-        Both by skill and name.
-    """
+    """Return the readable and the unreadable decision points of a tenant."""
     found = [_read(row) for row in await _all(connection, tenant)]
     readable = [one for one in found if isinstance(one, PointRow)]
     return readable, [one for one in found if isinstance(one, UnreadablePoint)]
@@ -127,10 +112,6 @@ async def points_as_they_are(
 
 async def find_declared(connection: Any, point: Point) -> PointRow | None:
     """Return one decision point; unreadable others do not matter.
-
-    Args:
-        connection: of any role, inside a transaction of that tenant.
-        point: tenant, skill and decision point.
 
     Returns:
         The row; None if not declared.
@@ -150,13 +131,6 @@ async def find_as_it_is(connection: Any, point: Point) -> PointRow | UnreadableP
 
 def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
     """Return the untrained policy of a declaration.
-
-    Args:
-        spec: declaration.
-
-    Returns:
-        A policy over the context vector, or over action features for joint and sequence
-        policies.
 
     Raises:
         InputError: mixed parts have too many values.
@@ -193,10 +167,6 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
 async def check_settled(connection: Any, point: Point) -> None:
     """Raise an error if a rollout of a decision point is active.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-
     Raises:
         RolloutError: a rollout is active.
     """
@@ -213,12 +183,7 @@ async def check_settled(connection: Any, point: Point) -> None:
 
 
 async def tell_services(connection: Any, point: Point) -> None:
-    """Notify the services of a changed point after the commit.
-
-    Args:
-        connection: inside a transaction.
-        point: the changed decision point.
-    """
+    """Notify the services of a changed point after the commit."""
     name = "/".join(map(str, point))
     await connection.execute("SELECT pg_notify('steersman_point', $1)", name)
 
@@ -233,14 +198,7 @@ async def _find(connection: Any, point: Point) -> Any:
 
 
 def learned_from(spec: DecisionPoint) -> dict[str, Any]:
-    """Return what a state depends on besides rewards; states fit if these are equal.
-
-    Args:
-        spec: declaration.
-
-    Returns:
-        Values by name.
-    """
+    """Return what a state depends on besides rewards; states fit if these are equal."""
     return dict(Ingredients.of(spec).parameters)
 
 

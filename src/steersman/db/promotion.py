@@ -47,16 +47,10 @@ async def promote_snapshot(
     The caller writes the audit row.
 
     Args:
-        connection: of role worker, inside a transaction; which then locks the point.
-        point: tenant, skill and decision point.
-        version: published and not retracted version, or one that was live before.
         rows: updates to write after the snapshot's own, numbered from them, with their
             original times; empty if already written. None: copy what the live lineage
             learned after the freeze, which is exact if the snapshot comes from the live
             lineage with the same policy.
-
-    Returns:
-        Number of the snapshot's last update.
 
     Raises:
         StateError: the snapshot does not exist or may not go live; or, with None, it is not
@@ -94,14 +88,6 @@ async def take_back_snapshot(connection: Any, point: Point, version: str) -> int
 
     Its log continues. Decisions that only later snapshots learned are put on the learner's queue.
 
-    Args:
-        connection: of role worker, inside a transaction; which then locks the point.
-        point: tenant, skill and decision point.
-        version: snapshot version.
-
-    Returns:
-        Number of its last update.
-
     Raises:
         StateError: the snapshot does not exist or may not go live; nothing was changed.
     """
@@ -131,10 +117,7 @@ async def pin_point(
     The caller locks the point and makes sure that no other rollout uses it.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
         seq: update number, 0 for the snapshot itself; None: remove the pin.
-        rollout: the rollout that pins it; only that rollout can unpin it.
 
     Raises:
         InputError: the update does not exist.
@@ -157,14 +140,6 @@ async def pin_point(
 
 async def unpin_point(connection: Any, point: Point) -> bool:
     """Remove the pin of a point, unless a rollout holds it.
-
-    Args:
-        connection: of role worker, inside a transaction, which then locks the point, so no
-            rollout starts or ends.
-        point: tenant, skill and decision point.
-
-    Returns:
-        Whether it was pinned.
 
     Raises:
         RolloutError: a rollout is active or pinned the point; nothing was changed.
@@ -234,11 +209,6 @@ async def _copy(connection: Any, point: Point, target: SnapshotRow) -> int:
 
 async def last_number(connection: Any, point: Point, version: str) -> int:
     """Return the last update number of any snapshot.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        version: snapshot version.
 
     Returns:
         The number; 0 without updates.

@@ -69,7 +69,6 @@ async def keep(
     """Drop rows that exceed their retention; the next call retries failures.
 
     Args:
-        database: a migrated database.
         days: whole UTC days of decisions and events to keep besides today, 1 to 36,500.
         destination: cold store whose files are checked before rows are dropped; None: trust
             the ledger.
@@ -79,9 +78,6 @@ async def keep(
         snapshots: published snapshots per decision point that keep their state, 1 or more,
             besides those that are or were live.
         now: current time; default: system clock.
-
-    Returns:
-        What was removed, and which partitions wait for what.
 
     Raises:
         InputError: a number is out of range.

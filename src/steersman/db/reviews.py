@@ -68,18 +68,10 @@ async def file_for_review(
     """Add a flagged text to the list, once per detector and subject.
 
     Args:
-        connection: of role owner or app, inside a transaction of the tenant.
-        tenant: tenant id.
-        detector: detector that flagged it.
-        kinds: kinds of findings.
         score: highest score, in [0, 1].
         subject: origin of the text, at most 500 bytes.
         excerpt: text with personal data masked; cut after 4,000 characters. Characters that
             PostgreSQL rejects (NUL, half of a surrogate pair) become a question mark.
-        at: time.
-
-    Returns:
-        Whether it was added; False if it was on the list already.
     """
     filed = await connection.fetchval(
         "INSERT INTO review (tenant, id, at, detector, kinds, score, subject, excerpt) "
@@ -97,13 +89,7 @@ async def reviews_of(
     """Return the review list.
 
     Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        open_only: only open items.
         limit: maximum number, 1 or more.
-
-    Returns:
-        Rows, oldest first.
     """
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM review WHERE tenant = $1 "  # noqa: S608 (constants)
@@ -115,14 +101,6 @@ async def reviews_of(
 
 async def find_review(connection: Any, tenant: UUID, identifier: UUID) -> ReviewRow:
     """Return one item of the list.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        identifier: item id.
-
-    Returns:
-        The row.
 
     Raises:
         StateError: the tenant has no such item.
@@ -147,18 +125,6 @@ async def resolve_review(
     at: datetime,
 ) -> ReviewRow:
     """Record the verdict on a flagged text, with an audit row; the last verdict counts.
-
-    Args:
-        connection: of role owner, inside a transaction of the tenant.
-        tenant: tenant id.
-        identifier: item id.
-        verdict: ``confirmed`` or ``dismissed``.
-        note: reason; also in the audit log, so nothing personal.
-        actor: actor name for the audit log.
-        at: time.
-
-    Returns:
-        The row.
 
     Raises:
         StateError: the tenant has no such item.

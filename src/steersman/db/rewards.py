@@ -134,11 +134,7 @@ async def spec_of(connection: Any, spec_hash: bytes) -> DecisionPoint:
     """Return a current or past declaration of the tenant.
 
     Args:
-        connection: inside a transaction of the tenant.
         spec_hash: 32 bytes.
-
-    Returns:
-        The declaration.
 
     Raises:
         StoreError: the declaration does not exist.
@@ -152,17 +148,7 @@ async def spec_of(connection: Any, spec_hash: bytes) -> DecisionPoint:
 async def decisions_to_credit(
     connection: Any, point: Point, snapshot: str, ids: Sequence[UUID]
 ) -> dict[UUID, Decided]:
-    """Return decisions of a point with their newest reward.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point; decisions of others are left out.
-        snapshot: the snapshot that learns.
-        ids: decision ids.
-
-    Returns:
-        Decisions by id; missing ones are left out.
-    """
+    """Return decisions of a point with their newest reward."""
     rows = await connection.fetch(
         "SELECT d.id, d.episode, d.spec_hash, d.feature_hash, d.context, d.action, d.x, d.key, "
         "d.p_kind, d.degraded, d.weight, d.at, d.window_ends, EXISTS ("
@@ -198,12 +184,6 @@ async def decisions_of(
 ) -> list[UUID]:
     """Return the next decision ids of a point.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        after: only ids after this one.
-        limit: maximum number of ids.
-
     Returns:
         At most ``limit`` ids in order; empty at the end.
     """
@@ -219,12 +199,6 @@ async def events_about(
     connection: Any, tenant: UUID, ids: Sequence[UUID], episodes: Sequence[str]
 ) -> list[Happened]:
     """Return the events that may credit decisions, in time order.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        ids: decision ids, for their own events.
-        episodes: episode ids, for their events and those of all their decisions.
 
     Returns:
         Distinct events with outcomes or an action taken.
@@ -256,14 +230,7 @@ async def learned_of(
     """Return what a state learned from decisions.
 
     Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: base of the state; the snapshots it builds on are included.
-        ids: decision ids.
         until: last update in the state; None: all.
-
-    Returns:
-        Learned values by decision, only for learned decisions.
 
     Raises:
         StateError: the snapshot does not exist.
@@ -291,16 +258,7 @@ async def learned_of(
 
 
 async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> set[UUID]:
-    """Return the erased decisions among some ids.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        ids: decision ids.
-
-    Returns:
-        The erased ids.
-    """
+    """Return the erased decisions among some ids."""
     rows = await connection.fetch(
         "SELECT decision FROM erasure WHERE tenant = $1 AND decision = ANY($2)", tenant, ids
     )
@@ -308,13 +266,7 @@ async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> se
 
 
 async def append_rewards(connection: Any, tenant: UUID, rows: Sequence[RewardRow]) -> None:
-    """Write reward revisions.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant that holds the fence.
-        tenant: tenant id.
-        rows: next revision of each decision.
-    """
+    """Write reward revisions."""
     await connection.execute(
         "INSERT INTO reward SELECT r.tenant, r.decision, r.revision, r.spec_hash, r.value, "
         "r.status, r.terms, r.final, now() FROM unnest($1::reward[]) AS r",

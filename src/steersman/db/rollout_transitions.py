@@ -44,19 +44,7 @@ async def start_rollout(
     """Start a rollout and notify services and controllers; the caller writes the audit row.
 
     Args:
-        connection: of role worker, inside a transaction that locks the point
-            (`hold_point`).
-        point: tenant, skill and decision point.
-        candidate: published version of the point, not retracted.
-        control: live snapshot,
-        control_seq: and the number of its updates.
-        stage: first stage: shadow, canary, ab or live.
         share: share of units on the candidate, 0 to 1.
-        salt: salt of the unit hash.
-        plan: plan as JSON.
-        now: start time.
-        concurrent: whether other rollouts of the skill may be active.
-        reason: explanation for operators.
 
     Returns:
         The running rollout at step 0.
@@ -93,16 +81,7 @@ async def start_rollout(
 async def due_rollouts(
     connection: Any, now: datetime, *, limit: int = 1000
 ) -> list[tuple[UUID, UUID]]:
-    """Return the rollouts of all tenants that a controller must check.
-
-    Args:
-        connection: of role worker, not inside a transaction of a tenant.
-        now: current time.
-        limit: maximum number.
-
-    Returns:
-        Tenant and id of each, the longest due first.
-    """
+    """Return the rollouts of all tenants that a controller must check."""
     rows = await connection.fetch(
         "SELECT tenant, rollout FROM rollout_task WHERE due_at <= $1 "
         "ORDER BY due_at, rollout LIMIT $2",
@@ -117,10 +96,6 @@ async def claim_rollout(
     """Claim a rollout; the previous holder is fenced.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant, which locks the row.
-        tenant: tenant id.
-        identifier: rollout id, active or not.
-        holder: display name of the holder.
         idle_s: claim only after this many seconds without a heartbeat; None: always.
 
     Returns:
@@ -142,13 +117,7 @@ async def fence_rollout(
     """Lock a rollout until the transaction ends.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        row: the rollout.
-        epoch: fencing epoch from `claim_rollout`.
         due_at: next check by a controller; None: unchanged.
-
-    Returns:
-        The current rollout, with a new heartbeat.
 
     Raises:
         FencedError: another process claimed it, or it does not exist.
@@ -190,20 +159,9 @@ async def move_rollout(
     controllers stop checking it.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        row: the rollout.
-        epoch: fencing epoch from `claim_rollout`.
-        now: current time.
         status: running, paused, promoted, rolled_back or aborted; None, here and below:
             unchanged.
-        stage: shadow, canary, ab or live.
-        step: step of its plan.
         share: share of units on the candidate, 0 to 1.
-        step_started_at: start time of the step.
-        reason: explanation for operators.
-
-    Returns:
-        The updated rollout.
 
     Raises:
         FencedError: another process claimed it; nothing was changed.

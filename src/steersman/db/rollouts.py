@@ -76,11 +76,6 @@ class RolloutRow:
 async def find_rollout(connection: Any, tenant: UUID, identifier: UUID) -> RolloutRow | None:
     """Return one rollout of a tenant.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        identifier: rollout id.
-
     Returns:
         The row; None if this tenant has no such rollout.
     """
@@ -92,15 +87,7 @@ async def find_rollout(connection: Any, tenant: UUID, identifier: UUID) -> Rollo
 
 
 async def active_rollouts(connection: Any, tenant: UUID) -> list[RolloutRow]:
-    """Return the active rollouts (running or paused), at most one per point.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-
-    Returns:
-        Rollouts by skill and point.
-    """
+    """Return the active rollouts (running or paused), at most one per point."""
     rows = await connection.fetch(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 "  # noqa: S608 (constants)
         "AND status IN ('running', 'paused') ORDER BY skill, point",
@@ -118,19 +105,7 @@ async def rollouts_of(
     before: UUID | None = None,
     limit: int = 100,
 ) -> list[RolloutRow]:
-    """Return rollouts of a tenant, newest first.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        skill: only of this skill.
-        point: only of decision points of this name.
-        before: only rollouts started before this one; for paging.
-        limit: maximum number of rows.
-
-    Returns:
-        Rows.
-    """
+    """Return rollouts of a tenant, newest first."""
     rows = await connection.fetch(
         f"SELECT {ROLLOUT_COLUMNS} FROM rollout WHERE tenant = $1 "  # noqa: S608 (constants)
         "AND ($2::text IS NULL OR skill = $2) "

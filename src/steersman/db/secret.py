@@ -56,10 +56,6 @@ def load_secret(home: Path) -> bytes:
 def hash_key(secret: bytes, text: str) -> bytes:
     """Return the stored hash of an API key.
 
-    Args:
-        secret: result of `load_secret`.
-        text: key text from a request.
-
     Returns:
         32 bytes.
 

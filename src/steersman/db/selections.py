@@ -21,14 +21,6 @@ def offered_of(
 ) -> Offered:
     """Return the candidates of a stored selection.
 
-    Args:
-        eligible: initial candidates of the row.
-        links: links of the row.
-        features: features of the row: all candidates in order.
-
-    Returns:
-        Bit-identical to the candidates of the request.
-
     Raises:
         InputError: the row is not a selection.
 
@@ -48,12 +40,6 @@ def offered_of(
 
 def done_in(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the actions of a stored selection.
-
-    Args:
-        steps: steps of the row.
-
-    Returns:
-        Candidate names, and ``stop`` if it stopped.
 
     >>> done_in([{"eligible": ["a", "stop"], "action": "a", "p": 0.5}])
     ['a']

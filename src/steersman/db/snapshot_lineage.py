@@ -35,9 +35,6 @@ async def line_of(
     """Return the logs that a state builds on, oldest first.
 
     Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: base snapshot of the state.
         until: last update in the state; None: all.
 
     Returns:
@@ -68,17 +65,7 @@ async def line_of(
 async def decisions_learned(
     connection: Any, point: Point, stretch: Stretch, *, after: int = 0
 ) -> list[UUID]:
-    """Return the decisions of some updates.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        stretch: the updates.
-        after: only updates after this number.
-
-    Returns:
-        Distinct decision ids.
-    """
+    """Return the decisions of some updates."""
     rows = await connection.fetch(
         "SELECT DISTINCT decision FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "
         "AND snapshot = $4 AND seq > $5 AND ($6::bigint IS NULL OR seq <= $6)",
@@ -90,17 +77,7 @@ async def decisions_learned(
 async def same_update(
     connection: Any, point: Point, one: tuple[str, int], other: tuple[str, int]
 ) -> bool:
-    """Return whether two updates are copies of one.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        one: snapshot and update number.
-        other: snapshot and update number.
-
-    Returns:
-        False if a number does not exist.
-    """
+    """Return whether two updates are copies of one."""
     same: bool = await connection.fetchval(
         "SELECT EXISTS (SELECT FROM update AS a JOIN update AS b "
         "USING (tenant, skill, point, decision, revision, at) "

@@ -106,15 +106,7 @@ class Frozen:
 
 
 async def snapshots_of(connection: Any, point: Point) -> list[SnapshotRow]:
-    """Return all snapshots of a point, oldest first.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        Rows, including unpublished and retracted ones.
-    """
+    """Return all snapshots of a point, oldest first."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM snapshot WHERE {_THIS} ORDER BY created_at, id",  # noqa: S608 (constants)
         *point,
@@ -123,15 +115,7 @@ async def snapshots_of(connection: Any, point: Point) -> list[SnapshotRow]:
 
 
 async def retracted_of(connection: Any, tenant: UUID) -> list[SnapshotRow]:
-    """Return the retracted versions of a tenant, oldest retraction first.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-
-    Returns:
-        Rows of all its decision points.
-    """
+    """Return the retracted versions of a tenant, oldest retraction first."""
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM snapshot WHERE tenant = $1 AND retracted_at IS NOT NULL "  # noqa: S608 (constants)
         "ORDER BY retracted_at, id",
@@ -142,14 +126,6 @@ async def retracted_of(connection: Any, tenant: UUID) -> list[SnapshotRow]:
 
 async def find_snapshot(connection: Any, point: Point, version: str) -> SnapshotRow:
     """Return one snapshot of a point.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        version: snapshot version.
-
-    Returns:
-        Its row.
 
     Raises:
         StateError: the version does not exist.
@@ -173,15 +149,6 @@ async def reserve_snapshot(
 
     The same state of the same lineage and declaration keeps its version unless that was retracted,
     so an interrupted publisher resumes.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant that locks the point.
-        point: tenant, skill and decision point.
-        frozen: the state and its origin.
-        choose: returns an unused version, given all existing ones.
-
-    Returns:
-        Its row; ``published_at`` says whether it was published before.
 
     Raises:
         StateError: the lineage does not exist, or the chosen version is taken.
@@ -219,15 +186,6 @@ async def describe_reserved(
 ) -> SnapshotRow:
     """Store the description to sign, so that a resumed publisher signs the same.
 
-    Args:
-        connection: of role worker, inside the transaction that reserved it.
-        point: tenant, skill and decision point.
-        version: version from `reserve_snapshot`.
-        description: description without size, hash and path.
-
-    Returns:
-        Its row.
-
     Raises:
         StateError: there is no such unpublished version.
     """
@@ -245,15 +203,6 @@ async def mark_published(
     connection: Any, point: Point, version: str, description: Mapping[str, Any]
 ) -> SnapshotRow:
     """Record that a snapshot was signed; a repeated call changes nothing.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        version: version from `reserve_snapshot`.
-        description: signed description.
-
-    Returns:
-        Its row.
 
     Raises:
         StateError: the version does not exist or was not reserved for publishing.
@@ -273,14 +222,6 @@ async def mark_published(
 
 async def retract(connection: Any, point: Point, version: str) -> SnapshotRow:
     """Record the retraction of a snapshot, so that it cannot go live again.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        version: a published version.
-
-    Returns:
-        Its row.
 
     Raises:
         StateError: the version is not published, is live, or has an active rollout.
@@ -321,10 +262,7 @@ async def store_spec(connection: Any, point: Point, spec_hash: bytes, document: 
     """Store the declaration of a candidate; a repeated call changes nothing.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
         spec_hash: hash of the declaration, 32 bytes.
-        document: its YAML.
     """
     await connection.execute(
         "INSERT INTO spec (tenant, skill, point, hash, document) VALUES ($1, $2, $3, $4, $5) "

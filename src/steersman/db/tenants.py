@@ -62,12 +62,7 @@ async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
     """Create a tenant.
 
     Args:
-        database: a migrated database.
         name: 1 to 63 lower-case letters, digits and ``-``, not starting with ``-``.
-        actor: actor name for the audit log.
-
-    Returns:
-        The new tenant.
 
     Raises:
         InputError: the name is invalid.
@@ -95,12 +90,6 @@ async def create_tenant(database: Database, name: str, *, actor: str) -> Tenant:
 async def list_tenants(database: Database) -> list[Tenant]:
     """Return all tenants by name.
 
-    Args:
-        database: a migrated database.
-
-    Returns:
-        The tenants of this installation.
-
     Raises:
         StoreError: the database is unreachable.
     """
@@ -114,13 +103,6 @@ async def list_tenants(database: Database) -> list[Tenant]:
 
 async def find_tenant(database: Database, name: str) -> Tenant:
     """Return the tenant of a name.
-
-    Args:
-        database: a migrated database.
-        name: tenant name.
-
-    Returns:
-        The tenant.
 
     Raises:
         StoreError: the tenant does not exist (the message lists others), or the database is
@@ -138,13 +120,6 @@ async def find_tenant(database: Database, name: str) -> Tenant:
 
 async def tenant_name(connection: Any, tenant: UUID) -> str:
     """Return the name of the transaction's tenant.
-
-    Args:
-        connection: of any role, inside a transaction of the tenant.
-        tenant: tenant id.
-
-    Returns:
-        The name.
 
     Raises:
         StoreError: the tenant does not exist.

@@ -61,15 +61,7 @@ async def updates_after(
     """Return the updates of a snapshot after a number, in order.
 
     Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: snapshot version.
-        seq: only updates after this number.
         until: last number; None: no limit.
-        limit: maximum number of rows.
-
-    Returns:
-        At most ``limit`` rows.
     """
     rows = await connection.fetch(
         f"SELECT {UPDATE_COLUMNS} FROM update WHERE tenant = $1 AND skill = $2 AND point = $3 "  # noqa: S608 (a constant)
@@ -86,9 +78,6 @@ async def newest_checkpoint(
     """Return the newest checkpoint of a snapshot.
 
     Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: snapshot version.
         until: last number; None: the newest.
 
     Returns:
@@ -108,11 +97,6 @@ async def newest_checkpoint(
 
 async def base_state(connection: Any, point: Point, snapshot: str) -> bytes:
     """Return the base state of a snapshot from its row.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: snapshot version.
 
     Returns:
         Its bytes. Only a signature can show that bytes and hash were not changed together.
@@ -151,13 +135,6 @@ async def append_updates(
 ) -> None:
     """Write the next updates of a snapshot and notify the replicas.
 
-    Args:
-        connection: of role worker, inside a transaction of the tenant that holds the fence.
-        point: tenant, skill and decision point.
-        epoch: fencing epoch from `claim`.
-        snapshot: the snapshot that learns.
-        rows: updates numbered from the fence's ``seq``.
-
     Raises:
         FencedError: the numbers do not follow, so another learner wrote updates.
     """
@@ -191,12 +168,7 @@ async def write_checkpoint(
     """Store a checkpoint and delete older ones of the snapshot.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        snapshot: base snapshot.
-        seq: last update in the state.
         state: bytes from `pack_state`.
-        keep: number of checkpoints of this snapshot to keep.
     """
     await connection.execute(
         "INSERT INTO checkpoint (tenant, skill, point, snapshot, seq, state, sha256) "

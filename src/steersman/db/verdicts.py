@@ -63,17 +63,7 @@ async def add_verdict(
     """Record a verdict in the transaction that acts on it.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        row: the judged rollout.
-        epoch: fencing epoch from `claim_rollout`.
-        at: time of the verdict.
-        verdict: promote, hold, roll_back or not_enough_data.
         acted: none, next_stage, promoted, rolled_back or held.
-        inputs: all numbers needed to recompute the verdict.
-        reasons: explanation for operators.
-
-    Returns:
-        The row.
 
     Raises:
         FencedError: another process claimed the rollout; nothing was written.
@@ -94,13 +84,6 @@ async def verdicts_of(
 ) -> list[VerdictRow]:
     """Return the verdicts of a rollout, in order.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        rollout: rollout id.
-        after: only verdicts after this number.
-        limit: maximum number of rows.
-
     Returns:
         At most ``limit`` rows; none if this tenant has no such rollout.
     """
@@ -114,11 +97,6 @@ async def verdicts_of(
 
 async def latest_verdict(connection: Any, tenant: UUID, rollout: UUID) -> VerdictRow | None:
     """Return the last verdict of a rollout.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        rollout: rollout id.
 
     Returns:
         The row; None if there is none.

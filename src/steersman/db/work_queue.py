@@ -74,15 +74,6 @@ async def due_work(
     """Return due work by decision point: the oldest, and some of the newest.
 
     With the oldest only, one long queue would block all other points.
-
-    Args:
-        connection: of role worker, not inside a transaction of a tenant.
-        now: current time.
-        without: points to skip, which other learners hold.
-        limit: maximum rows of the oldest; a quarter as many of the newest.
-
-    Returns:
-        Ids of work rows, oldest first; points with few rows first.
     """
     rows = await connection.fetch(
         f"(SELECT {_DUE} ORDER BY due_at, id LIMIT $5) UNION "
@@ -107,13 +98,8 @@ async def take_work(
     taken together if whole episodes are credited.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        ids: ids of work rows of one point, in processing order.
         now: also take other rows of the same decisions that are due by then; None: only
             these.
-
-    Returns:
-        The remaining rows in that order, then other rows of the same decisions.
     """
     rows = await connection.fetch(
         "WITH taken AS (DELETE FROM work WHERE id = ANY($1) "
@@ -131,13 +117,7 @@ async def take_work(
 async def queue_work(
     connection: Any, point: Point, due: Iterable[tuple[UUID, datetime, str | None]]
 ) -> None:
-    """Queue decisions for later.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        due: decision, due time and trace context.
-    """
+    """Queue decisions for later."""
     columns = list(zip(*due, strict=True)) or [(), (), ()]
     await connection.execute(
         "INSERT INTO work (tenant, skill, point, decision, due_at, traceparent) "
@@ -147,16 +127,7 @@ async def queue_work(
 
 
 async def unfinished(connection: Any, point: Point, ids: Sequence[UUID]) -> set[UUID]:
-    """Return the decisions with due work.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        ids: decision ids.
-
-    Returns:
-        Decision ids.
-    """
+    """Return the decisions with due work."""
     rows = await connection.fetch(
         f"SELECT decision FROM work WHERE {_THIS} AND decision = ANY($4) AND due_at <= now()",  # noqa: S608 (a constant)
         *(*point, ids),
@@ -168,9 +139,6 @@ async def claim(connection: Any, point: Point, holder: str, *, idle_s: float | N
     """Claim a point as its learner; the previous learner is fenced.
 
     Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        holder: display name of the holder.
         idle_s: claim only after this many seconds without a heartbeat; None: always.
 
     Returns:
@@ -186,15 +154,7 @@ async def claim(connection: Any, point: Point, holder: str, *, idle_s: float | N
 
 
 async def holder_of(connection: Any, point: Point) -> str | None:
-    """Return the last learner of a point; empty after a new snapshot, None if the point is gone.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        Its display name.
-    """
+    """Return the last learner of a point; empty after a new snapshot, None if the point is gone."""
     holder: str | None = await connection.fetchval(
         f"SELECT holder FROM learner WHERE {_THIS}",  # noqa: S608 (a constant)
         *point,
@@ -205,16 +165,7 @@ async def holder_of(connection: Any, point: Point) -> str | None:
 async def keep_claims(
     connection: Any, tenant: UUID, claims: Sequence[tuple[str, str, int]]
 ) -> set[tuple[str, str]]:
-    """Send a heartbeat for claims; locked rows are skipped, because their users do the same.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        tenant: tenant id.
-        claims: skill, point and epoch of each.
-
-    Returns:
-        Skill and point of claims lost to another learner.
-    """
+    """Send a heartbeat for claims; locked rows are skipped, because their users do the same."""
     columns = list(zip(*claims, strict=True)) or [(), (), ()]
     rows = await connection.fetch(
         "WITH mine AS MATERIALIZED ("
@@ -233,14 +184,6 @@ async def keep_claims(
 
 async def fence(connection: Any, point: Point, epoch: int) -> Fence:
     """Lock a claimed point until the transaction ends.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        point: the claimed decision point.
-        epoch: fencing epoch from `claim`.
-
-    Returns:
-        Its current state.
 
     Raises:
         FencedError: another learner claimed it, or it does not exist.

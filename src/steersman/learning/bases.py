@@ -22,23 +22,12 @@ class Bases(Protocol):
 
         Called before a checkpoint replaces the base.
 
-        Args:
-            connection: inside a transaction of the tenant.
-            row: the decision point with the wanted snapshot.
-
         Raises:
             SteersmanError: the base must not be used.
         """
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
         """Return the policy of ``row.snapshot`` before its first update.
-
-        Args:
-            connection: inside a transaction of the tenant.
-            row: the decision point with the wanted snapshot.
-
-        Returns:
-            A new policy object.
 
         Raises:
             SteersmanError: the base is missing or must not be loaded.
@@ -49,22 +38,10 @@ class StoredBases:
     """Base states from the database, checked by hash only."""
 
     async def check(self, connection: Any, row: PointRow) -> None:
-        """Accept every base.
-
-        Args:
-            connection: inside a transaction of the tenant.
-            row: the decision point.
-        """
+        """Accept every base."""
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
         """Return the policy from the snapshot row.
-
-        Args:
-            connection: inside a transaction of the tenant.
-            row: the decision point with the wanted snapshot.
-
-        Returns:
-            A new policy object.
 
         Raises:
             StateError: the snapshot is missing or its bytes do not match their hash.

@@ -117,13 +117,7 @@ def credit_of(
     """Return the reward of a decision as of now.
 
     Args:
-        spec: the declaration of the decision.
-        decided: the decision.
-        happened: events that may credit it, in time order.
         now: Unix time in seconds.
-
-    Returns:
-        The reward or the withdrawal.
 
     Raises:
         InputError: an outcome that counts is not a finite number.

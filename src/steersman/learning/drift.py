@@ -43,8 +43,6 @@ async def check_drift(
     (neither arm learns then).
 
     Args:
-        database: a migrated database.
-        row: the decision point.
         level: confidence level that must show a loss on held-out decisions. The default allows one
             false alarm in two thousand hourly checks.
         now: Unix time in seconds, for the incident.

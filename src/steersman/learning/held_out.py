@@ -125,13 +125,8 @@ async def compare(
     """Return the reward difference of two states; too little evidence is reported, not raised.
 
     Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-        new: the state in question; its policy is changed.
-        old: the state to compare with; its policy is changed.
         level: confidence level, in (0, 1). The default allows one false alarm in 200 checks.
         share: share of held-out units, in (0, 1].
-        newest: number of newest decisions to select from.
 
     Returns:
         The difference with its confidence interval, or the reasons why there is none.

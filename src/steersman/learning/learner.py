@@ -82,11 +82,7 @@ async def run_learner(
     If the database is unavailable, the learner retries and claims all points again.
 
     Args:
-        database: a migrated database.
-        stop: event that stops the learner.
         clock: Unix time in seconds, for due work and reward windows.
-        watch: callback after each batch.
-        settings: learner settings.
         bases: source of base states; None uses the snapshot rows.
     """
     given = settings or LearnerSettings(), bases or StoredBases()

@@ -94,18 +94,8 @@ async def rebuild(
     the rebuild; its learner waits and then continues from the new state.
 
     Args:
-        database: a migrated database.
-        row: the decision point.
-        actor: actor name for the audit log.
-        until: leave out updates learned after this time.
         exclude: leave out decisions that match this SQL expression over the columns of table
             ``decision``, such as ``unit = 'bot-7'``. It reads the hot tables only.
-        decisions: leave out decisions with these ids, hot or cold.
-        keep_unseen: keep updates that ``exclude`` cannot check, because retention dropped their
-            decisions; otherwise such updates raise an error.
-
-    Returns:
-        The new snapshot and the counts of updates.
 
     Raises:
         InputError: the condition is invalid or cannot check all updates; ``until`` is before the

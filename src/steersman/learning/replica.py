@@ -73,9 +73,6 @@ class Replica:
     ) -> tuple[NDArray[np.float64] | None, str | None]:
         """Return the encoded context for deciding, storing and learning.
 
-        Args:
-            context: values by field name.
-
         Returns:
             ``x``, float64 values that float32 holds exactly, or None; ``key``, or None.
 
@@ -86,9 +83,6 @@ class Replica:
 
     def apply(self, updates: Iterable[UpdateRow]) -> None:
         """Apply updates in order.
-
-        Args:
-            updates: the next updates of this snapshot.
 
         Raises:
             StateError: a number is missing or repeated, or the policy rejects an update; earlier
@@ -133,13 +127,7 @@ async def load(
     """Return a replica of a point at the end of its log.
 
     Args:
-        connection: inside a transaction of the tenant.
-        row: the decision point; the replica uses ``row.snapshot``.
         until: last update to apply; None to follow the log.
-        bases: source of base states.
-
-    Returns:
-        A replica after the last committed update or after ``until``.
 
     Raises:
         StateError: the snapshot is missing, damaged or has another feature map, or there are fewer
@@ -159,14 +147,6 @@ async def load(
 async def replay(connection: Any, row: PointRow, *, bases: Bases = _STORED) -> Replica:
     """Return a replica built from the base and every update, without checkpoints.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        row: the decision point.
-        bases: source of base states.
-
-    Returns:
-        A replica after the last committed update.
-
     Raises:
         StateError: the snapshot is missing or damaged, or the log has a gap.
     """
@@ -180,14 +160,6 @@ async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED)
 
     If the point got another snapshot (a rebuild), the replica switches to it. A changed declaration
     needs `load`; until then this replica keeps its old declaration.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        replica: changed in place; no other task may use it meanwhile.
-        bases: source of base states.
-
-    Returns:
-        Number of applied updates; all updates of a new snapshot.
 
     Raises:
         StateError: the snapshot is damaged or the log has a gap.
@@ -213,13 +185,6 @@ async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED)
 async def follow(connection: Any, replica: Replica) -> int:
     """Apply the updates of a replica's snapshot between its decisions.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        replica: changed in place, at most up to ``until``; no other task may apply updates.
-
-    Returns:
-        Number of applied updates.
-
     Raises:
         StateError: the log has a gap, or the policy rejects an update.
     """
@@ -230,16 +195,6 @@ async def state_at(
     connection: Any, row: PointRow, snapshot: str, seq: int, *, bases: Bases = _STORED
 ) -> ChoicePolicy:
     """Return the policy after a given update, for any past decision.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        row: the decision point.
-        snapshot: snapshot of the decision.
-        seq: its ``update_seq``.
-        bases: source of base states.
-
-    Returns:
-        A new policy object.
 
     Raises:
         StateError: the snapshot or update does not exist.

@@ -46,9 +46,6 @@ class Evidence:
     def spec(self, decided: Decided) -> DecisionPoint:
         """Return the declaration of a decision.
 
-        Args:
-            decided: the decision.
-
         Raises:
             SteersmanError: the declaration is missing or unreadable.
         """
@@ -62,9 +59,6 @@ class Evidence:
 
         Its earlier rewards and events are only in the cold store, so its reward cannot be
         recomputed without new events.
-
-        Args:
-            decided: the decision.
         """
         return (
             decided.status is None
@@ -73,11 +67,7 @@ class Evidence:
         )
 
     def about(self, decided: Decided) -> Course:
-        """Return the events that may credit a decision, in time order.
-
-        Args:
-            decided: the decision.
-        """
+        """Return the events that may credit a decision, in time order."""
         if decided.episode is not None and _by_episode(self.specs[decided.spec_hash]):
             return self._of_episode[decided.episode]
         return self._own[decided.id]
@@ -86,17 +76,7 @@ class Evidence:
 async def read_evidence(
     connection: Any, row: PointRow, snapshot: str, ids: Sequence[UUID]
 ) -> Evidence:
-    """Read everything that the rewards of some decisions depend on.
-
-    Args:
-        connection: inside a transaction of the tenant.
-        row: the decision point.
-        snapshot: the snapshot that learns.
-        ids: decision ids.
-
-    Returns:
-        The current evidence.
-    """
+    """Read everything that the rewards of some decisions depend on."""
     point = row.tenant, row.skill, row.point
     decisions = await decisions_to_credit(connection, point, snapshot, ids)
     specs: dict[bytes, DecisionPoint | SteersmanError] = {}

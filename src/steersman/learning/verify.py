@@ -58,13 +58,6 @@ async def verify(database: Database, row: PointRow) -> Verified:
     Reads one consistent snapshot of the database while learning continues. Reads hot tables only;
     for days in the cold store it checks the updates only.
 
-    Args:
-        database: a migrated database.
-        row: the decision point.
-
-    Returns:
-        The differences.
-
     Raises:
         StoreError: the database is unreachable.
     """

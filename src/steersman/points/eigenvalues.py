@@ -50,9 +50,6 @@ class Spectrum:
 def largest_eigenvalue(state: State) -> float | None:
     """Return the largest eigenvalue of the second moment of a state's features.
 
-    Args:
-        state: policy state from ``policy.state()``.
-
     Returns:
         A number >= 0; None for a policy that does not learn, or has no samples yet.
 
@@ -103,7 +100,6 @@ def power_iteration(packed: Floats, dim: int, *, tolerance: float = 1e-9) -> flo
     Args:
         packed: upper triangle, by columns, shape (dim·(dim + 1) / 2,).
         dim: number of rows, at least 1.
-        tolerance: ratio of residual to eigenvalue at which the iteration stops.
 
     Raises:
         InputError: the number of entries does not match ``dim``.

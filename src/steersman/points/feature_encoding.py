@@ -37,11 +37,6 @@ def encode(
     rules, joint models and epsilon-greedy without context get neither. The context must always
     match the declaration, so that other policies can learn from the same log.
 
-    Args:
-        point: the declaration.
-        features: feature map of ``point.context``.
-        context: values by field name.
-
     Returns:
         ``x``: shape (dim,), float64 that float32 holds exactly, or None; ``key``: at least
         1 character, or None.
@@ -80,14 +75,7 @@ def encode(
 
 
 def reads_vector(point: DecisionPoint) -> bool:
-    """Return whether a point's policy reads the encoded context.
-
-    Args:
-        point: the declaration.
-
-    Returns:
-        False if it reads a key, action features or the context itself.
-    """
+    """Return whether a point's policy reads the encoded context."""
     return point.policy.algorithm in _LINEAR or getattr(point.policy, "contextual", False)
 
 
@@ -95,10 +83,6 @@ def encode_rows(
     features: FeatureMap, contexts: Sequence[Mapping[str, object]]
 ) -> NDArray[np.float32]:
     """Return the encoded vectors of several contexts.
-
-    Args:
-        features: feature map of the point's context.
-        contexts: values by field name.
 
     Returns:
         Shape (n, dim), float32.
@@ -141,9 +125,6 @@ def as_stored(numbers: NDArray[np.floating[Any]]) -> array[float]:
 
     Args:
         numbers: any shape; float32 holds them exactly.
-
-    Returns:
-        Flat array in row order.
 
     >>> as_stored(rounded([[0.5], [2.0]]))
     array('f', [0.5, 2.0])

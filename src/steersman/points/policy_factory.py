@@ -64,15 +64,7 @@ def build(
     """Return the policy that a decision point declares.
 
     Args:
-        policy: ``point.policy`` of a loaded declaration.
-        actions: action names, or () for a joint model with open candidates.
-        dim: number of context features; for a joint model, of action features.
         floor: ``point.floor``; 0 with ``explore: none``.
-        mixed: ``point.actions`` for mixed actions; ``actions`` are then its names.
-        sequence: ``point.actions`` for a sequence; ``actions`` are then ().
-
-    Returns:
-        A new policy without updates.
 
     Raises:
         InputError: parameter out of range, or wrong kind of actions.
@@ -121,12 +113,6 @@ def _of_configurations(declared: dict[str, Any], mixed: Mixed) -> dict[str, Any]
 def load_policy(state: Mapping[str, Any]) -> ChoicePolicy:
     """Return the policy of a state, for any algorithm.
 
-    Args:
-        state: result of ``state()`` of a policy.
-
-    Returns:
-        A policy of the class that wrote the state.
-
     Raises:
         StateError: damaged state, or unknown algorithm.
 
@@ -153,11 +139,7 @@ def warm_start(
 
     Args:
         policy: policy that learns the rows, all or none.
-        X: n contexts, as in ``learn_batch``.
-        actions: n action names.
-        rewards: n rewards; for a prior, the expected reward of each (context, action).
         trust: weight of one row in observations, in (0, 1].
-        limit: maximum total weight of the rows of one action, in observations.
         buckets: n time buckets, for a policy that forgets and learns with buckets. Use today's
             bucket for full weight today. None: all rows have the same time, and later updates must
             have no buckets either.

@@ -60,9 +60,6 @@ class Measures:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return the measures from the ``guard`` entry of a description.
 
-        Args:
-            value: result of `to_json`; unknown entries are ignored.
-
         Raises:
             InputError: an entry is missing or has a wrong type.
         """
@@ -83,12 +80,6 @@ class Measures:
 
 def measure(state: State) -> Measures:
     """Return the measures of a state for the publish guard.
-
-    Args:
-        state: checked policy state.
-
-    Returns:
-        The measures; ``unmeasured`` says why the eigenvalue is missing.
 
     Raises:
         VerificationError: the header of the state is unreadable.
@@ -122,13 +113,6 @@ def guard(new: Measures, history: Sequence[Measures]) -> list[str]:
 
     Assumes a constant context distribution: after a lasting traffic change the guard refuses
     versions until a person forces one, and then the median follows.
-
-    Args:
-        new: measures of the new snapshot.
-        history: measures of published snapshots, oldest first.
-
-    Returns:
-        One sentence per measure that is out of range.
 
     >>> earlier = [Measures(10**6, 1.0, 5000.0, 64, "lin_ts 3x64")] * 3
     >>> guard(Measures(10**6, 1.2, 9000.0, 64, "lin_ts 3x64"), earlier)

@@ -26,9 +26,6 @@ def pack_state(state: Mapping[str, NDArray[Any]]) -> bytes:
     Args:
         state: float64 sums and the uint8 ``meta``, from ``policy.state()``.
 
-    Returns:
-        A safetensors file.
-
     Raises:
         StateError: an array has another type.
 
@@ -44,9 +41,6 @@ def pack_state(state: Mapping[str, NDArray[Any]]) -> bytes:
 
 def state_sha256(state: Mapping[str, NDArray[Any]]) -> str:
     """Return the SHA-256 of a state's bytes: equal for bitwise equal states.
-
-    Args:
-        state: as for `pack_state`.
 
     Returns:
         64 hexadecimal digits.
@@ -68,11 +62,7 @@ def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArra
     not larger than the bytes.
 
     Args:
-        data: a safetensors file.
         max_bytes: maximum size in bytes.
-
-    Returns:
-        New arrays by name.
 
     Raises:
         StateError: too long, damaged, or an array is neither float64 nor uint8.

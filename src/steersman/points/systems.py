@@ -79,9 +79,6 @@ class System:
 def load(target: str) -> Any:
     """Return what an import string names.
 
-    Args:
-        target: ``module:attribute``, or ``module`` alone.
-
     >>> load("math:tau") > 6
     True
     """
@@ -115,9 +112,5 @@ def installed_systems() -> Mapping[str, System]:
 
 
 def systems_with(part: str) -> Mapping[str, System]:
-    """Return the installed systems that have a part, by name.
-
-    Args:
-        part: name of an attribute of `System`, such as ``demo``.
-    """
+    """Return the installed systems that have a part, by name."""
     return {name: one for name, one in installed_systems().items() if getattr(one, part)}

@@ -57,14 +57,6 @@ class Scrubbing:
 
         Categories, numbers and vectors stay unchanged. Undeclared values are scrubbed wherever they
         have text, because a fallback answers such a request and stores it.
-
-        Args:
-            context: sent context; not changed.
-            secret: the service's secret.
-            tenant: tenant id.
-
-        Returns:
-            The context and the number of findings per kind.
         """
         key, counts = scrub_key(secret, tenant.bytes), Counter[str]()
         result: dict[str, Any] = {}
@@ -79,16 +71,7 @@ class Scrubbing:
         return (result | self._within(others, key, counts) if others else result), counts
 
     def body(self, body: Any, secret: bytes, tenant: UUID) -> tuple[Any, Counter[str]]:
-        """Return a scrubbed event body for storing and logging, with all texts and keys.
-
-        Args:
-            body: sent body; not changed.
-            secret: the service's secret.
-            tenant: tenant id.
-
-        Returns:
-            The body, with colliding keys numbered, and the number of findings per kind.
-        """
+        """Return a scrubbed event body for storing and logging, with all texts and keys."""
         key, counts = scrub_key(secret, tenant.bytes), Counter[str]()
         return self._within(body, key, counts), counts
 
@@ -109,9 +92,6 @@ class Scrubbing:
 def scrubbing_of(point: DecisionPoint) -> Scrubbing | None:
     """Return the scrubbing rules of a decision point's contexts.
 
-    Args:
-        point: the declaration.
-
     Returns:
         The rules; None if nothing is scrubbed.
     """
@@ -130,9 +110,6 @@ def scrubbing_of(point: DecisionPoint) -> Scrubbing | None:
 def scrubbing_of_events(points: Iterable[DecisionPoint]) -> Scrubbing | None:
     """Return the combined scrubbing rules for a tenant's event bodies.
 
-    Args:
-        points: all decision points of the tenant.
-
     Returns:
         All kinds, masked if any point masks; None if nothing is scrubbed.
     """
@@ -141,9 +118,6 @@ def scrubbing_of_events(points: Iterable[DecisionPoint]) -> Scrubbing | None:
 
 def check_scrubbers(point: DecisionPoint) -> None:
     """Raise an error if a declared scrubber is not installed.
-
-    Args:
-        point: the declaration.
 
     Raises:
         InputError: names the scrubber and what to do.

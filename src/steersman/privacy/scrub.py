@@ -83,12 +83,8 @@ def scrub(
     Scrubbing is idempotent, and its time is linear in the text length.
 
     Args:
-        text: any text.
-        kinds: kinds among ``email``, ``phone``, ``card``, ``iban``, ``ip`` and
-            ``custom:NAME``.
         how: ``mask`` inserts ``[email]``; ``hash`` inserts ``[email:…]`` with 64 bits of an
             HMAC, equal for equal normalised values under the same key.
-        key: secret key; needed by ``hash``.
 
     Returns:
         The text and the number of findings per kind; the text ``[unscrubbable]`` and
@@ -111,13 +107,6 @@ def scrub(
 def find(text: str, kinds: Sequence[str]) -> list[Finding]:
     """Return the positions of personal data.
 
-    Args:
-        text: any text.
-        kinds: as in `scrub`.
-
-    Returns:
-        Positions in order; overlapping findings are merged.
-
     Raises:
         InputError: unknown kind, or scrubber not installed.
         DataError: a custom scrubber failed.
@@ -135,10 +124,6 @@ def find(text: str, kinds: Sequence[str]) -> list[Finding]:
 
 def scrub_key(secret: bytes, tenant: bytes) -> bytes:
     """Return the hash key of a tenant; hashes differ between tenants.
-
-    Args:
-        secret: the service's secret.
-        tenant: its id.
 
     Returns:
         32 bytes.

@@ -21,7 +21,6 @@ class Backend(Protocol):
         """Return the model's answer to a prompt.
 
         Args:
-            prompt: complete prompt.
             max_tokens: maximum answer tokens, ≥ 1.
             timeout_s: total timeout in seconds, > 0.
 
@@ -58,7 +57,6 @@ class MeteredBackend(Backend, Protocol):
         """Return the model's answer with token counts.
 
         Args:
-            prompt: complete prompt.
             max_tokens: maximum answer tokens, ≥ 1.
             timeout_s: total timeout in seconds, > 0.
 

@@ -79,7 +79,6 @@ class Breaker:
         """Count a failure; open after the last of a row, a failed probe or a retry time.
 
         Args:
-            turn: turn of the request.
             retry_after_s: retry time sent by the server, ≥ 0; limited to a minute.
             took_s: duration of the request, ≥ 0. The pause is at least as long, so that a silent
                 server does not block callers most of the time.

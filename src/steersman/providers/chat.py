@@ -95,9 +95,6 @@ class ChatBackend:
             max_tokens: maximum answer tokens, 1 to 100,000; default 64.
             timeout_s: total timeout in seconds, 0.001 to 3600.
 
-        Returns:
-            The unchanged text of the first choice.
-
         Raises:
             BackendUnavailableError: no answer in time, no connection, or the server is busy or
                 failing; ``retry_after_s`` is the retry time, if known.
@@ -110,11 +107,6 @@ class ChatBackend:
         self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 10.0
     ) -> Completion:
         """Return the model's answer with the token counts of the server.
-
-        Args:
-            prompt: as for `complete`.
-            max_tokens: as for `complete`.
-            timeout_s: as for `complete`.
 
         Returns:
             The text and ``usage``; a missing or invalid count is None.

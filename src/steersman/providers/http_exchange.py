@@ -87,15 +87,7 @@ def post(
     """Send a request over a new connection, and return the response.
 
     Args:
-        server: server address.
-        path: path, beginning with a slash.
-        body: request body.
-        headers: all headers but those of HTTP itself.
         timeout_s: total timeout in seconds, > 0.
-        max_bytes: maximum size of the response.
-
-    Returns:
-        The response; redirections are not followed.
 
     Raises:
         BackendUnavailableError: no complete response in time, or no connection.

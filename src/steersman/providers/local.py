@@ -93,9 +93,6 @@ class LocalBackend:
             max_tokens: maximum answer tokens, 1 to 100,000; default 64.
             timeout_s: total timeout in seconds, 0.001 to 3600.
 
-        Returns:
-            The unchanged text.
-
         Raises:
             BackendUnavailableError: no answer in time, or the process exited or cannot be started;
                 the next call starts a new one.
@@ -109,14 +106,6 @@ class LocalBackend:
         self, prompt: str, *, max_tokens: int = 64, timeout_s: float = 60.0
     ) -> Completion:
         """Return the model's answer with token counts.
-
-        Args:
-            prompt: as for `complete`.
-            max_tokens: as for `complete`.
-            timeout_s: as for `complete`.
-
-        Returns:
-            The text and the counts.
 
         Raises:
             BackendUnavailableError: as `complete` does.

@@ -24,13 +24,7 @@ _LOOK_S = 1.0
 
 
 def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer prompts until the source ends.
-
-    Args:
-        ask: chat completions of the server: request in, answer or error out.
-        source: lines, each ``{"prompt": …, "max_tokens": …, "stop": […]}``.
-        sink: lines with ``text`` and both token counts, or ``error`` and the server's ``status``.
-    """
+    """Answer prompts until the source ends."""
     for line in source:
         asked = msgspec.json.decode(line)
         try:

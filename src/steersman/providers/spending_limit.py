@@ -44,23 +44,13 @@ class Prices:
                 raise InputError(f"{name} is {value!r}; the minimum is 0")
 
     def estimate(self, prompt: str, *, max_tokens: int) -> float:
-        """Return the estimated maximum cost of a call, in US dollars.
-
-        Args:
-            prompt: prompt of the call.
-            max_tokens: maximum answer tokens.
-        """
+        """Return the estimated maximum cost of a call, in US dollars."""
         tokens = math.ceil(len(prompt.encode("utf-8", "surrogatepass")) / _BYTES_OF_A_TOKEN)
         by_tokens = (tokens * self.prompt_usd + max_tokens * self.answer_usd) / 1000
         return max(by_tokens, self.call_usd or 0.0)
 
     def cost(self, said: Completion, estimate: float) -> float:
-        """Return the cost of a call, in US dollars.
-
-        Args:
-            said: answer with token counts.
-            estimate: estimate of the same call.
-        """
+        """Return the cost of a call, in US dollars."""
         by_call = not (self.prompt_usd or self.answer_usd)
         if by_call or said.prompt_tokens is None or said.answer_tokens is None:
             return estimate if self.call_usd is None else self.call_usd
@@ -127,10 +117,6 @@ class Budget:
     def reserve(self, prompt: str, *, max_tokens: int) -> float:
         """Begin a call; waits while it depends on calls in flight whether it fits.
 
-        Args:
-            prompt: prompt of the call.
-            max_tokens: maximum answer tokens.
-
         Returns:
             The estimate in US dollars; pass it to `settle`.
 
@@ -150,9 +136,7 @@ class Budget:
         """End a call.
 
         Args:
-            estimate: result of `reserve`.
             cost_usd: cost in US dollars, ≥ 0.
-            asked: whether a request was sent; otherwise it is not counted.
         """
         with self._changed:
             self._calls -= not asked

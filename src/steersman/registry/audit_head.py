@@ -33,10 +33,8 @@ def put_head(targets: Targets, seq: int, digest: bytes, *, restored: bool) -> bo
     """Set the head of the audit log in targets; return whether they changed.
 
     Args:
-        targets: targets to change.
         seq: sequence number of the newest entry, >= 1.
         digest: its hash, 32 bytes.
-        restored: accept a head that does not follow the signed one.
 
     Raises:
         InputError: a number or hash is out of range.

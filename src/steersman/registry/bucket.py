@@ -54,7 +54,6 @@ class BucketPlace:
         """Return an object, or None if it does not exist.
 
         Args:
-            path: object path, relative.
             max_bytes: maximum size in bytes.
 
         Raises:
@@ -76,10 +75,6 @@ class BucketPlace:
     def write_new(self, path: str, data: bytes) -> str | None:
         """Put a new object.
 
-        Args:
-            path: object path, relative.
-            data: file content.
-
         Returns:
             Its ETag; None if the object already exists.
 
@@ -92,8 +87,6 @@ class BucketPlace:
         """Replace an object if its ETag is unchanged (compare and swap).
 
         Args:
-            path: object path, relative.
-            data: new file content.
             expected_tag: ETag of the content to replace; None: replace any content.
 
         Returns:
@@ -109,9 +102,6 @@ class BucketPlace:
     def list(self, prefix: str) -> Iterator[str]:
         """Yield the paths of all objects below a prefix, sorted.
 
-        Args:
-            prefix: prefix without a trailing ``/``; ``""`` for all objects.
-
         Raises:
             RegistryError: the bucket refuses the request or does not respond.
         """
@@ -122,9 +112,6 @@ class BucketPlace:
 
     def remove(self, path: str) -> None:
         """Remove an object if it exists.
-
-        Args:
-            path: object path, relative.
 
         Raises:
             RegistryError: the bucket refuses the request or does not respond.
@@ -186,10 +173,6 @@ def open_place(where: str | Path, **options: Any) -> DirectoryPlace | BucketPlac
 
     Args:
         where: directory, ``file:///…`` or ``s3://bucket/prefix``; its last part is the tenant name.
-        **options: options of `BucketPlace`.
-
-    Returns:
-        The storage; nothing is written yet.
 
     Raises:
         InputError: unsupported URL, URL with credentials, or a file on another host.

@@ -109,7 +109,6 @@ class Cache:
         """Hold a file lock; yield whether it was acquired in time.
 
         Args:
-            what: lock name.
             seconds: timeout in seconds of real time.
 
         Raises:

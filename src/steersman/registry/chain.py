@@ -102,7 +102,6 @@ def follow_root(trusted: bytes, fetch: Fetch, *, until: int | None = None) -> li
     """Return the chain of roots from a trusted one to the newest.
 
     Args:
-        trusted: trusted root metadata to start from.
         fetch: returns a metadata file by name and maximum size, or None.
         until: version of the last root to read; None: the newest.
 

@@ -117,11 +117,7 @@ class Consumer:
         self._refresh_s = refresh_s
 
     def refresh(self) -> Refreshed:
-        """Fetch the newest metadata; never raises for registry errors.
-
-        Returns:
-            Whether verification succeeded, and the reasons if not.
-        """
+        """Fetch the newest metadata; never raises for registry errors."""
         return self._following.refresh()
 
     def points(self) -> list[tuple[str, str]]:
@@ -135,10 +131,6 @@ class Consumer:
     def versions(self, skill: str, point: str) -> list[str]:
         """Return the published versions, candidates included, the newest first.
 
-        Args:
-            skill: skill name.
-            point: decision point name.
-
         Raises:
             SnapshotError: no verified metadata, or it is too old.
         """
@@ -146,15 +138,6 @@ class Consumer:
 
     def standings(self, skill: str, point: str) -> dict[str, Standing]:
         """Return the release status of each published version, the newest first.
-
-        Args:
-            skill: skill name.
-            point: decision point name.
-
-        Returns:
-            ``"candidate"``: not released yet; ``"released"``: live now or earlier, loaded by
-            `load`; ``"rolled_back"``: tried and withdrawn. If no version of the point has a status
-            (published by earlier releases), all count as released.
 
         Raises:
             SnapshotError: no verified metadata, or it is too old.
@@ -166,11 +149,6 @@ class Consumer:
 
     def describe(self, skill: str, point: str, version: str) -> Description:
         """Return the signed description of a version.
-
-        Args:
-            skill: skill name.
-            point: decision point name.
-            version: published version.
 
         Raises:
             SnapshotError: no verified metadata, version not found, or verification failed.
@@ -189,11 +167,6 @@ class Consumer:
 
     def data(self, skill: str, point: str, version: str) -> bytes:
         """Return the state file of a version, exactly as signed.
-
-        Args:
-            skill: skill name.
-            point: decision point name.
-            version: published version.
 
         Raises:
             SnapshotError: no verified metadata, version not found, or verification failed.
@@ -214,16 +187,10 @@ class Consumer:
         """Return a verified state.
 
         Args:
-            skill: skill name.
-            point: decision point name.
             version: published version, with any status; None: the newest available released version
                 of the supported major version.
-            candidates: without ``version``: also accept candidates, but not rolled back versions.
             among: without ``version``: accept only these versions, with any status; None: select by
                 status.
-
-        Returns:
-            The state; ``reasons`` says why newer versions were not available.
 
         Raises:
             MissingSnapshotError: the version does not exist, no version is released, or its files
@@ -260,16 +227,7 @@ class Consumer:
         warm_start: Path | None = None,
         candidates: bool = False,
     ) -> Loaded:
-        """Return a verified state, else the warm start, else the prior.
-
-        Args:
-            skill: skill name.
-            point: decision point name.
-            version: as for `load`.
-            prior: returns an untrained state.
-            warm_start: trusted file from ``pack_snapshot`` or ``pack_state``; checked, not signed.
-            candidates: as for `load`.
-        """
+        """Return a verified state, else the warm start, else the prior."""
         try:
             return self.load(skill, point, version, candidates=candidates)
         except RegistryError as error:
@@ -299,13 +257,8 @@ class Consumer:
         and retried; an exception in a callback ends the watch.
 
         Args:
-            on_new: called with the loaded version.
             interval_s: poll interval in seconds; default 30.
-            stop: event that ends the watch.
             points: skill and name of each decision point to watch; None: all.
-            on_gone: called with skill, point and version if the loaded version was retracted or
-                rolled back and no other version is left: restart from a prior.
-            candidates: as for `load`.
         """
         told: dict[tuple[str, str], str] = {}
         while not stop.is_set():

@@ -114,9 +114,6 @@ class Description:
     def from_json(cls, value: Mapping[str, Any] | bytes) -> Self:
         """Return a checked description.
 
-        Args:
-            value: result of `to_json`, or JSON of it; unknown entries are ignored.
-
         Raises:
             VerificationError: invalid JSON, too long, or an entry with a wrong type or out of
                 range.
@@ -164,15 +161,6 @@ def describe(
     """Return the description of a state, before publication.
 
     Algorithm, actions, dimension, samples, measures and hash come from the state.
-
-    Args:
-        state: checked policy state.
-        tenant: tenant name.
-        skill: skill name, an identifier.
-        point: decision point name, an identifier.
-        version: version from ``next_version``.
-        created_at: creation time with a time zone.
-        further: other entries of `Description`; they override values from the state.
 
     Returns:
         A description without size, sha256, url and etag; publication sets them.

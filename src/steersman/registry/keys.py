@@ -84,26 +84,15 @@ class Keys:
                 save_key(self.path_of(role), Ed25519PrivateKey.generate())
 
     def path_of(self, role: OnlineRole) -> Path:
-        """Return the file of an online key.
-
-        Args:
-            role: targets, snapshot or timestamp.
-        """
+        """Return the file of an online key."""
         return self.folder / f"{role}.pem"
 
     def next_path_of(self, role: OnlineRole) -> Path:
-        """Return the file of a new key that the root does not name yet.
-
-        Args:
-            role: targets, snapshot or timestamp.
-        """
+        """Return the file of a new key that the root does not name yet."""
         return self.folder / f"{role}.next.pem"
 
     def signer(self, role: OnlineRole) -> CryptoSigner:
         """Return the signer of an online role.
-
-        Args:
-            role: targets, snapshot or timestamp.
 
         Raises:
             SigningError: the key is missing or damaged.
@@ -112,9 +101,6 @@ class Keys:
 
     def root_signers(self, passphrase: str) -> list[CryptoSigner]:
         """Return the signers of the root role.
-
-        Args:
-            passphrase: passphrase of the root keys.
 
         Raises:
             SigningError: a key is missing or damaged, or the passphrase is wrong.
@@ -141,8 +127,6 @@ def save_key(path: Path, key: Ed25519PrivateKey, passphrase: str | None = None) 
     """Write a key atomically and durably, readable only by the owner.
 
     Args:
-        path: file; replaced if it exists.
-        key: private key.
         passphrase: encrypts the key; None: not encrypted.
 
     Raises:

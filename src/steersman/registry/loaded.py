@@ -58,9 +58,6 @@ class Anchor:
     def of(cls, chain: Chain) -> Self | None:
         """Return the head in verified metadata; None if there is none.
 
-        Args:
-            chain: verified metadata.
-
         Raises:
             VerificationError: the signed value is not a valid head.
         """

@@ -23,13 +23,6 @@ def manifest(source: Consumer | Place) -> str:
 
     The manifest is created on request and not signed. Nothing is loaded from it.
 
-    Args:
-        source: a consumer (lists verified versions), or a place (checks only consistency with
-            its own first root, which anyone with write access can replace).
-
-    Returns:
-        One line of JSON per version, by decision point name, the newest version first.
-
     Raises:
         SnapshotError: no verified metadata, or a description is missing or damaged.
         RegistryError: reading the registry failed.

@@ -75,10 +75,6 @@ class Writer:
     def change(self, edit: Callable[[Targets], bool]) -> Chain:
         """Publish changed targets; return the resulting metadata.
 
-        Args:
-            edit: changes the given targets and returns whether it did; called again if another
-                process published meanwhile.
-
         Raises:
             RaceError: other publishers kept committing first.
         """

@@ -99,13 +99,9 @@ class Publisher:
         """Create keys and an empty repository; existing ones are kept.
 
         Args:
-            tenant: tenant name, as in descriptions.
             passphrase: of the root keys, at least 8 characters.
             roots: number of root keys; default 1.
             threshold: number of root keys that must sign a key rotation; default 1.
-
-        Returns:
-            The root metadata to give to consumers over a trusted channel.
 
         Raises:
             InputError: an argument is out of range.
@@ -129,9 +125,6 @@ class Publisher:
     def leads_from(self, root: bytes) -> bool:
         """Return whether a root leads to the newest root of this registry.
 
-        Args:
-            root: root metadata, as returned by `create`.
-
         Raises:
             SigningError: this registry does not exist yet.
             RegistryError: reading the registry failed.
@@ -149,16 +142,8 @@ class Publisher:
         """Publish a version; publishing it again has no effect.
 
         Args:
-            data: result of ``pack_snapshot``.
-            description: description of the state; size, hash, URL and ETag are added.
             needed: versions that stay published at any age: the live version, and the arms of a
                 rollout. The version that consumers load by default stays too.
-            standing: release status; consumers load a candidate only if they request it. An already
-                published version keeps its status; use `mark` to change it.
-
-        Returns:
-            The signed description with size, hash, url and etag. For an archived version: the given
-            description, completed, because the archive is not signed.
 
         Raises:
             InputError: unknown release status.
@@ -205,9 +190,6 @@ class Publisher:
     def refresh_timestamp(self) -> Freshness:
         """Sign a new timestamp, and other metadata that expires soon.
 
-        Returns:
-            The new expiry times.
-
         Raises:
             RaceError: other publishers kept committing first; retry.
             SigningError: the root does not name the online keys.
@@ -220,9 +202,6 @@ class Publisher:
 
         The restored metadata is signed again with versions above all that this publisher has seen,
         so that consumers accept it. Other publishers that have seen more must do the same.
-
-        Returns:
-            The new expiry times.
 
         Raises:
             VerificationError: the metadata is not signed by the tenant's keys.
@@ -238,12 +217,7 @@ class Publisher:
         It can be interrupted at any step: the next rotation or publication completes it.
 
         Args:
-            role: root, targets, snapshot or timestamp.
-            passphrase: passphrase of the root keys.
             new_passphrase: passphrase of the new root keys; None: the same.
-
-        Returns:
-            The new root metadata. Consumers update automatically.
 
         Raises:
             InputError: unknown role, or the new passphrase is too short.
@@ -263,12 +237,6 @@ class Publisher:
     def renew_root(self, passphrase: str) -> bytes:
         """Renew the root for a year, with the same keys.
 
-        Args:
-            passphrase: passphrase of the root keys.
-
-        Returns:
-            The new root metadata. Consumers update automatically.
-
         Raises:
             SigningError: not enough root keys, or a wrong passphrase.
             RaceError: another rotation committed first; retry.
@@ -281,9 +249,6 @@ class Publisher:
         """Retract a version permanently; its files move to the archive.
 
         Args:
-            skill: skill name.
-            point: decision point name.
-            version: published version.
             reason: stored with the files, at most 1000 characters.
 
         Raises:
@@ -309,10 +274,6 @@ class Publisher:
     def standings(self, skill: str, point: str) -> dict[str, Standing | None]:
         """Return the release status of the published versions of a decision point.
 
-        Args:
-            skill: skill name.
-            point: decision point name.
-
         Returns:
             The status of each version; None: signed without one.
 
@@ -325,14 +286,6 @@ class Publisher:
 
     def mark(self, skill: str, point: str, standings: Mapping[str, Standing]) -> bool:
         """Set the release status of versions; their files and hashes stay unchanged.
-
-        Args:
-            skill: skill name.
-            point: decision point name.
-            standings: new status by version; other versions keep theirs.
-
-        Returns:
-            Whether anything changed.
 
         Raises:
             InputError: unknown release status.
@@ -374,10 +327,6 @@ class Publisher:
     def taken(self, skill: str, point: str) -> set[str]:
         """Return all versions ever published for a decision point, retracted ones included.
 
-        Args:
-            skill: skill name.
-            point: decision point name.
-
         Raises:
             VerificationError: the metadata is not signed by the tenant's keys.
             RegistryError: reading the registry failed.
@@ -404,8 +353,6 @@ class Publisher:
         Args:
             seq: sequence number of the newest entry, >= 1.
             digest: its hash, 32 bytes.
-            restored: accept a head that does not follow the signed one, because a person confirms
-                that the log was restored from a backup.
 
         Raises:
             InputError: a number or hash is out of range.

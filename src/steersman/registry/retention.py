@@ -27,15 +27,7 @@ def mark_as_they_counted(targets: Targets, skill: str, point: str) -> None:
 
 
 def too_many(ours: list[Release], *, keep: int, new: str, needed: Collection[str]) -> list[Release]:
-    """Return the versions to archive.
-
-    Args:
-        ours: all releases of one decision point.
-        keep: number of versions that stay.
-        new: path of the state that is being published.
-        needed: versions that always stay. The newest released version of each major version
-            stays too, so that candidates do not push it out.
-    """
+    """Return the versions to archive."""
     oldest_first = sorted(ours, key=lambda it: (it.state.path == new, it.number, it.version))
     kept = {*needed, *_loaded_by_default(ours)}
     return [it for it in oldest_first[:-keep] if str(it.version) not in kept]

@@ -113,7 +113,6 @@ class Memory:
         """Refuse metadata older than what was seen.
 
         Args:
-            known: result of `read`, from before the storage was read.
             found: versions in the storage; 0: not checked.
 
         Raises:

@@ -59,9 +59,7 @@ class SignedFiles:
         """Return a file that matches its signed hash and length.
 
         Args:
-            target: target from ``chain.releases``.
             most: maximum size in bytes.
-            online: whether the file may be fetched if it is not in the cache.
 
         Raises:
             MissingSnapshotError: the file is not available.

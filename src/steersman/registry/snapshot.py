@@ -50,12 +50,6 @@ def pack_snapshot(state: State) -> bytes:
     The bytes depend only on names, shapes and values. Another version of the zstd library may
     compress differently; ``Description.state_sha256`` hashes the uncompressed state.
 
-    Args:
-        state: result of ``policy.state()``.
-
-    Returns:
-        One zstd frame around `pack_state`.
-
     Raises:
         VerificationError: NaN, infinity, a wrong shape, or an unreadable header.
 
@@ -80,12 +74,7 @@ def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDA
     ``max_bytes`` for the bytes and the same again for the arrays.
 
     Args:
-        data: one zstd frame, untrusted.
         max_bytes: maximum size of the state in bytes.
-
-    Returns:
-        New arrays by name; finite, with a readable header. `check_state` checks whether a policy
-        accepts them.
 
     Raises:
         VerificationError: too long, truncated, damaged, several frames, or NaN or infinity.
@@ -108,9 +97,6 @@ def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDA
 
 def check_state(state: State) -> None:
     """Raise unless this version can create a policy from a state.
-
-    Args:
-        state: arrays by name, untrusted.
 
     Raises:
         VerificationError: NaN, infinity, a wrong shape or type, negative counts, an unknown

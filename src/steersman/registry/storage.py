@@ -46,7 +46,6 @@ class Place(Protocol):
         """Return a file, or None if it does not exist.
 
         Args:
-            path: file path, relative.
             max_bytes: maximum size in bytes.
 
         Raises:
@@ -57,10 +56,6 @@ class Place(Protocol):
 
     def write_new(self, path: str, data: bytes) -> str | None:
         """Write a new file durably; return its tag.
-
-        Args:
-            path: file path, relative.
-            data: file content.
 
         Returns:
             The tag; None if the file already exists: then nothing was written.
@@ -74,8 +69,6 @@ class Place(Protocol):
         """Replace a file if it is unchanged (compare and swap); return the new tag.
 
         Args:
-            path: file path, relative.
-            data: new file content.
             expected_tag: tag of the content to replace; None: replace or create.
 
         Returns:
@@ -89,9 +82,6 @@ class Place(Protocol):
     def list(self, prefix: str) -> Iterator[str]:
         """Yield the paths of all files below a folder, sorted.
 
-        Args:
-            prefix: folder without a trailing ``/``; ``""`` for all files.
-
         Raises:
             RegistryError: the storage does not respond.
         """
@@ -99,9 +89,6 @@ class Place(Protocol):
 
     def remove(self, path: str) -> None:
         """Remove a file if it exists.
-
-        Args:
-            path: file path, relative.
 
         Raises:
             RegistryError: it cannot be removed.
@@ -134,7 +121,6 @@ class DirectoryPlace:
         """Return a regular file, or None if it does not exist.
 
         Args:
-            path: file path, relative.
             max_bytes: maximum size in bytes.
 
         Raises:
@@ -153,10 +139,6 @@ class DirectoryPlace:
     def write_new(self, path: str, data: bytes) -> str | None:
         """Write a new file, flushed to disk.
 
-        Args:
-            path: file path, relative.
-            data: file content.
-
         Returns:
             Its tag; None if the file already exists.
 
@@ -174,8 +156,6 @@ class DirectoryPlace:
         """Replace a file if it is unchanged, and flush it to disk.
 
         Args:
-            path: file path, relative.
-            data: new file content.
             expected_tag: tag of the content to replace; None: replace any content.
 
         Returns:
@@ -196,9 +176,6 @@ class DirectoryPlace:
     def list(self, prefix: str) -> Iterator[str]:
         """Yield the paths of all files below a folder, sorted.
 
-        Args:
-            prefix: folder; ``""`` for all files.
-
         Raises:
             RegistryError: it cannot be read.
         """
@@ -210,9 +187,6 @@ class DirectoryPlace:
 
     def remove(self, path: str) -> None:
         """Remove a file if it exists, and the folders that become empty.
-
-        Args:
-            path: file path, relative.
 
         Raises:
             RegistryError: it cannot be removed.

@@ -107,10 +107,6 @@ class Trusting:
     def read(self, resign: Resign, *, older: bool = False) -> tuple[Chain, str]:
         """Return the published metadata, and the tag of its timestamp.
 
-        Args:
-            resign: signs metadata that an interrupted rotation left with old keys.
-            older: accept metadata that is older than what was seen before.
-
         Raises:
             VerificationError: it is not signed by the current keys.
             SigningError: it is older than what was seen before.

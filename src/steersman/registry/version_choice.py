@@ -67,10 +67,6 @@ class Choosing:
         """Return the suitable releases when no version is requested, the newest first.
 
         Args:
-            targets: signed targets.
-            skill: skill name.
-            point: decision point name.
-            candidates: also accept candidates.
             among: accept only these versions, with any status; None: select by status.
         """
         found = _newest_first(targets, skill, point)

@@ -47,11 +47,7 @@ class Version(NamedTuple):
         return cls(*map(int, found.groups()))
 
     def after(self, change: Change) -> Self:
-        """Return the next version after a change.
-
-        Args:
-            change: ``"patch"``, ``"minor"`` or ``"major"``.
-        """
+        """Return the next version after a change."""
         parts = {
             "patch": (self.major, self.minor, self.patch + 1),
             "minor": (self.major, self.minor + 1, 0),
@@ -85,7 +81,6 @@ class Ingredients:
         Rewards, gates and stages are excluded: they affect learning, not the form of a state.
 
         Args:
-            spec: declaration of one decision point.
             version: version of the snapshot; None: not published yet.
 
         >>> from steersman.spec.loader import loads
@@ -111,14 +106,6 @@ class Ingredients:
 def change_between(before: Ingredients, after: Ingredients) -> Change:
     """Return the kind of change between two snapshots.
 
-    Args:
-        before: ingredients of the earlier snapshot.
-        after: ingredients of the later snapshot.
-
-    Returns:
-        ``"major"`` for another algorithm, ``"minor"`` for anything else that differs, ``"patch"``
-        for more data.
-
     >>> change_between(Ingredients("lin_ts", {"dim": 64}), Ingredients("lin_ts", {"dim": 128}))
     'minor'
     """
@@ -138,12 +125,6 @@ def next_version(
 
     Args:
         before: ingredients of the parent snapshot; None for the first snapshot.
-        after: ingredients of the new snapshot.
-        taken: all versions of the decision point so far, retracted ones included.
-        least: smallest step; ``"minor"`` for a state relearned from a changed log.
-
-    Returns:
-        The next free version of that kind of change after ``before``'s.
 
     Raises:
         InputError: an entry of ``taken`` is not a version.

@@ -24,12 +24,6 @@ _WORD = re.compile(r"[^\W_]+")
 def words(text: str) -> list[str]:
     """Return lower-case words, with ``snake_case`` and ``camelCase`` names split.
 
-    Args:
-        text: text.
-
-    Returns:
-        The words in order, with repetitions.
-
     >>> words("Call getUserInfo or get_HTTPStatus (v2)")
     ['call', 'get', 'user', 'info', 'or', 'get', 'http', 'status', 'v2']
     """
@@ -85,9 +79,6 @@ class Bm25:
     def scores(self, query: str) -> NDArray[np.float32]:
         """Return the scores of all documents.
 
-        Args:
-            query: query text; words outside the collection are ignored.
-
         Returns:
             (documents,) float32, ≥ 0.
         """
@@ -100,7 +91,6 @@ class Bm25:
         """Return the best documents that share a word with the query.
 
         Args:
-            query: query text.
             k: maximum number of results, ≥ 1.
 
         Returns:

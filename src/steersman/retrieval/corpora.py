@@ -58,9 +58,6 @@ class Corpora(CorporaToRead):
             chunking: chunking of documents; default: `Chunking()`.
             near: similarity from which passages count as duplicates; None: only equal ones.
 
-        Returns:
-            The corpus.
-
         Raises:
             InputError: invalid name, embedder or similarity.
             CorpusError: the name is taken.
@@ -97,17 +94,9 @@ class Corpora(CorporaToRead):
         """Add documents to a corpus; create it if missing; skip unchanged documents.
 
         Args:
-            name: corpus name.
-            documents: iterated once; a document replaces an existing one with the same id.
             embedder: as for `create`; None: that of the corpus, ``minilm`` for a new one.
             chunking: as for `create`; None: that of the corpus.
             near: as for `create`; None: that of the corpus.
-            using: replacement for the corpus's embedder, such as `EmbeddingWorkers` of the same
-                model.
-            on_progress: called with the progress so far.
-
-        Returns:
-            Counts of the added documents.
 
         Raises:
             InputError: invalid argument, or duplicate document.
@@ -138,13 +127,6 @@ class Corpora(CorporaToRead):
     async def keep_only(self, name: str, doc_ids: Collection[str]) -> int:
         """Remove all other documents from the newest revision; snapshots keep them.
 
-        Args:
-            name: corpus name.
-            doc_ids: ids of the documents to keep.
-
-        Returns:
-            Number of removed documents.
-
         Raises:
             InputError: `doc_ids` is a string instead of a list.
             MissingCorpusError: corpus not found.
@@ -160,13 +142,6 @@ class Corpora(CorporaToRead):
 
     async def remove(self, name: str, doc_ids: Sequence[str]) -> int:
         """Remove documents from the newest revision; snapshots keep them.
-
-        Args:
-            name: corpus name.
-            doc_ids: document ids; unknown ids are ignored.
-
-        Returns:
-            The newest revision.
 
         Raises:
             InputError: `doc_ids` is a string instead of a list.
@@ -189,12 +164,7 @@ class Corpora(CorporaToRead):
         The digest of an affected snapshot then shows that it is incomplete.
 
         Args:
-            name: corpus name.
-            doc_ids: document ids; unknown ids are ignored.
             reason: reason, 1 to 200 characters; stored in the audit log, so without personal data.
-
-        Returns:
-            Number of deleted rows by table.
 
         Raises:
             InputError: missing or invalid reason, or `doc_ids` is a string instead of a list.
@@ -220,12 +190,8 @@ class Corpora(CorporaToRead):
         """Create a named snapshot of the newest revision of a corpus.
 
         Args:
-            name: corpus name.
             label: snapshot name; default: ``r`` and the revision number.
             ttl_days: lifetime in days, above 0 to 3,650; None: no expiry.
-
-        Returns:
-            The corpus snapshot.
 
         Raises:
             InputError: invalid label or lifetime.
@@ -253,11 +219,7 @@ class Corpora(CorporaToRead):
         """Delete a corpus with its snapshots, or one snapshot.
 
         Args:
-            name: corpus name.
             snapshot: name of the snapshot to delete; None: the whole corpus.
-
-        Returns:
-            Number of deleted rows by table.
 
         Raises:
             MissingCorpusError: corpus or snapshot not found.
@@ -278,14 +240,6 @@ class Corpora(CorporaToRead):
         self, name: str, *, hnsw: bool, on_progress: Callable[[int], None] = lambda _: None
     ) -> int:
         """Build or remove the pgvector index of a corpus, for large corpora.
-
-        Args:
-            name: corpus name.
-            hnsw: rebuild the index; False: remove it, and search exactly.
-            on_progress: called with the number of indexed vectors.
-
-        Returns:
-            Number of vectors in the index.
 
         Raises:
             CorpusError: pgvector is not installed, or the corpus has no vectors.

@@ -93,9 +93,6 @@ class CorporaToRead:
     async def show(self, name: str) -> Shown:
         """Return a corpus with size, snapshots and index state.
 
-        Args:
-            name: corpus name.
-
         Raises:
             MissingCorpusError: corpus not found.
         """
@@ -115,8 +112,6 @@ class CorporaToRead:
         """Return a document of a revision, for example to check citations.
 
         Args:
-            name: corpus name.
-            doc_id: document id.
             snapshot: corpus snapshot; None: the newest revision.
 
         Raises:
@@ -142,13 +137,7 @@ class CorporaToRead:
         """Load a revision into memory for search.
 
         Args:
-            name: corpus name.
             snapshot: corpus snapshot; None: the newest revision.
-            rerankers: rerankers by name.
-            by_words: keyword search only, without vectors and embedder.
-
-        Returns:
-            The searchable revision, independent of later changes.
 
         Raises:
             MissingCorpusError: corpus or snapshot not found.
@@ -199,14 +188,8 @@ def ready(
     """Return a searcher over a loaded revision; building the keyword index takes a while.
 
     Args:
-        loaded: loaded revision.
-        embedders: embedders by name; the corpus's is loaded with the first query.
         rerankers: rerankers by name; None: ``cosine``, if there is an embedder.
-        check: check the embedder and the vectors now.
         wait_s: seconds that a query waits for the embedder to load; None: no limit.
-
-    Returns:
-        The searchable revision.
 
     Raises:
         CorpusError: the check found missing vectors.

@@ -59,9 +59,6 @@ class Embedder(Protocol):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts.
 
-        Args:
-            texts: texts to embed.
-
         Returns:
             (texts, size) float32, each row of norm 1; deterministic for each text.
         """

@@ -82,12 +82,8 @@ class Embedders:
         """Return the embedder with a name.
 
         Args:
-            name: ``minilm``, a URL, or the name of your own embedder.
             wait_s: seconds to wait until it is loaded; failed loading is retried once a minute.
                 None: no limit, and failed loading is retried at once.
-
-        Returns:
-            The same object every time.
 
         Raises:
             InputError: unknown embedder.

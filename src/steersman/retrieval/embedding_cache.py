@@ -60,9 +60,6 @@ class CachedEmbedder:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts, embedding those not in the cache.
 
-        Args:
-            texts: texts; duplicates are embedded once.
-
         Returns:
             (texts, size) float32, each row of norm 1 up to 16-bit rounding.
 

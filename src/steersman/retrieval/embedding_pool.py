@@ -98,9 +98,6 @@ class EmbeddingWorkers:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts, in order.
 
-        Args:
-            texts: texts to embed.
-
         Returns:
             (texts, size) float32.
 

@@ -37,10 +37,6 @@ class VectorIndex(Protocol):
         Args:
             vector: (size,) query vector of norm 1.
             k: number of results, ≥ 1.
-
-        Returns:
-            Their positions in the collection and cosines, best first, equal ones by position; at
-            most as many as there are.
         """
 
 
@@ -92,9 +88,6 @@ class ExactIndex:
         Args:
             vector: (size,) query vector of norm 1.
             k: number of results, ≥ 1.
-
-        Returns:
-            Positions and cosines, best first, equal ones by position; min(k, n) of them.
 
         Raises:
             InputError: a vector of another dimension, or `k` is below 1.
@@ -166,10 +159,6 @@ class MissingVectors:
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         """Refuse.
-
-        Args:
-            vector: any.
-            k: any.
 
         Raises:
             DataError: always.

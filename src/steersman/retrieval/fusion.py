@@ -25,7 +25,6 @@ def convex(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
 
     Args:
         words: BM25 candidates.
-        meaning: dense candidates.
         weight: weight of the dense engine, in [0, 1]; default 0.5.
 
     Returns:
@@ -52,7 +51,6 @@ def rrf(words: Ranked, meaning: Ranked, weight: float = 0.5) -> Ranked:
 
     Args:
         words: BM25 candidates.
-        meaning: dense candidates.
         weight: weight of the dense engine, in [0, 1]; 0.5 gives the order of the paper.
 
     Returns:

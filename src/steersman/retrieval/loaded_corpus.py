@@ -93,14 +93,8 @@ async def find_place(
     """Return the newest revision of a corpus, or the one that a corpus snapshot names.
 
     Args:
-        connection: connection in a transaction of the tenant.
-        tenant: tenant id.
-        name: corpus name.
         snapshot: corpus snapshot; None: the newest revision.
         now: current time, for expiry; default: the clock.
-
-    Returns:
-        The reference to the revision.
 
     Raises:
         MissingCorpusError: corpus or snapshot not found.
@@ -121,15 +115,7 @@ async def find_place(
 
 @asynccontextmanager
 async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
-    """Read as a tenant in one transaction with one snapshot of the database.
-
-    Args:
-        connection: connection outside a transaction.
-        tenant: tenant id.
-
-    Returns:
-        A context manager; its exit ends the transaction.
-    """
+    """Read as a tenant in one transaction with one snapshot of the database."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await set_tenant(connection, tenant)
         yield
@@ -138,19 +124,7 @@ async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
 async def load(
     connection: Any, database: Database, tenant: UUID, place: Place, *, by_words: bool = False
 ) -> Loaded:
-    """Load a revision into memory.
-
-    Args:
-        connection: connection of role app in the `one_view` that found the place.
-        database: database for vector search in large corpora.
-        tenant: tenant id.
-        place: reference to the revision.
-        by_words: do not load vectors.
-
-    Returns:
-        The revision; with `MissingVectors` if vectors are missing or damaged, so that keyword
-        search works.
-    """
+    """Load a revision into memory."""
     at = tenant, place.corpus.id, place.revision
     documents = [one async for one in read_documents(connection, *at)]
     passages, hashes, also = await asyncio.to_thread(_passages, documents, place.corpus.near)

@@ -43,12 +43,6 @@ class PairWeights:
     def of_folder(cls, folder: Path) -> PairWeights:
         """Read an exported model: ``model.onnx``, ``tokenizer.json``, ``config.json``.
 
-        Args:
-            folder: folder of the files.
-
-        Returns:
-            The weights; without ``config.json`` they have no labels.
-
         Raises:
             DataError: a file is missing, too large or invalid.
         """
@@ -94,11 +88,7 @@ class PairModel:
         """Return the logits of pairs.
 
         Args:
-            firsts: first text of each pair.
             seconds: second text of each pair; if a pair is too long, the longer text is truncated.
-
-        Returns:
-            (pairs, outputs), finite.
 
         Raises:
             InputError: the numbers of texts differ.

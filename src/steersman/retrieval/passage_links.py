@@ -76,7 +76,6 @@ class Links:
 
         Args:
             count: number of passages, ≥ 0.
-            pairs: from, to and kind; duplicates are ignored.
 
         Raises:
             InputError: a position is out of range.
@@ -98,11 +97,7 @@ class Links:
         return list(zip(*columns, strict=True))
 
     def of(self, position: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Return the targets and kinds of the links of one passage.
-
-        Args:
-            position: position of the passage.
-        """
+        """Return the targets and kinds of the links of one passage."""
         span = slice(self.starts[position], self.starts[position + 1])
         return self.targets[span], self.kinds[span]
 
@@ -163,12 +158,6 @@ def link_titles(passages: Sequence[Passage]) -> Links:
     A title matches if its words occur consecutively in the text, in the same case, without a final
     part in brackets. Of overlapping titles the longest matches. Titles mentioned by more than 200
     passages are skipped.
-
-    Args:
-        passages: passages of one collection; links to a document point to its first passage.
-
-    Returns:
-        Links of kind `TITLE`.
     """
     titles = _Titles(passages)
     sources: dict[tuple[str, ...], list[int]] = defaultdict(list)

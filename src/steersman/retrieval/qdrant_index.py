@@ -69,9 +69,6 @@ class QdrantIndex:
             vector: (size,) query vector of norm 1.
             k: number of results, ≥ 1.
 
-        Returns:
-            Positions and cosines, best first; ties in order of position.
-
         Raises:
             InputError: a vector of another dimension, or `k` is below 1.
         """

@@ -70,12 +70,6 @@ class Scored:
     def rank(self, settings: SearchSettings) -> NDArray[np.intp]:
         """Return the positions of the best passages, best first.
 
-        Args:
-            settings: search settings.
-
-        Returns:
-            At most `settings.k`.
-
         Raises:
             InputError: the searcher has not what the settings ask for.
         """
@@ -83,12 +77,6 @@ class Scored:
 
     def find(self, settings: SearchSettings) -> Found:
         """Return the best passages with where they come from.
-
-        Args:
-            settings: search settings.
-
-        Returns:
-            At most `settings.k` hits.
 
         Raises:
             InputError: the searcher has not what the settings ask for.

@@ -39,12 +39,6 @@ def searched_words(text: str) -> list[str]:
     Khmer and Myanmar two letters beside each other are there, each with its marks; a letter alone
     is hardly ever a word, and is there where it stands alone.
 
-    Args:
-        text: any text; a passage or a query.
-
-    Returns:
-        Words in their order, repeats kept.
-
     >>> searched_words("JavaScript reads PDFs")
     ['java', 'script', 'javascript', 'reads', 'pdf', 'pdfs']
     >>> searched_words("水泵响"), searched_words("Pum\u00adpe हिन्दी")

@@ -23,15 +23,7 @@ class Reranker(Protocol):
     """Whatever says how well passages answer a query, looking at both."""
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the scores of some passages.
-
-        Args:
-            query: query text.
-            texts: of the passages, as `passage_text` gives them.
-
-        Returns:
-            (texts,) finite numbers, higher for better; each depends on its own text alone.
-        """
+        """Return the scores of some passages."""
 
 
 class CosineReranker:
@@ -49,10 +41,6 @@ class CosineReranker:
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the cosines of a query and some texts.
-
-        Args:
-            query: query text.
-            texts: of the passages.
 
         Returns:
             (texts,) in [-1, 1].
@@ -92,10 +80,6 @@ class CrossEncoder:
         """Return the model's scores of some passages.
 
         Args:
-            query: query text.
             texts: of the passages; of both together the first 512 word pieces are read.
-
-        Returns:
-            (texts,) finite, of any sign.
         """
         return self._model.logits([query] * len(texts), texts)[:, 0]

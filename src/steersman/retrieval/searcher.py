@@ -117,9 +117,6 @@ class Searcher:
             query: query text, 1 to 20,000 characters.
             settings: search settings; None: the defaults of `SearchSettings`.
 
-        Returns:
-            At most `settings.k` hits.
-
         Raises:
             InputError: the query is empty or too long, or the searcher has not what the settings
                 ask for.
@@ -132,9 +129,6 @@ class Searcher:
         Args:
             query: query text, 1 to 20,000 characters.
             settings: search settings; None: the defaults of `SearchSettings`.
-
-        Returns:
-            At most `settings.k` positions.
 
         Raises:
             InputError: as `search`.
@@ -160,10 +154,6 @@ class Searcher:
 
 def passage_index(texts: Sequence[str], split: Callable[[str], list[str]] = words) -> Bm25:
     """Return the index by words that a searcher has of its passages.
-
-    Args:
-        texts: of the passages, as `passage_text` gives them; at least one.
-        split: takes words apart, theirs and those of queries.
 
     Raises:
         InputError: no text.

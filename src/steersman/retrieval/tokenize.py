@@ -31,13 +31,6 @@ def query_terms(text: str, split: Callable[[str], list[str]] = words) -> list[st
     These are common in questions and tell nothing of what is asked. A query of nothing else keeps
     them, so that "To be or not to be" can be found.
 
-    Args:
-        text: text.
-        split: takes its words apart, as those of the passages were.
-
-    Returns:
-        Stems in the order of their words, repeats kept.
-
     >>> query_terms("What lifts the wings?"), query_terms("Who?")
     (['lift', 'wing'], ['who'])
     """

@@ -31,9 +31,6 @@ class Ranked(NamedTuple):
 
         Args:
             k: ≥ 0.
-
-        Returns:
-            As many as there are, if these are fewer.
         """
         return Ranked(self.positions[:k], self.scores[:k])
 
@@ -42,11 +39,7 @@ def best(scores: NDArray[np.float32], k: int) -> Ranked:
     """Return the `k` highest of some scores.
 
     Args:
-        scores: (n,) finite numbers, one for each passage.
         k: how many, ≥ 1.
-
-    Returns:
-        min(k, n) positions with their scores.
 
     Raises:
         InputError: `k` is below 1.
@@ -69,10 +62,6 @@ def ordered(positions: NDArray[np.intp], scores: NDArray[np.float32]) -> Ranked:
 
     Args:
         positions: (n,) positions in any order, none twice.
-        scores: (n,) finite numbers.
-
-    Returns:
-        All of them, best first.
 
     >>> ordered(np.array([7, 2, 5]), np.array([0.5, 0.5, 0.9], np.float32)).positions.tolist()
     [5, 2, 7]

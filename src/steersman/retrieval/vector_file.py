@@ -76,9 +76,7 @@ class VectorFile:
         """Return those of some vectors that are there.
 
         Args:
-            embedder: whose vectors.
             keys: hashes of texts, 1 to 10,000.
-            size: how many numbers a vector has.
 
         Returns:
             Key -> (size,) float16, of the keys that are there.
@@ -97,10 +95,6 @@ class VectorFile:
 
     def write(self, embedder: str, vectors: Mapping[bytes, NDArray[np.float16]]) -> None:
         """Store vectors, all or none; what is there already stays.
-
-        Args:
-            embedder: whose vectors.
-            vectors: by the hash of the text.
 
         Raises:
             sqlite3.Error: there is no room, or somebody else has been writing for long.

@@ -67,15 +67,7 @@ class Compared(NamedTuple):
 
 
 def compare(plan: RolloutPlan, metrics: Mapping[str, MetricEvidence]) -> tuple[Compared, ...]:
-    """Compare both arms for each guardrail of a plan.
-
-    Args:
-        plan: plan of the rollout.
-        metrics: values by the guardrail's name; a missing one has no units.
-
-    Returns:
-        One comparison per guardrail, in the plan's order; without bounds before the first look.
-    """
+    """Compare both arms for each guardrail of a plan."""
     nothing = MetricEvidence(Moments(0, 0.0, 0.0), Moments(0, 0.0, 0.0))
     return tuple(
         _compare(plan, guardrail, metrics.get(guardrail.name, nothing))

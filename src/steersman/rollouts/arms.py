@@ -49,7 +49,6 @@ def position(salt: str, unit: str) -> float:
 
     Args:
         salt: Any text without a zero byte; one per rollout.
-        unit: What stays on one arm: user, session, episode, or the decision itself.
 
     Returns:
         A float in [0, 1).
@@ -76,12 +75,8 @@ def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Pl
 
     Args:
         h: From `position`, in [0, 1).
-        stage: ``shadow``, ``canary``, ``ab`` or ``live``.
         share: Share of units that the candidate serves, in [0, 0.5]; used in canary and ab.
         holdback: Share of units that stay on control at ``live``, in [0, 0.5].
-
-    Returns:
-        The arm, and whether the unit is analysed.
 
     Raises:
         InputError: A number outside its range or a stage that is none.

@@ -46,9 +46,6 @@ _COLUMNS = (
 def logged_columns(reward: str) -> str:
     """Return the SQL columns of `LoggedChoice` for a decision ``d``.
 
-    Args:
-        reward: SQL expression of its reward; a constant.
-
     >>> logged_columns("r.value").split(", ")[-3:]
     ['r.value', 'd.links', 'd.steps']
     """
@@ -102,20 +99,11 @@ class Candidate:
 
     @classmethod
     def of(cls, policy: ChoicePolicy, spec: DecisionPoint) -> Candidate:
-        """Return a candidate.
-
-        Args:
-            policy: published policy.
-            spec: declaration of the published version.
-        """
+        """Return a candidate."""
         return cls(policy, spec, FeatureMap(spec.context))
 
     def names(self, logged: LoggedChoice) -> Sequence[str]:
-        """Return the actions of its distribution.
-
-        Args:
-            logged: the decision.
-        """
+        """Return the actions of its distribution."""
         if logged.eligible is not None and getattr(self.spec.actions, "open", False):
             return logged.eligible
         return tuple(getattr(self.spec.actions, "names", ()))
@@ -138,9 +126,6 @@ class Candidate:
     def whole(self, logged: LoggedChoice) -> Whole:
         """Return its probability of a selection, with the data that the log lacks.
 
-        Args:
-            logged: decision of kind sequence.
-
         Raises:
             SteersmanError: the candidate cannot decide it.
         """
@@ -149,9 +134,6 @@ class Candidate:
 
     def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
         """Return its distribution for a decision, and the vector it would have seen.
-
-        Args:
-            logged: the decision.
 
         Returns:
             Probabilities over `names`, and ``x`` or None.

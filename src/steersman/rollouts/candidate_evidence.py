@@ -78,18 +78,7 @@ def off_policy(
     a reward are left out, as the declaration's ``missing`` says.
 
     Args:
-        candidate: to be judged.
-        logged: decisions of the control with closed windows, in the order in which they were made.
-        gates: what it must show at least.
         level: of the interval, in (0, 1).
-        often: whether a growing log is asked until it is enough. Where a ``min_value`` is demanded
-            the lower end is then that of a confidence sequence: one of a single look would reach
-            any value that is not far off, sooner or later. Over a log that is renewed many times,
-            as only its newest decisions are read, it misses somewhat more often than ``level``.
-
-    Returns:
-        The estimate, with the reasons why it is not enough. Where a ``min_value`` is demanded its
-        lower end leaves room for failures too rare to have been seen: see `least_value`.
     """
     from steersman.ope import evaluate, suited_estimator  # noqa: PLC0415 (who serves must not wait for it)
 
@@ -137,9 +126,6 @@ def shadow(
     """Run a candidate on logged decisions; count failures and measure time.
 
     Args:
-        candidate: candidate to run.
-        logged: decisions of control in shadow, each once.
-        found: earlier counts; changed in place.
         target_ms: limit in milliseconds above which an answer is slow.
         clock: monotonic clock in seconds.
     """
@@ -177,17 +163,7 @@ async def logged_choices(
     oldest ones beyond 256 MiB in total.
 
     Args:
-        connection: connection in a transaction of the tenant.
-        point: tenant, skill and decision point.
-        closed: windows that end later are open.
         since: earliest time of a decision; None: no limit.
-        judged: declaration of the candidate; for kind sequence, selections with other actions are
-            excluded.
-        limit: maximum number of rows.
-        kinds: kinds of propensities: exact for draws of the service, imported for imported logs.
-
-    Returns:
-        Decisions in time order.
     """
     specs = None if judged is None else await alike(connection, point, judged)
     rows = await newest_rows(
@@ -206,14 +182,6 @@ async def logged_choices(
 
 def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedData:
     """Return logged decisions in the format of off-policy evaluation.
-
-    Args:
-        candidate: target policy.
-        logged: decisions with a reward, one or more, in time order.
-
-    Returns:
-        One row per decision, with contexts if all actions share them. Mixed actions and selections
-        have two columns: the drawn action and any other.
 
     Raises:
         SteersmanError: the candidate cannot decide one of them.
@@ -271,10 +239,7 @@ def least_value(
 
     Args:
         found: the estimate, of rewards that are at least 0.
-        rows: that it was made of.
-        effective: sample size by its weights.
         level: of the interval, in (0, 1).
-        often: whether a growing log is asked again and again.
 
     Returns:
         The lower end; None where there is none.
@@ -301,13 +266,6 @@ def least_value(
 
 def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[str]:
     """Return why an estimate misses the declared gates; empty if it passes.
-
-    Args:
-        found: estimate with its diagnostics.
-        gates: declared gates.
-
-    Returns:
-        Sentences with the seen and the required numbers.
 
     >>> from steersman.spec.operation import Gates
     >>> beyond_gates(OffPolicyEvidence(max_weight_share=0.04, effective_sample_size=99.8), Gates())

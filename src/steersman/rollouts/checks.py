@@ -41,10 +41,7 @@ def failures(
     """Yield every reason not to leave a step.
 
     Args:
-        plan: plan of the rollout.
         step: step of the plan, from 0.
-        evidence: counted evidence.
-        compared: comparison of the arms for each guardrail.
         now: seconds since 1970.
     """
     yield from _alive(plan, plan.stages[step], evidence, now)

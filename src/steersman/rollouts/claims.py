@@ -74,7 +74,6 @@ class Claims:
         """Release a rollout.
 
         Args:
-            task: tenant and rollout.
             pause_s: time in seconds before the next attempt.
         """
         self.held.pop(task, None)

@@ -95,19 +95,10 @@ async def act(
     ``freeze`` pins control to one state until ``resume``.
 
     Args:
-        database: migrated database.
-        tenant: tenant id.
-        identifier: rollout id.
-        action: pause, resume, promote, rollback or freeze.
-        actor: actor for the audit log.
         reason: reason for the audit log, 1 to 500 characters.
         clock: seconds since 1970.
-        force: whether to promote without evidence.
         step: step of the plan, from 0, on which to act; None: any step.
         bases: verifier of the candidate; default: trust the store's rows.
-
-    Returns:
-        Rollout after the action.
 
     Raises:
         ActionNotAllowedError: action not allowed now; the message names the allowed ones.
@@ -143,14 +134,6 @@ async def act(
 async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
     """Return the state of a rollout with its reason.
 
-    Args:
-        connection: connection in a transaction of the tenant.
-        tenant: tenant id.
-        identifier: rollout id.
-
-    Returns:
-        Rollout with its last verdict and the allowed actions.
-
     Raises:
         RolloutError: unknown rollout.
     """
@@ -184,15 +167,8 @@ async def close_incident(
     """Close an incident; repeated calls change nothing.
 
     Args:
-        database: migrated database.
-        tenant: tenant id.
-        identifier: incident id.
-        actor: actor for the audit log.
         reason: findings and measures, 1 to 500 characters.
         clock: seconds since 1970.
-
-    Returns:
-        The incident.
 
     Raises:
         StateError: unknown incident.

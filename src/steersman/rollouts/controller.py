@@ -98,14 +98,9 @@ async def run_controller(
     While the store does not respond, the controller retries; then it claims all rollouts again.
 
     Args:
-        database: migrated database.
-        stop: event that ends the controller.
         clock: seconds since 1970.
         monotonic: monotonic clock in seconds.
-        sources: error counts in addition to the store; a failed or stale source leads to hold.
         bases: verifier of candidates; default: trust the store's rows.
-        watch: callback after every turn.
-        settings: settings of the controller.
     """
     chosen = settings or ControllerSettings()
     steady = SteadyClock(

@@ -70,12 +70,6 @@ class Burn(NamedTuple):
 def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
     """Return the windows of a budget.
 
-    Args:
-        budget: of the plan.
-
-    Returns:
-        Three pairs of windows, the fastest first.
-
     Example:
         >>> from steersman.rollouts.plan import PlannedBudget
         >>> [(window.long_s, window.short_s) for window in burn_windows(PlannedBudget())]
@@ -98,9 +92,6 @@ def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
 def stretches(budget: PlannedBudget) -> tuple[float, ...]:
     """Return the stretches of time whose errors are to be counted.
 
-    Args:
-        budget: of the plan.
-
     Returns:
         Their lengths in seconds, the shortest first.
 
@@ -117,9 +108,7 @@ def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
     """Return how many times faster than planned errors come.
 
     Args:
-        budget: of the plan.
         bad: decisions with an error, 0 to ``total``.
-        total: all decisions.
 
     Returns:
         The rate, 1 where the budget lasts exactly its period; 0 without decisions.
@@ -142,13 +131,6 @@ def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
 
 def burning(budget: PlannedBudget, counts: Iterable[Counts]) -> list[Burn]:
     """Return the rates that are too fast now.
-
-    Args:
-        budget: of the plan.
-        counts: one for each of `stretches`; a stretch without counts has no rate.
-
-    Returns:
-        Windows whose rate is reached in the long and in the short one, the fastest first.
 
     Raises:
         InputError: counts that are none.

@@ -85,7 +85,6 @@ class Tally:
         """Count what is new, and what is due again.
 
         Args:
-            connection: inside a transaction of the tenant.
             now: seconds since 1970.
         """
         due = [span for span in _TIERS_S if not 0 <= now - self._counted[span] < span / _AGAIN]

@@ -52,10 +52,7 @@ class Source(Protocol):
         """Return the error counts of windows that end now; errors are reported in the result.
 
         Args:
-            connection: connection of role worker, outside a transaction.
-            row: the rollout.
             stretches: lengths of the windows in seconds, above 0.
-            now: end of the windows.
         """
 
 
@@ -110,15 +107,7 @@ class StoreSource:
         """Return the counts of one rollout's arms.
 
         Args:
-            connection: of role worker, not inside a transaction.
-            row: the rollout.
             stretches: lengths in seconds, above 0; the same at every call.
-            now: where they end.
-
-        Returns:
-            Counts for each of the stretches; always alive. A controller that takes over counts what
-            was before bit by bit: until then the longer stretches have no counts, and ``behind``
-            says so.
         """
         tally = self._tallies.pop(row.id, None) or Tally(row, stretches)
         moment = now.timestamp()
@@ -187,14 +176,7 @@ class PrometheusSource:
         """Return the counts of one rollout's arms.
 
         Args:
-            connection: not used.
-            row: the rollout.
             stretches: lengths in seconds, above 0.
-            now: tells what was asked lately, and how long the rollout has lasted: Prometheus counts
-                back from its own now.
-
-        Returns:
-            Counts; not alive without an answer, without samples or with old ones.
         """
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -92,13 +92,7 @@ class Looking:
         self._elapsed_s = 0.0
 
     async def prepare(self, connection: Any, row: RolloutRow, moment: Moment) -> None:
-        """Verify the candidate and evaluate the log, before any lock is taken.
-
-        Args:
-            connection: connection of role worker, outside a transaction.
-            row: the rollout.
-            moment: present time.
-        """
+        """Verify the candidate and evaluate the log, before any lock is taken."""
         self._elapsed_s += moment.passed_s
         if self._step is None:
             async with as_tenant(connection, row.tenant):
@@ -118,15 +112,7 @@ class Looking:
         sources: Sequence[SourceEvidence],
         moment: Moment,
     ) -> Evidence:
-        """Return the present evidence, read in the judging transaction.
-
-        Args:
-            connection: connection in a transaction of the tenant.
-            row: locked rollout.
-            point: its decision point.
-            sources: results of the metrics sources.
-            moment: present time.
-        """
+        """Return the present evidence, read in the judging transaction."""
         if row.step != self._step:
             self._step, self._elapsed_s = row.step, 0.0
         now = datetime.fromtimestamp(moment.now, UTC)

@@ -88,17 +88,11 @@ def forecast(
     shown by then: small margins, and not the objective, often decide how long it takes.
 
     Args:
-        plan: of the rollout.
         sd: standard deviation of the reward of one unit, above 0, at most 0.5: it lies in [0, 1].
-        effect: how much better the candidate's reward is; with ``non_inferior``, above minus the
-            margin.
         units_per_day: new units of the decision point, above 0, on whichever arm.
         power: chance of showing it, in (0, 1).
         spreads: standard deviation of one unit's number by the guardrail's name, 0 to 0.5; the
             candidate is taken to be neither better nor worse by them.
-
-    Returns:
-        Units and days, in all and by step.
 
     Raises:
         InputError: a number outside its range, or an effect that no number of units shows.

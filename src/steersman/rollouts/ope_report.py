@@ -67,9 +67,6 @@ class Log(NamedTuple):
 def baselines(spec: DecisionPoint) -> dict[str, Candidate]:
     """Return what anyone would compare with: the declared fallback, and each action always.
 
-    Args:
-        spec: a declaration.
-
     Returns:
         Policies without a floor, by name; none where actions have no names to be fixed.
 
@@ -110,9 +107,6 @@ async def read_log(
     """Return the newest decisions of a point with a final reward.
 
     Args:
-        connection: connection in a transaction of the tenant.
-        point: decision point.
-        rows: own (drawn by the service), imported (with known propensities), or all.
         newest: maximum number of decisions, 2 to 1,000,000.
         now: seconds since 1970; windows that end later are open.
 
@@ -154,15 +148,6 @@ async def find_candidates(
 ) -> dict[str, Candidate]:
     """Return verified published versions.
 
-    Args:
-        connection: connection in a transaction of the tenant.
-        point: decision point.
-        versions: versions to evaluate.
-        bases: verifier of the versions.
-
-    Returns:
-        Candidates for `value`, by version.
-
     Raises:
         RolloutError: a version is not published or was retracted.
         SnapshotError: a version does not verify.
@@ -182,12 +167,7 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
     policies, or repeating the evaluation every day, invalidates the level of the intervals.
 
     Args:
-        log: result of `read_log`.
-        policies: policies by name.
         level: level of the confidence intervals, in (0, 1).
-
-    Returns:
-        One evaluation per policy, in order, with ``ips``, ``snips`` and ``dr``.
 
     Raises:
         InputError: `level` is out of range.

@@ -186,9 +186,6 @@ class RolloutPlan:
     def from_json(cls, values: Mapping[str, Any]) -> RolloutPlan:
         """Return the plan that `to_json` wrote.
 
-        Args:
-            values: JSON values.
-
         Raises:
             InputError: they are no plan.
         """
@@ -207,15 +204,6 @@ def plan_of(
     The reward and the errors are always guardrails. The reward takes half of alpha, the others
     equal parts
     of the other half: more guardrails do not make harm to the reward harder to detect.
-
-    Args:
-        spec: declaration of the decision point.
-        salt: salt of the rollout, any unique text such as its id.
-        overrides: fields of the section ``rollout`` that replace the declared ones, as in the
-            declaration.
-
-    Returns:
-        Plan with split alphas.
 
     Raises:
         InputError: the overrides are not a valid section.

@@ -16,13 +16,6 @@ def checked_reason(reason: str, *, name: str = "reason") -> str:
 
     Control characters for terminals are refused, so that the audit log shows what was written.
 
-    Args:
-        reason: given reason.
-        name: name of the field in the message.
-
-    Returns:
-        Reason to store.
-
     Raises:
         InputError: empty, too long, several lines, or control characters.
 

@@ -12,14 +12,7 @@ if TYPE_CHECKING:
 
 
 def recompute(row: VerdictRow) -> bool:
-    """Return whether a verdict and its reasons follow from its inputs.
-
-    Args:
-        row: stored verdict.
-
-    Returns:
-        True if they follow; False also for invalid inputs.
-    """
+    """Return whether a verdict and its reasons follow from its inputs."""
     try:
         again = rejudge(row.inputs)
     except InputError:

@@ -77,16 +77,9 @@ async def start(
     from the log at once.
 
     Args:
-        database: migrated database.
-        tenant: tenant id.
-        wanted: the request.
-        actor: actor for the audit log.
         clock: seconds since 1970.
         bases: verifier of the candidate; default: trust the store's rows.
         salt: salt of the hash that places units; default: random.
-
-    Returns:
-        Running rollout on its first step.
 
     Raises:
         RolloutError: the candidate does not fit, was rolled back, or another rollout is active.

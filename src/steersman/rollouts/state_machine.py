@@ -51,10 +51,6 @@ def legal_actions(status: Status | None, *, frozen: bool = False) -> tuple[Actio
 
     Args:
         status: status of the rollout; None before its start.
-        frozen: whether the decision point is pinned to one state by ``freeze``.
-
-    Returns:
-        Names in the order of `ACTIONS`.
 
     >>> legal_actions("running")
     ('pause', 'promote', 'rollback', 'freeze')
@@ -74,13 +70,6 @@ def next_of(
 
     Args:
         status: present status; None before its start.
-        action: the action.
-        last: whether the rollout is on its last stage, where ``promote`` ends it.
-        served: whether the candidate has answered any decision; if not, ``rollback`` aborts.
-        frozen: whether the decision point is pinned to one state by ``freeze``.
-
-    Returns:
-        Status afterwards; unchanged if only the stage or the pin changes.
 
     Raises:
         ActionNotAllowedError: action not allowed now; the message names the allowed ones.

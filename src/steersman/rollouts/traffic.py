@@ -42,13 +42,8 @@ async def traffic_of(connection: Any, point: PointRow, *, now: float, days: floa
     """Return the recent traffic of a decision point.
 
     Args:
-        connection: connection in a transaction of the tenant.
-        point: decision point.
         now: seconds since 1970.
         days: length of the period in days, above 0.
-
-    Returns:
-        Traffic. The first hour of a log counts as an hour.
     """
     moment = datetime.fromtimestamp(now, UTC)
     since = moment - timedelta(days=days)

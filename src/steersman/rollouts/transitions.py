@@ -33,14 +33,6 @@ async def next_stage(
 ) -> RolloutRow:
     """Move to the next step of the plan.
 
-    Args:
-        connection: connection of role worker in a transaction of the tenant.
-        row: claimed rollout, not on its last step.
-        plan: its plan.
-        actor: actor for the audit log.
-        reason: reason for the audit log.
-        now: time of the move.
-
     Raises:
         FencedError: another controller or person claimed it; nothing is written.
     """
@@ -65,13 +57,6 @@ async def finish(
     connection: Any, row: RolloutRow, *, actor: str, reason: str, now: datetime
 ) -> RolloutRow:
     """Make the candidate the live policy and end the rollout.
-
-    Args:
-        connection: connection of role worker in a transaction that locks the point (`hold_point`).
-        row: claimed rollout.
-        actor: actor for the audit log.
-        reason: reason for the audit log.
-        now: time of the move.
 
     Raises:
         FencedError: another controller or person claimed it; nothing is written.
@@ -100,15 +85,6 @@ async def roll_back(
     status: Status = "rolled_back",
 ) -> RolloutRow:
     """Roll back: control serves everybody, the candidate is frozen, an incident opens.
-
-    Args:
-        connection: connection of role worker in a transaction of the tenant.
-        row: claimed rollout.
-        actor: actor for the audit log.
-        kind: machine-readable kind of the incident.
-        reasons: reasons, at least one.
-        now: time of the move.
-        status: ``rolled_back``, or ``aborted`` without an incident if the candidate never served.
 
     Raises:
         FencedError: another controller or person claimed it; nothing is written.
@@ -143,11 +119,6 @@ async def roll_back(
 async def take_back(connection: Any, row: RolloutRow, serving: str) -> None:
     """Make the control of a promoted rollout live again; it catches up on missed updates.
 
-    Args:
-        connection: connection of role worker in a transaction that locks the point (`hold_point`).
-        row: the rollout.
-        serving: live snapshot.
-
     Raises:
         RolloutError: another snapshot is live or in a rollout.
     """
@@ -169,16 +140,7 @@ async def audit(
     reason: str,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an audit entry about a rollout.
-
-    Args:
-        connection: connection in a transaction of the tenant.
-        row: the rollout after the action.
-        action: name of the action, such as ``rollout.pause``.
-        actor: actor for the audit log.
-        reason: reason for the audit log.
-        detail: further data.
-    """
+    """Write an audit entry about a rollout."""
     told = {
         "rollout": str(row.id),
         "candidate": row.candidate,

@@ -68,12 +68,7 @@ class Gathering:
     page: tuple[datetime, UUID] | None = None
 
     def remember(self, closes: datetime, identifier: UUID) -> bool:
-        """Return whether a row is new, and mark it as seen.
-
-        Args:
-            closes: time at which its window closed.
-            identifier: decision id.
-        """
+        """Return whether a row is new, and mark it as seen."""
         if identifier in self.ids:
             return False
         self.ids.add(identifier)
@@ -93,13 +88,6 @@ async def observe(
     """Return the decisions of both arms whose windows closed since the last call.
 
     Erased decisions, decisions with ``action_taken`` and units outside the analysis are excluded.
-
-    Args:
-        connection: connection in a transaction of the tenant.
-        row: the rollout; all its stages except shadow count.
-        point: its decision point.
-        gathering: read position; advanced.
-        closed: windows that close later are open.
     """
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     if since is not None and await _nothing_late(connection, row, point, gathering, since):
@@ -124,15 +112,7 @@ async def observe(
 async def shadowed(
     connection: Any, row: RolloutRow, gathering: Gathering, until: datetime, *, limit: int = 500
 ) -> list[LoggedChoice]:
-    """Return new decisions of the stage shadow in time order, without rewards.
-
-    Args:
-        connection: connection in a transaction of the tenant.
-        row: the rollout.
-        gathering: read position; advanced.
-        until: latest time of a decision.
-        limit: maximum number; the next call returns more.
-    """
+    """Return new decisions of the stage shadow in time order, without rewards."""
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     rows = await connection.fetch(
         f"SELECT {logged_columns('NULL::float8')}, at FROM decision AS d "  # noqa: S608 (constants)
@@ -152,13 +132,7 @@ async def shadowed(
 async def last_decision_at(
     connection: Any, row: RolloutRow, known: datetime | None
 ) -> datetime | None:
-    """Return the time of a rollout's last decision; None without decisions.
-
-    Args:
-        connection: connection in a transaction of the tenant.
-        row: the rollout.
-        known: result of an earlier call.
-    """
+    """Return the time of a rollout's last decision; None without decisions."""
     last: datetime | None = await connection.fetchval(
         "SELECT max(at) FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "
         "AND rollout = $4 AND id >= $5",
@@ -284,10 +258,6 @@ def _end(point: PointRow, closed: datetime) -> UUID:
 
 def first_id(moment: datetime, *, later: bool = False) -> UUID:
     """Return an id before all decisions made from a time on.
-
-    Args:
-        moment: time on the deciding process's clock.
-        later: return an id after all decisions made until then.
 
     >>> from datetime import UTC, datetime
     >>> first_id(datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)).hex[:12]

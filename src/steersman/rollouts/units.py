@@ -53,10 +53,6 @@ class Observed(NamedTuple):
 def value_of(guardrail: PlannedGuardrail, decision: Observed) -> float | None:
     """Return a decision's value for a guardrail.
 
-    Args:
-        guardrail: guardrail of the plan.
-        decision: the decision. A non-finite number counts as missing.
-
     Returns:
         Value from 0 to 1; None if missing.
 
@@ -152,9 +148,6 @@ class Units:
     def add(self, decision: Observed) -> None:
         """Add a decision, unless its unit is closed or its window is over.
 
-        Args:
-            decision: each decision once, roughly in time order.
-
         Raises:
             InputError: unknown arm, non-finite time, or a unit on both arms.
         """
@@ -185,9 +178,6 @@ class Units:
 
         Args:
             now: seconds since 1970. Decisions up to then must have been added.
-
-        Returns:
-            Number of closed units.
         """
         latest = now - self._plan.closing_s
         count = 0

@@ -93,13 +93,8 @@ def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judge
     """Judge a step of a rollout.
 
     Args:
-        plan: plan, fixed at the start.
         step: step of the plan, from 0.
-        evidence: counted evidence.
         now: seconds since 1970.
-
-    Returns:
-        Verdict; ``promote`` means one step on, or the end on the last step.
 
     Raises:
         InputError: invalid step.
@@ -121,12 +116,6 @@ def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judge
 
 def rejudge(inputs: Mapping[str, Any]) -> Judgement:
     """Recompute a judgement from the inputs stored with a verdict.
-
-    Args:
-        inputs: result of `Judgement.inputs`, also after a round trip through JSON.
-
-    Returns:
-        Judgement with the same verdict and reasons.
 
     Raises:
         InputError: invalid inputs.

@@ -61,15 +61,7 @@ def take_turns(
     """Return the draws of the assigned arms.
 
     Args:
-        arms: served rollout.
-        asked: requests with completed contexts.
-        identifiers: decision ids.
-        rng: random generator of the candidate.
-        control: draws for control.
         on_arm: callback with skill, point, arm, result and seconds of each draw, as `Metrics.arm`.
-
-    Returns:
-        Draws in order; an exception where control refused too.
     """
     turns = [
         arms.turn(unit_of(request, identifier))

@@ -49,7 +49,6 @@ class Loader:
         """Return a decision point that is ready to serve.
 
         Args:
-            row: decision point with the wanted snapshot and declaration.
             until: update number to stay at; None: apply all updates.
 
         Raises:
@@ -128,7 +127,6 @@ class Slot:
         """Start loading the wanted state unless it is loaded or loading.
 
         Args:
-            key: identity of the wanted state.
             make: loads it; its result None means that nothing is needed now.
         """
         if key != self.key:
@@ -143,12 +141,7 @@ class Slot:
         return self._task is not None
 
     def refuse(self, key: Hashable, error: str) -> None:
-        """Drop the state, because the wanted one must not be served.
-
-        Args:
-            key: identity of the wanted state.
-            error: reason.
-        """
+        """Drop the state, because the wanted one must not be served."""
         if (key, error) != (self.key, self.error):
             _log.warning("%s: %s", self._name, error)
             self.forget()

@@ -98,10 +98,6 @@ class CorpusCache:
 
         The result stays valid if the corpus is deleted or evicted.
 
-        Args:
-            tenant: tenant id.
-            place: wanted revision; without a snapshot an older revision is accepted.
-
         Raises:
             MissingCorpusError: the corpus was deleted.
             DataError: an extra is missing, or the data is damaged. A failure is repeated from the
@@ -138,12 +134,7 @@ class CorpusCache:
         return self.clock() >= self._looked.setdefault(tenant, self.clock()) + _LOOK_S
 
     def keep_only(self, tenant: UUID, corpora: Collection[UUID]) -> None:
-        """Evict the revisions of corpora that the tenant no longer has.
-
-        Args:
-            tenant: tenant id.
-            corpora: ids of the existing corpora.
-        """
+        """Evict the revisions of corpora that the tenant no longer has."""
         self._looked[tenant] = self.clock()
         for key in [key for key in self._held if key.tenant == tenant]:
             if key.corpus not in corpora:

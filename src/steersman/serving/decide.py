@@ -107,8 +107,6 @@ class Deciding:
         """Answer one request.
 
         Args:
-            tenant: tenant id.
-            body: `DecideRequest` as plain values.
             traceparent: W3C trace context to store.
 
         Raises:
@@ -133,12 +131,7 @@ class Deciding:
         """Answer a batch. All requests share one wait, and each may be refused separately.
 
         Args:
-            tenant: tenant id.
-            bodies: `DecideRequest` messages as plain values.
             traceparent: W3C trace context to store.
-
-        Returns:
-            A decision or a problem for each request, in order.
         """
         answers: list[Decision | Problem | None] = [None] * len(bodies)
         wanted: dict[int, Wanted] = {}

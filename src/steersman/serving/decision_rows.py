@@ -49,15 +49,7 @@ class Wanted(NamedTuple):
 def to_row(
     wanted: Wanted, context: dict[str, Any], drew: Drew, *, identifier: UUID, at: datetime
 ) -> DecisionRow:
-    """Return the row of a draw.
-
-    Args:
-        wanted: the request.
-        context: completed context of the request.
-        drew: the draw.
-        identifier: decision id.
-        at: time of the draw.
-    """
+    """Return the row of a draw."""
     request, served = wanted.request, drew.served
     replica = served.replica
     columns = (
@@ -79,14 +71,7 @@ def to_row(
 def to_answer(
     row: DecisionRow, spec: DecisionPoint, *, logged: bool | str, record: str | None = None
 ) -> Decision:
-    """Return the answer of a row; equal rows give equal answers forever.
-
-    Args:
-        row: the decision.
-        spec: declaration at the time of the decision.
-        logged: true, "unknown" or false.
-        record: signed row, unless it is stored.
-    """
+    """Return the answer of a row; equal rows give equal answers forever."""
     selects = isinstance(spec.actions, SequenceActions)
     distribution = probabilities(row, spec)
     narrower = row.eligible is not None and len(row.eligible) < len(distribution)

@@ -90,12 +90,7 @@ class Served:
         """Return the fallback's action.
 
         Args:
-            context: context of the request, valid or not.
             eligible: eligible actions; None or empty: all declared actions.
-
-        Returns:
-            The action of the first matching rule, or of `otherwise`; if it is not eligible, the
-            first eligible action. For a sequence, the first candidates.
 
         Raises:
             Refused: the fallback needs a first candidate, and the request has none.
@@ -133,16 +128,7 @@ class Served:
 def draw_many(
     asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
 ) -> list[Drawn | Exception]:
-    """Return the policy's action for each request, drawn together where possible.
-
-    Args:
-        asked: decision points and requests with completed contexts.
-        rng: random generator.
-
-    Returns:
-        For each request in order: the draw; the fallback's answer if no action is eligible;
-        `Refused` for an invalid context, action or features; or the policy's exception.
-    """
+    """Return the policy's action for each request, drawn together where possible."""
     results: dict[int, Drawn | Exception] = {}
     together: dict[Served, list[int]] = {}
     for place, (served, request, context) in enumerate(asked):

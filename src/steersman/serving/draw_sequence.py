@@ -32,15 +32,6 @@ def draw_selection(
 ) -> Drawn:
     """Return a selection from the candidates of a request.
 
-    Args:
-        replica: replica of a decision point of kind sequence.
-        request: request with candidates, features and links.
-        context: completed context of the request.
-        rng: random generator; one draw per step.
-
-    Returns:
-        Draw; its probability is the product over the steps.
-
     Raises:
         Refused: no candidates, too many or repeated ones, missing or non-finite features, links of
             unknown candidates, or an invalid context.

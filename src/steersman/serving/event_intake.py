@@ -93,15 +93,7 @@ class Intake:
         """Store records, then events.
 
         Args:
-            tenant: tenant id.
-            events: `Event` messages as plain values.
-            records: signed texts, or `LocalDecision` messages as plain values.
-            fixed_type: type of all events, if the route fixes it.
             traceparent: W3C trace context to store.
-
-        Returns:
-            Result of each item: records first, then events. ``stored`` and ``replayed`` are
-            durable.
         """
         decisions = [await self._record(tenant, record) for record in records]
         stored = await self._store(self._decisions, decisions)

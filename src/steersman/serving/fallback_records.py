@@ -32,9 +32,6 @@ _decode_older = msgspec.json.Decoder(DecisionRow).decode
 def sign(secret: bytes, row: DecisionRow) -> str:
     """Return the record of a decision that is not known to be stored.
 
-    Returns:
-        URL-safe text: payload, dot, signature.
-
     Raises:
         Refused: the record would be too large to be sent back.
     """

@@ -124,9 +124,6 @@ class Guard:
     def refuse(self, what: str) -> None:
         """Refuse a request that the present state sheds.
 
-        Args:
-            what: key of `SHEDS`.
-
         Raises:
             Refused: the state sheds it; the answer says when to retry.
         """

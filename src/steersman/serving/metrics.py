@@ -53,12 +53,7 @@ class Histogram:
         self._sums: dict[tuple[str, ...], float] = {}
 
     def observe(self, labels: tuple[str, ...], value: float) -> None:
-        """Count one number.
-
-        Args:
-            labels: label values.
-            value: the number.
-        """
+        """Count one number."""
         counts = self._counts.get(labels)
         if counts is None:
             counts = self._counts[labels] = [0] * (len(self.bounds) + 1)
@@ -67,12 +62,7 @@ class Histogram:
         self._sums[labels] += value
 
     def add(self, labels: tuple[str, ...], values: NDArray[np.float64]) -> None:
-        """Count many numbers.
-
-        Args:
-            labels: label values.
-            values: (n,) numbers.
-        """
+        """Count many numbers."""
         places = np.searchsorted(self.bounds, values)
         more = np.bincount(places, minlength=len(self.bounds) + 1).tolist()
         before = self._counts.get(labels, [0] * len(more))
@@ -119,34 +109,19 @@ class Metrics:
         """Count an answered request.
 
         Args:
-            route: declared path, not the requested one.
-            status: HTTP status.
             seconds: duration in seconds.
         """
         self._answers[route, str(status)] += 1
         self.requests.observe((route,), seconds)
 
     def decision(self, skill: str, point: str, logged: str, *, degraded: bool) -> None:
-        """Count a decision.
-
-        Args:
-            skill: skill of a declared decision point.
-            point: name of the decision point.
-            logged: true, unknown or false.
-            degraded: whether the fallback answered.
-        """
+        """Count a decision."""
         self._decisions[skill, point, logged, "true" if degraded else "false"] += 1
 
     def arm(self, skill: str, point: str, arm: str, result: str, seconds: float) -> None:
         """Count a decision of a point with an active rollout.
 
         Args:
-            skill: skill of a declared decision point.
-            point: name of the decision point.
-            arm: assigned arm: control or candidate.
-            result: ok; failed: the policy failed (control answers for a failed candidate);
-                fallback: the candidate is not loaded and control answered; unstored: drawn and
-                counted, but refused by the store, so no row exists.
             seconds: time for encoding and drawing in seconds.
         """
         self._arms[skill, point, arm, result] += 1
@@ -158,20 +133,11 @@ class Metrics:
 
         A rate needs a first value. A candidate is rolled back within seconds; without the 0 all its
         failures could precede the first scrape.
-
-        Args:
-            under_way: returns skill and name of the points with an active rollout.
         """
         self._under_way = under_way
 
     def event(self, kind: str, status: str, count: int = 1) -> None:
-        """Count events or records.
-
-        Args:
-            kind: one of the four event types, ``record`` or ``batch``.
-            status: stored, replayed or refused.
-            count: number of items.
-        """
+        """Count events or records."""
         self._events[kind, status] += count
 
     def search(
@@ -180,8 +146,6 @@ class Metrics:
         """Count a search.
 
         Args:
-            result: ok, refused or late.
-            degraded: requested parts that did not respond: dense, rerank.
             seconds: duration in seconds; None: no answer.
         """
         self._searches[(result,)] += 1
@@ -190,28 +154,16 @@ class Metrics:
             self.search_seconds.observe((), seconds)
 
     def fallback(self, reason: str) -> None:
-        """Count an answer of the fallback.
-
-        Args:
-            reason: lockdown; store; policy: the policy failed; eligible: no eligible action.
-        """
+        """Count an answer of the fallback."""
         self._fallbacks[(reason,)] += 1
 
     def scrubbed(self, counts: Mapping[str, int]) -> None:
-        """Count personal data items removed from texts.
-
-        Args:
-            counts: number by kind; ``unscrubbable`` for texts that were dropped.
-        """
+        """Count personal data items removed from texts."""
         for kind, count in counts.items():
             self._scrubbed[(kind,)] += count
 
     def on_flush(self, kind: str) -> Callable[[int, float, bool], None]:
-        """Return a callback for `GroupCommit` that counts its flushes.
-
-        Args:
-            kind: decisions or events.
-        """
+        """Return a callback for `GroupCommit` that counts its flushes."""
         labels = (kind,)
         self._flush_failures[labels] += 0  # told before the first one, as those of arms are
 
@@ -227,22 +179,11 @@ class Metrics:
     def gauge(
         self, name: str, about: str, read: Callable[[], Any], labels: tuple[str, ...] = ()
     ) -> None:
-        """Add a gauge that is read at scrape time.
-
-        Args:
-            name: name without the prefix ``steersman_``.
-            about: help text.
-            read: returns the number, or numbers by label values.
-            labels: label names.
-        """
+        """Add a gauge that is read at scrape time."""
         self._gauges[name] = (about, labels, read)
 
     def add(self, families: Callable[[], Iterable[Family]]) -> None:
-        """Add the metrics of another part of the service.
-
-        Args:
-            families: returns the metric families at scrape time; their names must be unique.
-        """
+        """Add the metrics of another part of the service."""
         self._beside.append(families)
 
     def families(self) -> list[Family]:
@@ -252,12 +193,7 @@ class Metrics:
         return [*own, *beside]
 
     def text(self, others: Mapping[str, Iterable[Family]] | None = None, own: str = "0") -> bytes:
-        """Return all metrics in text format 0.0.4.
-
-        Args:
-            others: families of other processes by process name.
-            own: name of this process.
-        """
+        """Return all metrics in text format 0.0.4."""
         return render({own: self.families(), **(others or {})})
 
     def _counters(self) -> Iterator[Family]:

@@ -56,12 +56,7 @@ class Gathering(Generic[W, B]):
         self._in_hand = 0
 
     def add(self, wanted: Sequence[W]) -> asyncio.Future[list[B]]:
-        """Queue the items of one request.
-
-        Returns:
-            Future of the results. For a single item it resolves when the item is settled, so that
-            the caller wakes once.
-        """
+        """Queue the items of one request."""
         if not self._came:
             # Asked for once a turn: `asyncio` makes a system call of it.
             self._loop = asyncio.get_running_loop()
@@ -118,8 +113,6 @@ def hand_over(
     """Resolve the future of a request; for one item, when its result is settled.
 
     Args:
-        future: future of the request.
-        begun: results of its items.
         settled: returns a future for an item; None: the result is known.
     """
 

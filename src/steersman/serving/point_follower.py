@@ -62,16 +62,7 @@ class Plan(NamedTuple):
 
 
 async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[UnreadablePoint]]:
-    """Return the plan of each decision point of a tenant, read in one snapshot of the store.
-
-    Args:
-        connection: connection in a repeatable-read transaction of the tenant.
-        tenant: tenant id.
-
-    Returns:
-        Plans by skill and point, and the points whose declaration, or that of their control during
-        a rollout, cannot be read.
-    """
+    """Return the plan of each decision point of a tenant, read in one snapshot of the store."""
     rows, unreadable = await points_as_they_are(connection, tenant)
     rollouts = {(it.skill, it.point): it for it in await active_rollouts(connection, tenant)}
     found = await connection.fetch("SELECT skill, point, snapshot, seq FROM learner")
@@ -186,11 +177,7 @@ class Following:
             slot.forget()
 
     async def catch_up(self, connection: Any) -> None:
-        """Apply new updates to the served states.
-
-        Args:
-            connection: connection in a transaction of the tenant.
-        """
+        """Apply new updates to the served states."""
         served, plan = self.served, self.plan
         if served is None or plan is None or self._key != plan.key or self._control.busy:
             return

@@ -52,12 +52,7 @@ class Pacing(Generic[W, B]):
         self._came: deque[tuple[deque[W], list[B], asyncio.Future[list[B]]]] = deque()
 
     def add(self, wanted: Sequence[W]) -> asyncio.Future[list[B]]:
-        """Queue the items of a request; the first starts in the next loop iteration.
-
-        Returns:
-            Future of the results. For a single item it resolves when the item is settled, so that
-            the caller wakes once.
-        """
+        """Queue the items of a request; the first starts in the next loop iteration."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[B]] = loop.create_future()
         if not wanted:

@@ -99,9 +99,6 @@ class Diff:
     def picture(self, file: Path) -> None:
         """Write a picture of the traffic and off-policy difference.
 
-        Args:
-            file: file to write; its extension sets the format, such as ``.png`` or ``.svg``.
-
         Raises:
             DataError: matplotlib is not installed.
             InputError: no reference log, so no data to draw; or an unsupported extension.
@@ -113,15 +110,7 @@ def diff(first: Described, second: Described, reference: Reference | None = None
     """Return the difference between two snapshots of a decision point.
 
     Args:
-        first: earlier or live snapshot.
-        second: later snapshot, or the candidate.
         reference: reference log of decisions; None: compare parameters and features only.
-
-    Returns:
-        The difference. With a reference log it also contains traffic shifts and the off-policy
-        difference: doubly robust for named actions, self-normalised weights for open candidates
-        and mixed actions. Mixed actions and selections have no traffic shifts. Requests without
-        an eligible action in one of the snapshots are excluded.
 
     Raises:
         InputError: the snapshots are of different decision points, or the log does not match.

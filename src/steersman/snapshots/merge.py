@@ -33,12 +33,6 @@ _UNAGED = "plays"  # forgetting decays all sums but the action counts
 def gather(*groups: Iterable[State]) -> list[State]:
     """Return the deltas of several groups in canonical order.
 
-    Args:
-        groups: groups of deltas from ``policy.delta()``, or results of `gather`.
-
-    Returns:
-        All deltas, by id. ``gather(gather(a, b), c)`` is ``gather(a, gather(b, c))``.
-
     Raises:
         MergeError: a state is not a delta, or a delta occurs twice, also inside another.
 
@@ -68,12 +62,6 @@ def gather(*groups: Iterable[State]) -> list[State]:
 def delta_id(delta: State) -> str:
     """Return the id of a delta.
 
-    Args:
-        delta: result of ``policy.delta()``.
-
-    Returns:
-        The unique id of the delta.
-
     Raises:
         MergeError: it is a state and not a delta, or damaged.
 
@@ -90,13 +78,6 @@ def merge_states(base: State, deltas: Iterable[State]) -> dict[str, NDArray[Any]
     Sums of linear models are folded block by block into one delta, which is then merged into the
     base. Merging in several steps rounds in between, so results differ in the last bits. To get
     equal bytes, keep the base and `gather` all deltas.
-
-    Args:
-        base: state that all copies started from, or that shares their history.
-        deltas: deltas of the copies, each once.
-
-    Returns:
-        The merged state, with the deltas' ids in its header.
 
     Raises:
         MergeError: a delta was merged before, occurs twice, does not match the base, or is not

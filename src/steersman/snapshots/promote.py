@@ -69,15 +69,7 @@ async def promote(
     """Make a published snapshot live, in the caller's transaction.
 
     Args:
-        connection: of role worker, inside a transaction.
-        point: tenant, skill and decision point; locked until the transaction ends.
-        version: snapshot version.
-        actor: actor name for the audit log.
-        reason: reason for the audit log.
         rollout: the rollout that justifies it; None for a manual promotion.
-
-    Returns:
-        The live version and its update counts.
 
     Raises:
         StateError: the version does not exist, may not go live, is already live, comes from a
@@ -106,11 +98,6 @@ async def promote(
 
 async def check_promotable(connection: Any, row: PointRow, version: str) -> None:
     """Raise an error if a version can never be promoted from the live version.
-
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        row: the decision point.
-        version: snapshot version; the live version passes.
 
     Raises:
         StateError: the version does not exist, was live before, or comes from a lineage that is no

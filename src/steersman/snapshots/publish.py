@@ -67,12 +67,6 @@ class Signer(Protocol):
 
         Args:
             data: bytes from `pack_snapshot`.
-            description: snapshot description.
-            needed: versions that consumers must still find, however old.
-            standing: mark of the version for consumers.
-
-        Returns:
-            The description with size, hash and path.
         """
 
 
@@ -103,17 +97,9 @@ async def publish(
     by an interrupted call is published first; it is returned if it is the requested state.
 
     Args:
-        database: a migrated database.
-        row: the decision point.
-        signer: publisher of the tenant's repository.
-        reason: author and reason.
         spec: YAML of the candidate's declaration; None for the live declaration.
         trained: a policy that matches the declaration; None for the learned state. Train it without
             the units selected by `steersman.db.held_out.is_held_out`, which judge it.
-        grown_from: ids of the decisions that `trained` was trained on.
-
-    Returns:
-        The signed description.
 
     Raises:
         GuardError: the guard rejected the state; no version was assigned.

@@ -70,14 +70,6 @@ class Reason:
 async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
     """Return the evidence to sign, or raise an error.
 
-    Args:
-        connection: of role worker, inside a transaction of the tenant.
-        made: the state to publish.
-        reason: author, reason and override.
-
-    Returns:
-        The held-out result, the origin of a candidate and any overridden reasons.
-
     Raises:
         GuardError: the guard rejects the state and there is no override.
     """

@@ -80,9 +80,6 @@ class Reference:
     def known_to(self, *policies: ChoicePolicy) -> Reference:
         """Return the log without rows in which a policy has no eligible action.
 
-        Args:
-            policies: policies with named actions.
-
         Raises:
             InputError: no rows remain.
         """

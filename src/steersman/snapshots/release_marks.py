@@ -38,24 +38,10 @@ class Marks(Protocol):
     """Repository with marked versions: `steersman.registry.repository.Publisher`."""
 
     def standings(self, skill: str, point: str) -> dict[str, Standing | None]:
-        """Return the marks of the versions of a decision point.
-
-        Args:
-            skill: skill of the decision point.
-            point: decision point name.
-        """
+        """Return the marks of the versions of a decision point."""
 
     def mark(self, skill: str, point: str, standings: Mapping[str, Standing]) -> bool:
-        """Sign new marks of versions.
-
-        Args:
-            skill: skill of the decision point.
-            point: decision point name.
-            standings: mark by version.
-
-        Returns:
-            Whether anything changed.
-        """
+        """Sign new marks of versions."""
 
 
 class Known(NamedTuple):
@@ -79,7 +65,6 @@ class Known(NamedTuple):
         """Return the mark of a version.
 
         Args:
-            version: a published version, or one about to be published.
             signed: its current mark; None if unmarked.
         """
         one = self.snapshots[version]
@@ -101,11 +86,7 @@ class Known(NamedTuple):
         return signed or "released"
 
     def wanted(self, signed: Mapping[str, Standing | None]) -> dict[str, Standing]:
-        """Return the marks that need a change.
-
-        Args:
-            signed: current marks of listed versions.
-        """
+        """Return the marks that need a change."""
         due: dict[str, Standing] = {}
         for version, mark in signed.items():
             one = self.snapshots.get(version)
@@ -132,13 +113,6 @@ class Known(NamedTuple):
 async def read_known(connection: Any, point: Point) -> Known:
     """Return the database facts about a point's versions.
 
-    Args:
-        connection: inside a transaction of the tenant.
-        point: tenant, skill and decision point.
-
-    Returns:
-        The rows and the marks that follow from them.
-
     Raises:
         StateError: the decision point does not exist.
     """
@@ -161,16 +135,6 @@ async def mark_point(
     """Sign the marks of a point's versions that changed.
 
     Each change is written to the audit log first.
-
-    Args:
-        database: a migrated database.
-        point: tenant, skill and decision point.
-        registry: the tenant's repository.
-        actor: actor name for the audit log.
-        wait: whether to wait while another process publishes this point.
-
-    Returns:
-        The changed marks.
 
     Raises:
         StateError: the decision point does not exist.
@@ -209,16 +173,6 @@ async def release_version(
     database: Database, point: Point, version: str, registry: Marks, *, actor: str
 ) -> bool:
     """Sign a version as released, if it is or was live.
-
-    Args:
-        database: a migrated database.
-        point: tenant, skill and decision point.
-        version: a published version.
-        registry: the tenant's repository.
-        actor: actor name for the audit log.
-
-    Returns:
-        Whether the mark changed.
 
     Raises:
         StateError: the version is not published or was never live; nothing was changed.

@@ -35,13 +35,6 @@ async def reproduce(
 ) -> bytes:
     """Return a snapshot rebuilt from the log, in its published form.
 
-    Args:
-        database: a migrated database.
-        tenant: tenant id.
-        skill: skill name.
-        point: decision point name.
-        version: snapshot version, published or not.
-
     Returns:
         Bytes from `pack_snapshot`. On the same machine they equal the signed bytes; elsewhere last
         digits of sums or the zstd compression can differ.

@@ -49,14 +49,6 @@ class Offers(Protocol):
 def take_out(registry: Offers, row: SnapshotRow, reason: str) -> bool:
     """Remove a version from the listing for consumers; a repeated call changes nothing.
 
-    Args:
-        registry: the tenant's repository.
-        row: the version.
-        reason: stored beside its files.
-
-    Returns:
-        Whether it was listed.
-
     Raises:
         RegistryError: the registry cannot be read or written; try again.
     """
@@ -80,19 +72,6 @@ async def retract_version(
     """Retract a version, so that it cannot go live again.
 
     The caller removes it from the registry.
-
-    Args:
-        connection: of role worker, inside a transaction, which then locks the point.
-        point: tenant, skill and decision point.
-        version: a published version.
-        actor: actor name for the audit log.
-        reason: reason for the audit log.
-        now: time of the incident.
-        take_back: whether a live version is replaced by the last good one, pinned, with an
-            incident.
-
-    Returns:
-        The version and its live replacement.
 
     Raises:
         StateError: the version is not published, or it is live without ``take_back`` or without a

@@ -116,10 +116,6 @@ class Verified:
     async def check(self, connection: Any, row: PointRow) -> None:
         """Check that a published base verifies.
 
-        Args:
-            connection: connection in a transaction of the tenant.
-            row: decision point with the wanted snapshot.
-
         Raises:
             SnapshotError: the base is missing or does not verify.
             StateError: the snapshot is unknown.
@@ -131,10 +127,6 @@ class Verified:
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
         """Return the policy that a snapshot starts from.
 
-        Args:
-            connection: connection in a transaction of the tenant.
-            row: decision point with the wanted snapshot.
-
         Raises:
             SnapshotError: the base is missing or does not verify.
             StateError: the snapshot is unknown.
@@ -144,10 +136,6 @@ class Verified:
 
     async def find(self, connection: Any, row: PointRow) -> Sought:
         """Return the store's description of a snapshot, without a request to the registry.
-
-        Args:
-            connection: connection in a transaction of the tenant.
-            row: decision point with the wanted snapshot.
 
         Raises:
             StateError: the snapshot is unknown.
@@ -164,12 +152,6 @@ class Verified:
     async def fetch(self, sought: Sought) -> Prepared:
         """Return a verified base; it needs no database connection.
 
-        Args:
-            sought: result of `find`.
-
-        Returns:
-            Verified base.
-
         Raises:
             SnapshotError: the base is missing or does not verify.
         """
@@ -185,13 +167,6 @@ class Verified:
         A candidate is signed before it serves. So rejected and rolled-back candidates, versions
         beyond a pin and
         versions frozen after a retracted one are excluded.
-
-        Args:
-            connection: connection in a transaction of the tenant.
-            row: decision point.
-
-        Returns:
-            Decision point with that snapshot.
 
         Raises:
             SnapshotError: no snapshot verifies.
@@ -281,11 +256,6 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
     The current declaration stays if the snapshot is compatible with it, so that both arms of a
     rollout get
     the same credit; else it is the declaration of the snapshot.
-
-    Args:
-        connection: connection in a transaction of the tenant.
-        row: decision point as declared now.
-        found: row of the snapshot.
     """
     spec = await spec_of(connection, found.spec_hash)
     same = learned_from(spec) == learned_from(row.spec)

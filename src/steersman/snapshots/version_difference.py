@@ -64,15 +64,7 @@ async def compare_versions(
     """Return the differences of two versions.
 
     Args:
-        database: a migrated database.
-        point: tenant, skill and decision point.
-        first: earlier version, published or not.
-        second: later version.
         share: share of the units of the newest decisions used for comparison, in (0, 1].
-        newest: number of newest decisions.
-
-    Returns:
-        The differences, with traffic and off-policy estimate if decisions have closed windows.
 
     Raises:
         StateError: a version does not exist or its state was removed.

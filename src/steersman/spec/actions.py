@@ -134,19 +134,11 @@ class Mixed(Declared):
         )
 
     def name_of(self, values: Mapping[str, object]) -> str:
-        """Return the action name of a configuration.
-
-        Args:
-            values: one allowed value for every part.
-        """
+        """Return the action name of a configuration."""
         return configuration_name(self._exact(values))
 
     def wrong_values(self, values: Mapping[str, object]) -> Iterator[Problem]:
-        """Yield a problem for every unknown part and every value that its part does not allow.
-
-        Args:
-            values: values by part name; parts may be missing.
-        """
+        """Yield a problem for every unknown part and every value that its part does not allow."""
         known = list(self.parts)
         for name in sorted(values):
             got = values[name]
@@ -192,12 +184,6 @@ class Mixed(Declared):
 
 def configuration_name(values: Mapping[str, Any]) -> str:
     """Return the action name of a configuration: JSON with sorted part names.
-
-    Args:
-        values: values by part name. A subset of the parts names all configurations with them.
-
-    Returns:
-        JSON text without spaces.
 
     >>> configuration_name({"k": 8, "expand": False})
     '{"expand":false,"k":8}'

@@ -117,10 +117,6 @@ class Declared(BaseModel):
         """Return a copy with some fields replaced, without validation as always in pydantic.
 
         Cached values, such as a hash, are dropped because they belong to the old fields.
-
-        Args:
-            update: new values by field name.
-            deep: whether values are copied too.
         """
         copied = super().model_copy(update=update, deep=deep)
         if update:

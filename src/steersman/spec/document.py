@@ -81,7 +81,6 @@ def parse(text: str, source: str) -> Document:
 
     Args:
         text: YAML 1.2, at most 256 KiB as UTF-8.
-        source: name of the text in errors, such as its file name.
 
     Raises:
         SpecError: invalid YAML, too large, nested too deep, empty, not a mapping, or a refused

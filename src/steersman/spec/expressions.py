@@ -44,9 +44,6 @@ class CompiledRule:
     def __call__(self, context: Mapping[str, object]) -> bool:
         """Return whether the condition holds for ``context``.
 
-        Args:
-            context: values by field name, with every name in `names`.
-
         Raises:
             InputError: missing name, incompatible types, division by zero, or a result other than
                 true or false.
@@ -71,9 +68,6 @@ def compile_rule(text: str) -> CompiledRule:
 
     Args:
         text: expression, at most 500 characters, nested at most 50 deep.
-
-    Returns:
-        A rule that can be called with a context.
 
     Raises:
         SpecError: not a text, a syntax error, or an expression outside the language. The message

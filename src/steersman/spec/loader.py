@@ -43,7 +43,6 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
 
     Args:
         text: YAML 1.2, at most 256 KiB.
-        source: name of the text in errors.
 
     Returns:
         The validated declaration with defaults.

@@ -46,19 +46,11 @@ class CategoricalPart(Declared):
         return some_of(self.values)
 
     def holds(self, value: object) -> bool:
-        """Return whether a value is allowed.
-
-        Args:
-            value: any value.
-        """
+        """Return whether a value is allowed."""
         return isinstance(value, str) and value in self.values
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value.
-
-        Args:
-            value: an allowed value.
-        """
+        """Return the grid value of an allowed value."""
         return cast("str", value)
 
     def _problems(self) -> Iterator[Problem]:
@@ -94,20 +86,12 @@ class IntegerPart(Declared):
         return f"{self.low!r} to {self.high!r}"
 
     def holds(self, value: object) -> bool:
-        """Return whether a value is allowed.
-
-        Args:
-            value: any value.
-        """
+        """Return whether a value is allowed."""
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole and self.low <= cast("int", value) <= self.high
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value.
-
-        Args:
-            value: an allowed value.
-        """
+        """Return the grid value of an allowed value."""
         return cast("int", value)
 
     def _problems(self) -> Iterator[Problem]:
@@ -137,19 +121,11 @@ class BooleanPart(Declared):
         return "true or false"
 
     def holds(self, value: object) -> bool:
-        """Return whether a value is allowed.
-
-        Args:
-            value: any value.
-        """
+        """Return whether a value is allowed."""
         return isinstance(value, bool)
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value.
-
-        Args:
-            value: an allowed value.
-        """
+        """Return the grid value of an allowed value."""
         return cast("bool", value)
 
 
@@ -195,11 +171,7 @@ class RealPart(Declared):
         return f"{self.low!r} to {self.high!r} in {self.points - 1} even steps{steps}"
 
     def holds(self, value: object) -> bool:
-        """Return whether a value is allowed.
-
-        Args:
-            value: any value.
-        """
+        """Return whether a value is allowed."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not self.low <= cast("float", value) <= self.high:
             return False
@@ -208,11 +180,7 @@ class RealPart(Declared):
         return abs(nearest - cast("float", value)) <= _ON_GRID * most
 
     def exact(self, value: object) -> Value:
-        """Return the grid value of an allowed value.
-
-        Args:
-            value: an allowed value.
-        """
+        """Return the grid value of an allowed value."""
         wanted = cast("float", value)
         return min(self.grid, key=lambda one: abs(cast("float", one) - wanted))
 

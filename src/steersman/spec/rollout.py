@@ -188,11 +188,7 @@ class ErrorBudget(Declared):
     """Minimum number of errors in the long window before a rate counts."""
 
     def model_post_init(self, _context: object) -> None:
-        """Lower the default burn rates to values that can be reached.
-
-        Args:
-            _context: unused.
-        """
+        """Lower the default burn rates to values that can be reached."""
         own = self._own()
         self.__dict__.update({name: own[name] for name in own.keys() - self.model_fields_set})
 
@@ -328,9 +324,6 @@ def _names(guardrails: tuple[Guardrail, ...]) -> list[str]:
 
 def guardrail_name(guardrail: Guardrail) -> str:
     """Return the name of a guardrail.
-
-    Args:
-        guardrail: declared guardrail.
 
     Returns:
         The metric, or the outcome with its target.

@@ -68,9 +68,6 @@ def json_schema() -> dict[str, Any]:
     It holds fields, types, ranges and defaults, so editors can complete and check a declaration.
     Only `load` checks conflicts between sections.
 
-    Returns:
-        A new dictionary with the content of ``decision_point.schema.json``.
-
     >>> sorted(json_schema()["required"])[:3]
     ['actions', 'decision', 'fallback']
     """
@@ -89,8 +86,6 @@ def names_at(
     """Return the field names that are allowed at ``path`` of a document.
 
     Args:
-        path: keys from the top.
-        root: the document; its ``type`` or ``kind`` selects between alternatives.
         schema: JSON Schema of the document. Default: that of a decision point.
     """
     schema = schema or _schema()

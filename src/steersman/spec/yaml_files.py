@@ -70,9 +70,6 @@ def text_of(path: str | PathLike[str]) -> str:
 def shipped(name: str) -> Path:
     """Return the path of a shipped configuration file, in the package or a checkout.
 
-    Args:
-        name: path below ``configs``.
-
     >>> shipped("assistant/route.yaml").name
     'route.yaml'
     """

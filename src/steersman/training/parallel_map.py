@@ -69,16 +69,10 @@ def spread(
     a node dies, its items run again elsewhere, so the function must not have side effects.
 
     Args:
-        function: called with an item, and a generator if there is a seed. It is sent once, with its
-            partial arguments; other processes and nodes must be able to import it.
-        items: inputs, one call each.
         address: Ray cluster: ``auto`` on one of its nodes, or ``HOST:PORT`` of its head. None runs
             locally. Without the package `ray` it logs a warning and runs locally.
         seed: random seed, ≥ 0; None: no generator.
         processes: local processes without a cluster, ≥ 1.
-
-    Returns:
-        An iterator over results in item order. It does not wait for results that are not read.
 
     Raises:
         InputError: a seed, number of processes or address is invalid.

@@ -90,11 +90,7 @@ class ControllerMetrics:
         self._signed_at = float("-inf")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Write the metrics every second until `stop` is set; retry after a read error.
-
-        Args:
-            stop: event that ends the loop.
-        """
+        """Write the metrics every second until `stop` is set; retry after a read error."""
         connection: Any = None
         try:
             while not stop.is_set():
@@ -114,14 +110,7 @@ class ControllerMetrics:
                     await connection.close(timeout=1)
 
     async def families(self, connection: Any) -> list[Family]:
-        """Return the current metrics.
-
-        Args:
-            connection: connection of role worker, outside a transaction.
-
-        Returns:
-            Metric families.
-        """
+        """Return the current metrics."""
         rollouts = [row async for row in self._rollouts(connection)]
         families = [*_of_rollouts(rollouts, self._clock()), self._ends()]
         families.append(await self._lag(connection))

@@ -69,21 +69,10 @@ class Registry(Signer, Marks, Protocol):
     """Tenant repository that the job maintains: `steersman.registry.repository.Publisher`."""
 
     def refresh_timestamp(self) -> Freshness:
-        """Sign a new timestamp.
-
-        Returns:
-            Its expiry.
-        """
+        """Sign a new timestamp."""
 
     def retract(self, skill: str, point: str, version: str, *, reason: str = "") -> None:
-        """Remove a version from the listing for consumers.
-
-        Args:
-            skill: skill of the decision point.
-            point: decision point name.
-            version: a published version.
-            reason: stored beside its files.
-        """
+        """Remove a version from the listing for consumers."""
 
     def listed(self) -> Collection[tuple[str, str, str]]:
         """Return skill, point and version of everything that consumers can find."""
@@ -92,12 +81,7 @@ class Registry(Signer, Marks, Protocol):
         """Return number and hash of the last signed audit entry."""
 
     def anchor(self, seq: int, digest: bytes) -> None:
-        """Sign the head of the audit log.
-
-        Args:
-            seq: number of the newest entry.
-            digest: its hash.
-        """
+        """Sign the head of the audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,12 +138,8 @@ async def run_shipping(
     """Keep every tenant's registry up to date until stopped.
 
     Args:
-        database: a migrated database.
-        stop: event that stops the job.
         registries: returns a tenant's repository by name; None if it has none.
         clock: Unix time in seconds, for incidents.
-        watch: callback after each check of a tenant.
-        settings: intervals.
     """
     shipping = _Shipping(database, registries, clock, watch, settings or ShippingSettings())
     while not stop.is_set():

@@ -128,10 +128,6 @@ def expected_arrivals(n_requests: int, *, law: ReuseLaw = REUSE) -> int:
 
     Args:
         n_requests: distinct requests, >= 0.
-        law: law of the repeats.
-
-    Returns:
-        Number of arrivals, with repeats.
 
     >>> expected_arrivals(1311)
     2139
@@ -152,8 +148,6 @@ def arrivals(
     Args:
         n_requests: number of distinct requests, >= 1.
         n_arrivals: length of the stream, >= ``n_requests``.
-        rng: source of all randomness.
-        law: the law of repeats.
 
     Returns:
         Request indexes, shape (n_arrivals,), int64, in order of arrival.
@@ -214,10 +208,8 @@ def arrival_times(
 
     Args:
         n_arrivals: number of arrivals, >= 0.
-        rng: source of all randomness.
         duration_s: length of the stream, seconds, in (0, 10^7]; default: the hour of the
             reuse law, so that gaps between repeats keep their length in seconds.
-        law: the law of the rate.
 
     Returns:
         Ascending seconds in [0, duration_s], shape (n_arrivals,), float64.
@@ -261,9 +253,6 @@ def guardian_states(
         window_s: length of the past window, seconds, > 0.
         brownout: load, in mean rates, from which the state is "brownout", > 0.
         emergency: load from which the state is "emergency", >= ``brownout``.
-
-    Returns:
-        One of "normal", "brownout", "emergency" for each arrival.
 
     Raises:
         InputError: times that descend, or thresholds out of order.

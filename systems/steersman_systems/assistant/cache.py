@@ -88,10 +88,6 @@ class Lookup:
     def right(self, answer: str, *, cheap_ok: bool) -> bool | None:
         """Return whether this hit is right; None for a miss.
 
-        Args:
-            answer: the request's true answer.
-            cheap_ok: True if the cheap route answers this request correctly.
-
         >>> Lookup("l2", hit=True, answer="get_weather(Oslo)").right(
         ...     "get_weather(Rome)", cheap_ok=True
         ... )
@@ -162,9 +158,6 @@ class CacheTiers:
         An embedding takes about 10 ms, most of the cost of l2 and l3. So these features use the
         cosine of hashed words and letter n-grams, which takes about 0.2 ms.
 
-        Args:
-            text: the request.
-
         Returns:
             ``exact``, 1 if this very text is stored; ``similarity``, cosine to the nearest stored
             text, 0 to 1; ``same_numbers``, 1 if that text has the same numbers in the same order
@@ -190,12 +183,7 @@ class CacheTiers:
         """Return the result of one tier for a request; changes nothing.
 
         Args:
-            kind: one of ``LOOKUPS``.
-            text: the request.
             embedding: its unit vector, shape (dim,); l2 and l3 need it.
-
-        Returns:
-            The hit or miss.
 
         Raises:
             InputError: another kind, or an embedding that is missing, of another length, or not
@@ -227,10 +215,8 @@ class CacheTiers:
         the cache).
 
         Args:
-            text: the request.
             embedding: its unit vector, shape (dim,).
             answer: the confirmed answer; None removes the stored answer of this text.
-            cheap_ok: True if the cheap route answers it correctly; removes a stored failure.
 
         Raises:
             InputError: an embedding of another length or not finite; nothing was written.

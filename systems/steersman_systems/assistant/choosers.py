@@ -82,15 +82,7 @@ class Chooser(Protocol):
     """True if it needs ``Seen.features``, which are expensive to compute."""
 
     def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
-        """Return one action; learns nothing.
-
-        Args:
-            seen: The decision.
-            rng: Draws the action with exactly one uniform.
-
-        Returns:
-            The action with its distribution.
-        """
+        """Return one action; learns nothing."""
 
     def learn(
         self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
@@ -98,9 +90,6 @@ class Chooser(Protocol):
         """Learn from the reward of an action.
 
         Args:
-            seen: The decision.
-            drawn: The choice at this decision.
-            index: Action with the known reward; it can differ from the drawn one.
             reward: Reward in [0, 1].
             outcomes: Outcomes behind the reward.
         """
@@ -251,55 +240,26 @@ an action tried once looks far better than all others.
 
 
 def learned(points: Points) -> Policies:
-    """Return the declared policies, without experience.
-
-    Args:
-        points: The decision points that declare them.
-
-    Returns:
-        A new policy set.
-    """
+    """Return the declared policies, without experience."""
     tool = build(points.tool.policy, (), dim=len(TOOL_FEATURES), floor=_floor(points.tool))
     return Policies("learned", _encoded(points.cache), _encoded(points.route), Joint(tool))
 
 
 def beta_tools(points: Points, world: World) -> Policies:
-    """Return `learned` with Beta Thompson sampling per (intent, tool) as the tool policy.
-
-    Args:
-        points: The decision points.
-        world: World with the catalogue of tools.
-
-    Returns:
-        A new policy set.
-    """
+    """Return `learned` with Beta Thompson sampling per (intent, tool) as the tool policy."""
     names = [tool.name for tool in world.catalogue.tools]
     tool = Keyed(BetaThompson(names, floor=_floor(points.tool)), "intent")
     return Policies("beta_tools", _encoded(points.cache), _encoded(points.route), tool)
 
 
 def rules(points: Points) -> Policies:
-    """Return the declared fallbacks: no cache lookup, routes by rules, the default tool.
-
-    Args:
-        points: The decision points that declare them.
-
-    Returns:
-        A new policy set.
-    """
+    """Return the declared fallbacks: no cache lookup, routes by rules, the default tool."""
     cache, route = _fallback(points.cache), _fallback(points.route)
     return Policies("rules", cache, route, First())
 
 
 def fixed(lookup: str, route: str) -> Policies:
     """Return one lookup and one route for every request, with the default tool.
-
-    Args:
-        lookup: One of `cache.LOOKUPS`.
-        route: One of `routes.ROUTES`.
-
-    Returns:
-        A new policy set, named after both.
 
     Raises:
         ActionError: Unknown lookup or route.
@@ -317,9 +277,6 @@ def fixed(lookup: str, route: str) -> Policies:
 
 def oracle() -> Policies:
     """Return the policy set with the highest true reward at every point: an upper bound.
-
-    Returns:
-        A new policy set.
 
     >>> seen = Seen({}, ("a", "b"), lambda: np.array([0.2, 0.7]))
     >>> oracle().tool.choose(seen, np.random.default_rng(0)).index

@@ -52,15 +52,6 @@ class Consequences:
 
         A missed lookup adds no cost: the engines need the same embedding, and the rest takes less
         than a millisecond.
-
-        Args:
-            request: Index of the request.
-            guardian: State of the load guardian.
-            route: "micro", "planner" or "deep".
-            right: True if its tool is right, or if the escalation succeeds.
-
-        Returns:
-            The consequence.
         """
         flag = guardian_flag(guardian, route)
         key = (request, flag, route, right)
@@ -80,13 +71,6 @@ class Consequences:
         """Return the consequence of a cached answer; success if it answers this request.
 
         The lookup of the same text takes no time; the lookup of a similar text takes an embedding.
-
-        Args:
-            request: Index of the request.
-            lookup: A hit of a tier that stores answers.
-
-        Returns:
-            The consequence.
         """
         embedded = lookup.similarity < 1.0
         key = (request, str(lookup.answer), embedded)
@@ -108,12 +92,6 @@ class Consequences:
     def reward(self, request: int, guardian: str, route: str, *, planned: int) -> float:
         """Return the reward of the whole request for a route.
 
-        Args:
-            request: Index of the request.
-            guardian: State of the load guardian.
-            route: "micro", "planner" or "deep".
-            planned: Index of the tool that the planner would use.
-
         Returns:
             The reward, in [0, 1].
         """
@@ -121,19 +99,11 @@ class Consequences:
         return self.routed(request, guardian, route, right=right).route
 
     def deep_right(self, request: int) -> bool:
-        """Return whether escalating this request answers it, see `routes.Deep.right`.
-
-        Args:
-            request: Index of the request.
-        """
+        """Return whether escalating this request answers it, see `routes.Deep.right`."""
         return self._deep.right(self._world.catalogue.requests[request].id)
 
     def cheapest_route(self, request: int, *, planned: int) -> str | None:
         """Return the cheapest route that answers the request, or ``None``.
-
-        Args:
-            request: Index of the request.
-            planned: Index of the tool that the planner would use.
 
         Returns:
             "micro", "planner", "deep" or ``None``.

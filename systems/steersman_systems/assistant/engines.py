@@ -78,13 +78,9 @@ class Engines:
         """Return scores, shortlist and times of one request.
 
         Args:
-            text: The request.
             clock: Monotonic clock in seconds; ``time.perf_counter`` outside tests.
             repeats: Runs of each engine, ≥ 1; the median time is reported, so an interruption by
                 another process does not count.
-
-        Returns:
-            Results of the engines.
         """
         runs = [self._timed(text, clock) for _ in range(repeats)]
         first = runs[0]
@@ -113,7 +109,6 @@ def shortlisted(bm25: NDArray[np.float32], dense: NDArray[np.float32]) -> NDArra
 
     Args:
         bm25: (tools,) scores of BM25.
-        dense: (tools,) scores of the encoder.
 
     Returns:
         (n,) tool indices, 10 ≤ n ≤ 20; among equal scores the tool listed first comes first.

@@ -60,9 +60,6 @@ def evidence_log(world: World, stream: Stream, job: Job, *, floor: float = EVIDE
     """Replay the learned set with another floor at the route, and keep every decision.
 
     Args:
-        world: The requests.
-        stream: The arrivals.
-        job: Order and assumption about escalation.
         floor: Exploration floor in (0, 1).
     """
     points = load_points()
@@ -77,7 +74,6 @@ def route_evidence(log: Log, points: Points | None = None) -> list[Evidence]:
     read the past only, and intervals use the martingale variance.
 
     Args:
-        log: Log with its decisions.
         points: Decision points; default: the shipped ones.
     """
     rows = log.of("route")

@@ -80,8 +80,6 @@ class ToolHistory:
 
         Args:
             tool: Index of the tool, 0 ≤ tool < tools.
-            embedding: (d,) unit vector of the request.
-            right: True if it was the right tool.
 
         Raises:
             InputError: Unknown tool, or an embedding of another shape or not finite.
@@ -102,20 +100,12 @@ class ToolHistory:
         past.uses += 1
 
     def uses(self, tool: int) -> int:
-        """Return the number of uses of a tool, with those that left the ring buffer.
-
-        Args:
-            tool: Index of the tool.
-        """
+        """Return the number of uses of a tool, with those that left the ring buffer."""
         past = self._pasts.get(tool)
         return 0 if past is None else past.uses
 
     def summary(self, tools: NDArray[np.int64], embedding: Embedding) -> Floats:
         """Return history features of some tools for one request.
-
-        Args:
-            tools: (n,) tool indices.
-            embedding: (d,) unit vector of the request.
 
         Returns:
             (n, 4) float64: success rate minus its prior; similarity to text and served requests;
@@ -154,12 +144,8 @@ def tool_features(
     """Return the features of each candidate tool for one request; the history is only read.
 
     Args:
-        history: History of the tools.
-        tools: (n,) candidate tool indices.
         bm25: (n,) BM25 scores.
-        dense: (n,) cosines.
         name_match: (n,) share of the words of each tool's name in the request, in [0, 1].
-        embedding: (d,) unit vector of the request.
 
     Returns:
         (n, 11) float64 in the order of `TOOL_FEATURES`, all within about [-1, 1].

@@ -69,7 +69,6 @@ class IntentClassifier:
 
         Args:
             texts: n >= 1 texts.
-            labels: n intents.
             dim: number of hash slots, 16 to 65,536.
             power: exponent of the relative cosine, > 0; 6 is best on the validation split of
                 clinc150.
@@ -146,9 +145,6 @@ class IntentClassifier:
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> Self:
         """Return the classifier of a state.
 
-        Args:
-            state: result of :meth:`state`.
-
         Raises:
             StateError: parts are missing, have another format, or do not match.
         """
@@ -196,12 +192,7 @@ def tool_families(
     """Return the family of each tool, from spherical k-means on the tools' texts.
 
     Args:
-        names: n names of tools; a family has the name of the tool nearest to its centre.
-        texts: n descriptions.
         n_families: number of families, 1 to n.
-        rng: draws the starting centres (k-means++).
-        dim: number of hash slots.
-        rounds: maximum number of rounds; it stops when no tool moves.
 
     Returns:
         n names of families. Identical texts get the same family; empty families are dropped.

@@ -46,7 +46,6 @@ def hashed_counts(texts: Sequence[str], dim: int) -> sparse.csr_array:
     """Return one row per text: the signed number of its *distinct* n-grams in each slot.
 
     Args:
-        texts: any texts.
         dim: number of slots, >= 2.
 
     Returns:
@@ -71,7 +70,6 @@ def hashed_vector(text: str, dim: int) -> NDArray[np.float32]:
     """Return one text as a dense unit vector; all zeros for a text without words.
 
     Args:
-        text: any text.
         dim: number of slots, >= 2.
 
     Returns:

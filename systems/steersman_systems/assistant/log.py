@@ -106,34 +106,17 @@ class Log:
         return np.array([a.outcomes[name] for a in self.answered])
 
     def of(self, point: PointName) -> list[Decision]:
-        """Return the kept decisions of one point, in order.
-
-        Args:
-            point: The decision point.
-        """
+        """Return the kept decisions of one point, in order."""
         return [decision for decision in self.decisions if decision.point == point]
 
     def at(self, arrival: int) -> list[Decision]:
-        """Return the one to three kept decisions about one arrival.
-
-        Args:
-            arrival: Index of the arrival in the stream.
-        """
+        """Return the one to three kept decisions about one arrival."""
         return [decision for decision in self.decisions if decision.arrival == arrival]
 
     def logged_data(
         self, point: Literal["cache", "route"], target: NDArray[np.float64], **options: Any
     ) -> LoggedData:
-        """Return the decisions of a point with fixed actions, for off-policy evaluation.
-
-        Args:
-            point: The decision point.
-            target: (n, K) probabilities of the policy to evaluate, for each of the n decisions.
-            **options: Further fields of `steersman.ope.LoggedData`, such as ``contexts``.
-
-        Returns:
-            Logged actions, rewards and propensities with the target.
-        """
+        """Return the decisions of a point with fixed actions, for off-policy evaluation."""
         rows = self.of(point)
         return LoggedData(
             actions=np.array([row.drawn.index for row in rows]),
@@ -144,14 +127,6 @@ class Log:
         )
 
     def truth(self, point: Literal["cache", "route"], target: NDArray[np.float64]) -> float:
-        """Return the exact value of a policy at one point, with all other points as logged.
-
-        Args:
-            point: The decision point.
-            target: (n, K) probabilities of the policy, for each of the point's n decisions.
-
-        Returns:
-            Mean expected reward over the logged contexts.
-        """
+        """Return the exact value of a policy at one point, with all other points as logged."""
         truth = np.stack([row.seen.truth() for row in self.of(point)])
         return float((truth * target).sum(axis=1).mean())

@@ -36,9 +36,6 @@ def load_points(folder: Path | None = None) -> Points:
     Args:
         folder: Folder with cache.yaml, route.yaml and tool.yaml; ``None`` for the shipped files.
 
-    Returns:
-        The declared points.
-
     Raises:
         DataError: The folder is missing.
         SpecError: A file is not a valid declaration.
@@ -51,12 +48,6 @@ def load_points(folder: Path | None = None) -> Points:
 
 def point_documents(folder: Path | None = None) -> tuple[str, str, str]:
     """Return the three declarations as texts, for declaring them to a service.
-
-    Args:
-        folder: See `load_points`.
-
-    Returns:
-        The YAML of cache, route and tool.
 
     Raises:
         DataError: The folder is missing.

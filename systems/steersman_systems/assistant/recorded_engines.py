@@ -74,12 +74,6 @@ class Recording:
     def from_bytes(cls, content: bytes) -> Recording:
         """Read the recording from the bytes of `to_bytes`.
 
-        Args:
-            content: An npz with exactly the arrays above.
-
-        Returns:
-            The recording.
-
         Raises:
             DataError: Other arrays, wrong shapes, or more than 16 MB.
         """
@@ -101,13 +95,6 @@ class Recording:
     @classmethod
     def load(cls, arrays: Path = ARRAYS, provenance: Path = PROVENANCE) -> Recording:
         """Load a recording from its two files; default: the shipped recording.
-
-        Args:
-            arrays: The npz file.
-            provenance: The JSON file with its hash.
-
-        Returns:
-            The recording.
 
         Raises:
             DataError: A file is missing, or the hash of the arrays does not match.
@@ -177,10 +164,7 @@ def record(
     """Run every engine on every request.
 
     Args:
-        catalogue: The requests and tools.
-        engines: The engines over these tools.
         clock: Monotonic clock in seconds; ``time.perf_counter`` outside tests.
-        progress: Wraps the requests, for a progress bar.
 
     Returns:
         The recording; it takes about two minutes for 1,311 requests.
@@ -205,12 +189,7 @@ def provenance(recording: Recording, content: bytes) -> dict[str, Any]:
     """Return the provenance of a recording, for ``recording.json``.
 
     Args:
-        recording: The recording.
         content: Result of `Recording.to_bytes`.
-
-    Returns:
-        JSON values: hash of the arrays, sources with their hashes, libraries, machine, and the
-        accuracy of the engines.
     """
     libraries = ("bm25s", "numpy", "onnxruntime", "tokenizers")
     latency = {

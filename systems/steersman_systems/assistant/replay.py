@@ -54,16 +54,7 @@ def replay(
     """Run a policy set over a stream while it learns.
 
     Args:
-        world: The requests.
         consequences: Outcomes and rewards of the choices.
-        stream: The arrivals.
-        policies: The policy set; learned policies change.
-        rng: Draws the choices.
-        keep: Keep every decision, for explanations and off-policy evaluation.
-        progress: Indexes of the arrivals in order, wrapped for a progress bar.
-
-    Returns:
-        The log.
     """
     run = _Run(world, consequences, policies, rng, world.history(), Log(policies.name), keep=keep)
     for place in range(len(stream)) if progress is None else progress:

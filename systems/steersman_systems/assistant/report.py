@@ -29,19 +29,7 @@ def compile_report(
     evidence: Sequence[Evidence],
     refused: Sequence[Evidence],
 ) -> dict[str, Any]:
-    """Return the report of a trial.
-
-    Args:
-        trial: The main trial.
-        sweep: Trials under other assumptions about escalation.
-        evidence: Off-policy evidence from a log with a wide floor.
-        refused: The same from a log with the declared floor.
-
-    Returns:
-        JSON values: ``requests`` (number of arrivals), ``distinct_requests``, ``orders``,
-        ``policies``, ``first_seen``, ``by_tool_use``, ``cache``, ``ope``, ``ope_declared_floor``,
-        ``learned_minus_best_fixed``, ``learned_minus_rules``, ``targets``, ``sweep``.
-    """
+    """Return the report of a trial."""
     names = {"learned": "learned", "rules": "rules", "best_fixed": trial.best_fixed}
     names["oracle"] = "oracle"
     policies: dict[str, dict[str, Any]] = {
@@ -88,10 +76,6 @@ def _swept(trial: Trial) -> dict[str, Any]:
 
 def explain(decisions: Sequence[Decision], *, most: int = 8) -> list[dict[str, Any]]:
     """Return the explanation of the decisions about one arrival.
-
-    Args:
-        decisions: Decisions about one arrival, in order.
-        most: Maximum number of actions per decision, the likeliest first, with the chosen one.
 
     Returns:
         One entry per decision: point, context, actions with score and probability, the chosen

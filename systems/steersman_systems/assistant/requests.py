@@ -83,10 +83,6 @@ class Catalogue:
 def load_catalogue(home: Path | None = None, *, fetch: bool = True) -> Catalogue:
     """Return the requests and tools of the pinned wheel.
 
-    Args:
-        home: Directory of the caches, see `steersman.platform.wheel_files.state_directory`.
-        fetch: Download the wheel with pip if it is not cached.
-
     Returns:
         The catalogue: 1,311 requests, 729 tools.
 
@@ -140,9 +136,6 @@ def _request(row: dict[str, Any], call: dict[str, Any], position: dict[str, int]
 
 def tool_of(definition: dict[str, Any]) -> Tool:
     """Return a tool from its definition.
-
-    Args:
-        definition: Definition in the source: ``name``, ``description``, ``parameters``.
 
     >>> tool_of({"name": "get_weather", "description": "Tells it.", "parameters": {}}).text
     'get weather. Tells it.'

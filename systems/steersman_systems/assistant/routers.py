@@ -89,8 +89,6 @@ def load_router(name: str, data: Path, *, usd_price: float = USD_PRICE) -> Route
     """Load one of the three sets, or a set in one of their formats.
 
     Args:
-        name: "routerbench_subset", "llmrouter_dc", "metatool", or the name of another folder.
-        data: Parent directory of the folder.
         usd_price: Score points per dollar, ≥ 0; for sets with prices.
 
     Returns:

@@ -70,10 +70,6 @@ class Deep:
 
         Args:
             worth: Value of an answer after asking, relative to a right answer at once, in [0, 1].
-            seed: Seed of the simulated answers.
-
-        Returns:
-            The assumption.
         """
         return cls(worth, low_ms=0.0, high_ms=0.0, cost_usd=0.0, seed=seed)
 
@@ -81,20 +77,11 @@ class Deep:
         """Return whether escalating this request answers it; the same at every call.
 
         A hash of the request decides, so a request right at one worth is right at any larger one.
-
-        Args:
-            request: Id of the request.
-
-        Returns:
-            True for a share ``worth`` of all requests.
         """
         return self._uniform("right", request) < self.worth
 
     def latency_ms(self, request: str) -> float:
         """Return the latency of escalating this request.
-
-        Args:
-            request: Id of the request.
 
         Returns:
             Milliseconds, uniform between ``low_ms`` and ``high_ms`` over requests.
@@ -108,13 +95,6 @@ class Deep:
 
 def guardian_flag(state: str, route: str) -> bool:
     """Return whether the load guardian flags a route.
-
-    Args:
-        state: "normal", "brownout" (no escalation) or "emergency" (the cheapest route only).
-        route: Route of the request.
-
-    Returns:
-        True for a route that the state does not allow.
 
     >>> [guardian_flag("brownout", route) for route in ROUTES]
     [False, False, True]

@@ -73,13 +73,8 @@ def learn_routing(
     """Learn online on a set from the rewards of the chosen actions.
 
     Args:
-        world: Result of `load_router`.
         orders: Number of arrival orders, at least 1, with seeds 0, 1, ...; sets with one right tool
             use one order, which takes minutes.
-        done: Called after each order.
-
-    Returns:
-        Mean rewards.
 
     Raises:
         InputError: No order, or fewer than four requests to decide.

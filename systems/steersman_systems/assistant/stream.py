@@ -72,13 +72,8 @@ def draw_stream(world: World, rng: np.random.Generator, *, n_arrivals: int | Non
     with the result of the default route (the best fused score), at no cost to the request.
 
     Args:
-        world: The requests.
-        rng: Source of all randomness.
         n_arrivals: Number of arrivals, at least the number of requests; ``None`` for the expected
             number.
-
-    Returns:
-        The stream.
 
     Raises:
         InputError: Fewer arrivals than requests.

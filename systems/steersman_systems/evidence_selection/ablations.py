@@ -96,21 +96,8 @@ def ablations(
     """Return what changes when one part does: K, λ, reranker, expanding, stopping, shaping, steps.
 
     Args:
-        evaluation: of the unchanged policies; what it holds already is not computed again.
-        collection: that is searched.
-        questions: of the evaluation, in its order.
-        groups: question id -> its conversation.
         query: form of the query; None for the question's own text.
-        limits: of the unchanged policies.
-        rerankers: name -> reranker, tried on the baseline; or why it cannot be had.
-        folds: as in the evaluation.
-        seed: as in the evaluation.
-        address: of a Ray cluster that all variants are spread over; rerankers stay here.
-        shared: what the evaluation's contenders learned, which variants of PPO begin with.
         done: called with 1 after each question of each variant that was tried.
-
-    Returns:
-        One entry a variant, those that could not be tried among them.
     """
     rules = limits or Limits()
     by_size = {
@@ -262,12 +249,7 @@ class Reranked:
         return f"top-k, {self.reranker_name} reranked"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return the best that fit.
-
-        Args:
-            pool: candidates of one question; not changed.
-            rng: not used.
-        """
+        """Return the best that fit."""
         leading = min(self.depth, len(pool))
         texts = [f"{one.title}\n{one.text}" for one in pool.candidates[:leading]]
         if not texts:

@@ -114,10 +114,6 @@ class Answerer:
     def __call__(self, question: str, passages: Sequence[Candidate]) -> Answered:
         """Return what the model answers.
 
-        Args:
-            question: that stands alone.
-            passages: in the order in which they are shown; without any, nothing is asked.
-
         Raises:
             DataError: the cache is damaged.
         """
@@ -149,10 +145,6 @@ class Answerer:
 def answering_prompt(question: str, texts: Sequence[str]) -> str:
     """Return what a model is asked.
 
-    Args:
-        question: that stands alone.
-        texts: of the passages, in order.
-
     >>> print(answering_prompt("Where?", ["Curie: Born in Warsaw."]))
     Question: Where?
     <BLANKLINE>
@@ -166,10 +158,6 @@ def answering_prompt(question: str, texts: Sequence[str]) -> str:
 
 def continued_prompt(question: str, texts: Sequence[str]) -> str:
     r"""Return the text that a model goes on with, which ends where the answer is missing.
-
-    Args:
-        question: that stands alone.
-        texts: of the passages, in order.
 
     >>> print(continued_prompt("Where?", ["Curie: Born in Warsaw."]).split("\n\n")[-1])
     Curie: Born in Warsaw.
@@ -187,11 +175,6 @@ def _unanswered(question: str, texts: Sequence[str]) -> str:
 def telling(text: str, question: str, count: int) -> str:
     """Return the sentences of a text that say most of what is asked, in their order.
 
-    Args:
-        text: of a passage.
-        question: that stands alone.
-        count: of sentences at most; of two that say as much, the earlier counts more.
-
     >>> telling("Curie, a chemist. It rained. She was born in Warsaw.", "Where was Curie born?", 2)
     'Curie, a chemist. She was born in Warsaw.'
     """
@@ -204,9 +187,6 @@ def telling(text: str, question: str, count: int) -> str:
 
 def bare(said: str) -> str:
     """Return an answer without what models put around it.
-
-    Args:
-        said: as it came.
 
     >>> bare('Answer: "Warsaw".')
     'Warsaw'

@@ -34,11 +34,7 @@ class Sureness:
     answerer: Answerer
 
     def __call__(self, state: State) -> float:
-        """Return 0, ½ or 1; 0 where nothing is picked, and where no answer came.
-
-        Args:
-            state: any.
-        """
+        """Return 0, ½ or 1; 0 where nothing is picked, and where no answer came."""
         picked = [state.pool.candidates[place] for place in state.picked]
         now = self.answerer(state.pool.asked, picked)
         if not now.text:
@@ -70,9 +66,6 @@ class UntilSure:
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
         """Return the inner one's selector under rules that ask the answerer.
-
-        Args:
-            pools: of the questions it may learn from.
 
         Raises:
             InputError: what it makes does not select by scores.

@@ -36,9 +36,6 @@ class AnsweredTerms:
     def match(self, state: State) -> float:
         """Return F1 of the answer with the right one nearest to it, in [0, 1].
 
-        Args:
-            state: in which the selection ended.
-
         Raises:
             BackendUnavailableError: the model was not asked, or was away: then nobody knows.
         """
@@ -46,9 +43,6 @@ class AnsweredTerms:
 
     def attribution(self, state: State) -> float:
         """Return 1 where the answer stands in a passage that was shown; no gold is looked at.
-
-        Args:
-            state: in which the selection ended.
 
         Raises:
             BackendUnavailableError: as `match`.
@@ -58,9 +52,6 @@ class AnsweredTerms:
 
     def faithfulness(self, state: State) -> float:
         """Return how far what was shown bears the answer out, in [0, 1].
-
-        Args:
-            state: in which the selection ended.
 
         Raises:
             BackendUnavailableError: as `match`, or the judge gave no verdict.

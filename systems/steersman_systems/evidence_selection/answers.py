@@ -31,9 +31,6 @@ def normalised(text: str) -> str:
     Only the punctuation of ASCII goes, as in the published code; what a language other than English
     takes for an article stays.
 
-    Args:
-        text: of an answer or a passage.
-
     >>> normalised("The  Beatles (band)!")
     'beatles band'
 
@@ -46,10 +43,6 @@ def normalised(text: str) -> str:
 def exact_match(answer: str, right: Sequence[str]) -> float:
     """Return 1 if an answer is one of the right ones, else 0; 0 if there is no right one.
 
-    Args:
-        answer: that was given.
-        right: answers.
-
     >>> exact_match("the Beatles.", ["Beatles", "Fab Four"])
     1.0
     """
@@ -61,7 +54,6 @@ def f1(answer: str, right: Sequence[str]) -> float:
     """Return the F1 of the words of an answer, against the right one that it fits best.
 
     Args:
-        answer: that was given.
         right: answers; 0 if there is none.
 
     Returns:
@@ -79,10 +71,6 @@ def f1(answer: str, right: Sequence[str]) -> float:
 def contains(text: str, right: Sequence[str]) -> bool:
     """Return whether a text holds a right answer, as whole words in a row.
 
-    Args:
-        text: a passage, several of them, or a long answer.
-        right: answers; those without a word are held by no text.
-
     >>> contains("She was born in Warsaw.", ["warsaw", "Paris"])
     True
     >>> contains("A warsawian.", ["warsaw"])
@@ -97,9 +85,6 @@ def in_words(right: Sequence[str]) -> list[str]:
     """Return the right answers that a passage can hold: all but yes and no.
 
     That a text has the word "no" somewhere says nothing of whether it answers anything.
-
-    Args:
-        right: answers.
 
     >>> in_words(["No.", "Norway"])
     ['Norway']

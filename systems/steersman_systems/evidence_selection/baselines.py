@@ -53,12 +53,7 @@ class TopK:
         return f"top-k, {self.ranking}"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return the best that fit.
-
-        Args:
-            pool: candidates of one question; not changed.
-            rng: not used.
-        """
+        """Return the best that fit."""
         scores = {"lexical": pool.lexical, "dense": pool.dense, "fused": pool.fused}[self.ranking]
         return greedily(pool, self.environment, lambda _: (scores, self.ranking))
 
@@ -91,12 +86,7 @@ class Mmr:
         return f"MMR, λ {self.weight:g}"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return what it picks.
-
-        Args:
-            pool: candidates of one question; not changed.
-            rng: not used.
-        """
+        """Return what it picks."""
         return greedily(pool, self.environment, self._scores)
 
     def _scores(self, state: State) -> tuple[Floats, str]:
@@ -122,12 +112,7 @@ class Pointwise:
     name: str = "pointwise"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return the best that fit.
-
-        Args:
-            pool: candidates of one question; not changed.
-            rng: not used.
-        """
+        """Return the best that fit."""
         if not len(pool):
             return Selection((), stopped="stop")
         rows = features.rows(self.environment.start(pool))[: len(pool)]
@@ -151,12 +136,7 @@ class Oracle:
     name: str = "oracle"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return what it picks; the rest of its picks are the best by fused score.
-
-        Args:
-            pool: candidates of one question; not changed.
-            rng: not used.
-        """
+        """Return what it picks; the rest of its picks are the best by fused score."""
         task, expert = EvidenceTask(pool, self.environment), GoldExpert()
         standing, why = task.begin(), []
         while (options := task.options(standing)) is not None:
@@ -180,13 +160,7 @@ class Oracle:
 def greedily(
     pool: Pool, environment: Environment, scores: Callable[[State], tuple[Floats, str]]
 ) -> Selection:
-    """Return the selection that takes the best score at each step, without expanding.
-
-    Args:
-        pool: candidates of one question.
-        environment: the rules.
-        scores: of all candidates in a state, larger is better, with what they are called.
-    """
+    """Return the selection that takes the best score at each step, without expanding."""
     rules = replace(environment, limits=replace(environment.limits, expanding="never"))
     state, why = rules.start(pool), []
     while (legal := rules.legal(state)).ended is None:
@@ -219,11 +193,6 @@ class Ceiling:
 
 def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
     """Return how much of the question's gold any selector could pick from a pool.
-
-    Args:
-        pool: as it was retrieved.
-        environment: the rules; links are followed as often as they allow, however many
-            candidates one expansion may bring in.
 
     Raises:
         InputError: the question has no gold.

@@ -82,11 +82,7 @@ def case_studies(
     """Return some questions of every kind: the wins, and the losses as well.
 
     Args:
-        evaluation: with both policies.
-        baseline: one of its policies.
-        policy: another.
         each: of a kind at most, drawn at random, ≥ 1.
-        seed: of the draw.
 
     Returns:
         At most 4 × `each`; none where no question has gold.
@@ -107,14 +103,7 @@ def case_studies(
 
 
 def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: str = "") -> Case:
-    """Return one question as policies answered it.
-
-    Args:
-        evaluation: with all of them.
-        place: of the question.
-        policies: to be shown.
-        kind: why it is shown.
-    """
+    """Return one question as policies answered it."""
     pool = evaluation.pools[place]
     question, query = pool.question, pool.query.text
     sides = tuple(_side(evaluation, place, evaluation.rows[one][place]) for one in policies)
@@ -124,12 +113,6 @@ def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: s
 
 def reasons_of_picks(selection: Selection) -> list[Mapping[str, float]]:
     """Return what spoke for each pick: the reasons of its steps without expanding and stopping.
-
-    Args:
-        selection: whose `why` has one for each step; or one for each pick, where it tells no steps.
-
-    Returns:
-        In the order of picking; fewer than were picked where it does not tell.
 
     >>> from steersman.policies.sequence import Step
     >>> from steersman_systems.evidence_selection.environment import Selection

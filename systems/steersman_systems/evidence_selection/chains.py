@@ -84,12 +84,7 @@ class Chains:
     fitted: int = 1_000
 
     def __call__(self, tasks: Sequence[EvidenceTask], causes: Credits) -> Credits:
-        """Return how surely each passage is one of the two that its question needs.
-
-        Args:
-            tasks: questions; their gold is not looked at.
-            causes: how surely each passage alone brings the reward, by question.
-        """
+        """Return how surely each passage is one of the two that its question needs."""
         asked = [task for task in tasks if task.id in causes]
         telling = [task for task in asked if _tells(task.pool, causes[task.id], self.least)]
         if not telling:

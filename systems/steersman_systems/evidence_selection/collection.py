@@ -37,9 +37,6 @@ _K1 = 1.2
 def about_tokens(text: str) -> int:
     """Return about how many tokens a text has: its words and marks.
 
-    Args:
-        text: any text.
-
     >>> about_tokens("They hum, softly.")
     5
     """
@@ -99,12 +96,7 @@ class Collection:
 
     @classmethod
     def of_texts(cls, rows: Iterable[tuple[str, str, str]], **given: object) -> Collection:
-        """Return a collection of texts, each a separate document.
-
-        Args:
-            rows: id, title and text of each.
-            given: what the class takes beside passages.
-        """
+        """Return a collection of texts, each a separate document."""
         passages = []
         for name, title, text in rows:
             document = Document(name, text, title)
@@ -124,8 +116,6 @@ class Collection:
         """Return the candidates that are retrieved for a question.
 
         Args:
-            question: what is asked.
-            query: what is searched for instead of the question's own text; a query form.
             size: how many candidates, 1 to 100.
 
         Returns:
@@ -141,9 +131,6 @@ class Collection:
 
     def query(self, text: str) -> Query:
         """Return a query as both engines see it.
-
-        Args:
-            text: what is searched for.
 
         Raises:
             InputError: this is a copy in another process, without its engines.
@@ -189,31 +176,15 @@ class Terms:
         self.rarity = np.log1p(len(rows) / (0.5 + named_in))
 
     def of(self, position: int) -> NDArray[np.int32]:
-        """Return the numbers of the stems of one text, in rising order.
-
-        Args:
-            position: of the text.
-        """
+        """Return the numbers of the stems of one text, in rising order."""
         return self._rows[position]
 
     def known(self, stems: Iterable[str]) -> NDArray[np.int32]:
-        """Return the numbers of those stems that any text has, in rising order.
-
-        Args:
-            stems: any.
-        """
+        """Return the numbers of those stems that any text has, in rising order."""
         return np.array(sorted({self.numbers[s] for s in stems if s in self.numbers}), np.int32)
 
     def among(self, wanted: NDArray[np.int32], positions: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which of some stems stand in which of some texts.
-
-        Args:
-            wanted: (q,) numbers in rising order.
-            positions: (n,) of texts.
-
-        Returns:
-            (n, q).
-        """
+        """Return which of some stems stand in which of some texts."""
         found = np.zeros((len(positions), len(wanted)), np.bool_)
         rows = [self._rows[position] for position in positions]
         if rows and len(wanted):

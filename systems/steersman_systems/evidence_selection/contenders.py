@@ -60,9 +60,6 @@ class Cloned:
     def fitted(self, pools: Sequence[Pool]) -> Selector:
         """Return the selector that learned from some questions.
 
-        Args:
-            pools: of the questions it may learn from.
-
         Raises:
             InputError: none of them has its gold in reach.
             DataError: an extra is not installed.
@@ -93,9 +90,6 @@ class LinearlyCloned:
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
         """Return the selector that learned from some questions.
-
-        Args:
-            pools: of the questions it may learn from.
 
         Raises:
             InputError: none of them has its gold in reach.
@@ -129,9 +123,6 @@ class NeurallyCloned:
     def fitted(self, pools: Sequence[Pool]) -> Selector:
         """Return the selector that learned from some questions.
 
-        Args:
-            pools: of the questions it may learn from.
-
         Raises:
             InputError: none of them has its gold in reach.
             DataError: the extra ``rl`` or ``evidence`` is not installed.
@@ -156,14 +147,7 @@ def contenders(
     """Return the policies of an evaluation; a missing extra is reported at training.
 
     Args:
-        wanted: ``all`` but `ONLY_BY_NAME`, or names (as reports have them).
         limits: picks and tokens of everybody; None for `Limits`' defaults.
-        seed: of what is trained.
-        shared: what others learned already, such as an evaluation's ablations; they share it among
-            themselves in any case.
-
-    Returns:
-        The baseline first.
 
     Raises:
         InputError: unknown policy.

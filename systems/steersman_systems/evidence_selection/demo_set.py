@@ -29,12 +29,6 @@ _MOST_TOOLS = 5
 def load_two_tools(home: Path | None = None) -> EvidenceSet:
     """Return the set; the wheel is fetched once.
 
-    Args:
-        home: directory of the caches, see `steersman.platform.wheel_files.state_directory`.
-
-    Returns:
-        Requests with the tools they need as gold, two to five each.
-
     Raises:
         DataError: the wheel cannot be fetched or read.
     """

@@ -130,12 +130,7 @@ class Selector(Protocol):
         """Its name in reports."""
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return what it selects.
-
-        Args:
-            pool: candidates of one question; not changed.
-            rng: the only chance; a selector without chance takes nothing of it.
-        """
+        """Return what it selects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +154,11 @@ class Environment:
         check_numbers(self, {"confident": "(0, 1]"})
 
     def start(self, pool: Pool) -> State:
-        """Return the state before the first step.
-
-        Args:
-            pool: as it was retrieved.
-        """
+        """Return the state before the first step."""
         return State(pool)
 
     def legal(self, state: State) -> Legal:
-        """Return what may be done.
-
-        Args:
-            state: any state of this environment.
-        """
+        """Return what may be done."""
         picks = state.pool.tokens <= self.limits.tokens - state.tokens
         left = picks.copy()
         left[list(state.picked)] = False
@@ -185,10 +172,6 @@ class Environment:
 
     def step(self, state: State, action: int) -> State:
         """Return the state after an action other than stop.
-
-        Args:
-            state: where it is taken.
-            action: a place in the pool, or `EXPAND_ACTION`.
 
         Raises:
             ActionError: no such candidate, or it was picked before.
@@ -225,12 +208,7 @@ class Environment:
 
 
 def name_of(state: State, action: int) -> str:
-    """Return how an action is logged: the passage's id, ``stop`` or ``expand``.
-
-    Args:
-        state: where it is taken.
-        action: a place in the pool, `STOP_ACTION` or `EXPAND_ACTION`.
-    """
+    """Return how an action is logged: the passage's id, ``stop`` or ``expand``."""
     if action < 0:
         return STOP if action == STOP_ACTION else EXPAND
     return state.pool.candidates[action].id

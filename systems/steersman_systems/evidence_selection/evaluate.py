@@ -40,11 +40,7 @@ class Contender(Protocol):
         """Its name in reports."""
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the selector to be measured.
-
-        Args:
-            pools: of the questions it may learn from; those it is measured on are not among them.
-        """
+        """Return the selector to be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +59,7 @@ class Fixed:
         return self.selector.name
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the selector itself.
-
-        Args:
-            pools: not looked at.
-        """
+        """Return the selector itself."""
         return self.selector
 
 
@@ -102,24 +94,14 @@ def evaluate(
     """Measure policies on questions, each on those it did not learn from.
 
     Args:
-        name: of the set.
-        pools: one a question; at least as many as folds.
-        contenders: at least one, of different names.
-        groups: question id -> its conversation, which is held out as a whole.
         folds: 2 to 20.
-        seed: seed of folds and draws; the draws of a policy do not depend on the other policies.
         answerer: of questions from what was picked; None: nothing is answered.
         judge: of an answer's faithfulness; None: whether it stands in what was shown.
-        absent: policy -> why it does not take part, to be told.
         done: called with 1 after each question of each policy: selected from, or, with an
             answerer, answered.
         address: of a Ray cluster that trains and selects, a fold of a policy at a time; answers are
             asked from here. None: all of it here.
         clock: seconds.
-
-    Returns:
-        One row for each policy and question; whoever cannot be trained, for an extra that is not
-        installed or too few questions, is among the absent, with the reason.
 
     Raises:
         DataError: no policy could be evaluated.
@@ -173,15 +155,9 @@ def select_held_out(
     and the question alone, so it is the same wherever and whenever it is worked on.
 
     Args:
-        trials: contenders with their candidates, for the same questions.
-        fold_of: (n,) fold of each question.
-        seed: of draws.
         address: of a Ray cluster; None: here.
         clock: seconds; where the cluster's processor works, it is that one's.
         done: called with 1 after each question of each trial.
-
-    Returns:
-        For each trial what it selected, question by question, or why it cannot be trained.
 
     Raises:
         ClusterError: as `steersman.training.parallel_map.spread`.
@@ -211,9 +187,7 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
     """Return the fold of each question, all of one group in one fold.
 
     Args:
-        groups: (n,) of each question.
         folds: 2 to 20, at most as many as there are groups.
-        seed: of the draw.
 
     Raises:
         InputError: `folds` is out of its range.
@@ -230,12 +204,7 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
 
 
 def groups_of(pools: Sequence[Pool], groups: Mapping[str, str] | None) -> list[str]:
-    """Return the conversation of each question; itself, where it is in none.
-
-    Args:
-        pools: one a question.
-        groups: question id -> its conversation.
-    """
+    """Return the conversation of each question; itself, where it is in none."""
     kept = groups or {}
     return [kept.get(pool.question.id, pool.question.id) for pool in pools]
 

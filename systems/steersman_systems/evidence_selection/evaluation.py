@@ -86,33 +86,16 @@ class Evaluation:
     seed: int
 
     def column(self, policy: str, measure: str) -> Floats:
-        """Return (n,) a measure of a policy, question by question; NaN where it has none.
-
-        Args:
-            policy: one of `rows`.
-            measure: one of `MEASURES`.
-        """
+        """Return (n,) a measure of a policy, question by question; NaN where it has none."""
         return np.array([row.values.get(measure, nan) for row in self.rows[policy]])
 
     def mean(self, policy: str, measure: str) -> Estimate:
-        """Return a measure's mean with its interval.
-
-        Args:
-            policy: one of `rows`.
-            measure: one of `MEASURES`.
-        """
+        """Return a measure's mean with its interval."""
         column, within = self.column(policy, measure), _range_of(measure)
         return mean_of(column, self._groups(policy), within=within, seed=self.seed)
 
     def difference(self, policy: str, other: str, measure: str, *, family: int = 1) -> Estimate:
-        """Return the mean of one policy less another's on the same questions, with its interval.
-
-        Args:
-            policy: one of `rows`.
-            other: one of `rows`.
-            measure: one of `MEASURES`.
-            family: how many policies are compared with the other for the same goal, see `mean_of`.
-        """
+        """Return the mean of one policy less another's on the same questions, with its interval."""
         paired = self.column(policy, measure) - self.column(other, measure)
         within = None if (known := _range_of(measure)) is None else (-known[1], known[1])
         groups = self._groups(policy)

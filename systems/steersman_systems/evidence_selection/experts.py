@@ -24,13 +24,7 @@ class GoldExpert:
     """Picks gold passages, expands where that brings one nearer, and stops when there is none."""
 
     def labels(self, task: EvidenceTask, standing: Standing, options: Options) -> Floats:
-        """Return (k,) 1 for what is right, 0 for the rest.
-
-        Args:
-            task: task of the state.
-            standing: where one stands.
-            options: its actions.
-        """
+        """Return (k,) 1 for what is right, 0 for the rest."""
         state = standing.state
         gold = np.array([one.id in state.question.gold for one in state.pool.candidates], np.bool_)
         picked = {state.pool.candidates[place].id for place in state.picked}
@@ -68,13 +62,7 @@ class RankExpert:
     share: float = 0.0
 
     def labels(self, task: EvidenceTask, standing: Standing, options: Options) -> Floats:
-        """Return (k,) 1 for the one action it would take, 0 for the rest.
-
-        Args:
-            task: task of the state.
-            standing: where one stands.
-            options: its actions.
-        """
+        """Return (k,) 1 for the one action it would take, 0 for the rest."""
         places = standing.places
         right = np.zeros(len(places))
         if (places == EXPAND_ACTION).any() and self.share > 0.0:

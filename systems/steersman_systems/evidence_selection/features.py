@@ -52,9 +52,6 @@ _LEADING, _TOPIC = 5, 10
 def rows(state: State) -> Floats:
     """Return a row for every candidate of the state's pool, then expand's, then stop's.
 
-    Args:
-        state: any; legal or not, every candidate has its row.
-
     Returns:
         (n + 2, len(FEATURES)) float64, all finite.
     """

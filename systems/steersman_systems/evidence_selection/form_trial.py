@@ -109,10 +109,6 @@ def tabulate(
     """Search with every form for every turn.
 
     Args:
-        questions: with gold passages.
-        collection: that is searched.
-        forms: by name; ``last`` is among them.
-        groups: question id -> its conversation.
         first: passages that count, ≥ 1.
         done: called with 1 after each turn.
 
@@ -150,15 +146,9 @@ def compare_forms(
     """Learn from some conversations, measure on the others.
 
     Args:
-        table: every form on every turn.
         point: declares policy and features; None for the shipped one.
-        folds: of conversations.
         orders: in which the training turns are seen, ≥ 1; their mean is what is told.
-        seed: of folds, orders and draws.
         address: of a Ray cluster that learns, an order at a time; None: here.
-
-    Returns:
-        Means and paired differences, with intervals over conversations.
 
     Raises:
         InputError: too few conversations for the folds, or no order.

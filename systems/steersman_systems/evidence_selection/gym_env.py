@@ -80,7 +80,6 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
 
         Args:
             seed: draws the question; None: the next one.
-            options: ``{"question": place}`` names one.
 
         Raises:
             InputError: there is no such question.
@@ -98,9 +97,6 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Return what comes of an action.
-
-        Args:
-            action: the place of a row that the mask allows.
 
         Raises:
             InputError: the mask does not allow it, or the selection has ended.

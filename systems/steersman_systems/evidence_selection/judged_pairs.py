@@ -51,12 +51,6 @@ class HumanPair:
 def load_human_pairs(folder: Path) -> list[HumanPair]:
     """Read LLMBar's and PandaLM's pairs.
 
-    Args:
-        folder: with ``llmbar*.jsonl`` and ``pandalm*.jsonl``, or one of them; ``.gz`` too.
-
-    Returns:
-        LLMBar's first. PandaLM's on which all three annotators differ are left out.
-
     Raises:
         DataError: neither is there, or a line is not as it is published.
     """
@@ -77,10 +71,6 @@ def load_human_pairs(folder: Path) -> list[HumanPair]:
 def recorded(pairs: Sequence[HumanPair], judge: str) -> list[Verdicts]:
     """Return people's verdicts beside those that a model is on record with, in both orders.
 
-    Args:
-        pairs: any.
-        judge: name of the model; pairs that it did not see in both orders are left out.
-
     >>> one = HumanPair(Pair("q", "long", "s"), 2, "made", {"m": (1, 2), "n": (1, None)})
     >>> recorded([one], "m"), recorded([one], "n")
     ([Verdicts(human=2, orig=1, swapped=2, lengths=(4, 1))], [])
@@ -93,12 +83,7 @@ def recorded(pairs: Sequence[HumanPair], judge: str) -> list[Verdicts]:
 
 
 def beside_people(pairs: Sequence[HumanPair], preferences: Sequence[Preference]) -> list[Verdicts]:
-    """Return people's verdicts beside those of a judge that was just asked.
-
-    Args:
-        pairs: that were judged.
-        preferences: of each, in their order.
-    """
+    """Return people's verdicts beside those of a judge that was just asked."""
     found = []
     for one, preference in zip(pairs, preferences, strict=True):
         shown = [None if won is None else _NUMBER[won] for won in preference.shown]

@@ -77,9 +77,6 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check_embedder(self, name: str) -> None:
         """Refuse to select with other vectors than it learned with.
 
-        Args:
-            name: of the embedder; "" for words alone.
-
         Raises:
             InputError: it is another.
         """
@@ -91,10 +88,6 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def kept(scorer: Scorer, made_for: MadeFor) -> bytes:
     """Return a selector as a file's content: arrays and a header, no code.
-
-    Args:
-        scorer: of the rows of `features`: trees, a network, or a sum of these.
-        made_for: what it was trained for.
 
     Raises:
         InputError: a scorer of another kind.
@@ -110,9 +103,6 @@ def kept(scorer: Scorer, made_for: MadeFor) -> bytes:
 
 def read(content: bytes) -> tuple[Scorer, MadeFor]:
     """Return a selector and what it was trained for.
-
-    Args:
-        content: of `kept`.
 
     Raises:
         StateError: it is no selector's, does not say what for, or is for other features.
@@ -141,9 +131,6 @@ def read(content: bytes) -> tuple[Scorer, MadeFor]:
 
 def read_file(file: Path) -> tuple[Scorer, MadeFor]:
     """Return what `read` does of a file.
-
-    Args:
-        file: of `steersman evidence train`.
 
     Raises:
         DataError: it cannot be read.

@@ -33,11 +33,8 @@ def linear_clone(
     Trees do better; this is for where the extra that grows them is not installed.
 
     Args:
-        tasks: questions to learn from, at least one with a step.
-        expert: says what is right in any state.
         rounds: of visiting states and training, ≥ 1; the first visits those of the expert.
         ridge: weight of the squared weights, > 0.
-        seed: of the expert's draws among what is right.
 
     Raises:
         InputError: no step has an action that is right, or an argument out of range.

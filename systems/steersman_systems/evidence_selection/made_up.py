@@ -61,11 +61,7 @@ class MadeUpTask:
         return (), False
 
     def options(self, state: tuple[tuple[int, ...], bool]) -> Options | None:
-        """Return the candidates that are left, and stop.
-
-        Args:
-            state: any of this task.
-        """
+        """Return the candidates that are left, and stop."""
         picked, stopped = state
         if stopped or len(picked) >= self.picks:
             return None
@@ -83,38 +79,21 @@ class MadeUpTask:
         return [place for place in range(len(self.rows)) if place not in picked]
 
     def take(self, state: tuple[tuple[int, ...], bool], place: int) -> tuple[tuple[int, ...], bool]:
-        """Return the state after an action.
-
-        Args:
-            state: where it is taken.
-            place: of the action among the options.
-        """
+        """Return the state after an action."""
         picked, _ = state
         left = self._left(picked)
         return (picked, True) if place == len(left) else ((*picked, left[place]), False)
 
     def reward(self, state: tuple[tuple[int, ...], bool]) -> float:
-        """Return what a selection is worth, in [0, 1].
-
-        Args:
-            state: in which it ended.
-        """
+        """Return what a selection is worth, in [0, 1]."""
         return self.worth(state[0])
 
     def potential(self, state: tuple[tuple[int, ...], bool]) -> float:
-        """Return 0: nothing is shaped here.
-
-        Args:
-            state: any.
-        """
+        """Return 0: nothing is shaped here."""
         return 0.0
 
     def worth(self, picked: tuple[int, ...]) -> float:
-        """Return what some picks are worth: the target counts after its bridge alone.
-
-        Args:
-            picked: places, in their order.
-        """
+        """Return what some picks are worth: the target counts after its bridge alone."""
         bridged = self.bridge in picked
         reached = bridged and self.target in picked[picked.index(self.bridge) :]
         wasted = len(picked) - bridged - reached
@@ -134,7 +113,6 @@ def made_up(count: int, *, seed: int, candidates: int = 10) -> list[MadeUpTask]:
 
     Args:
         count: questions, ≥ 1.
-        seed: of all that is drawn.
         candidates: of each, 4 to 100.
 
     Raises:

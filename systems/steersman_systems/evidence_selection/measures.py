@@ -29,9 +29,6 @@ def redundancy(vectors: Floats) -> float:
 
     It is the term by which maximal marginal relevance punishes, taken as a measure.
 
-    Args:
-        vectors: (picked, size) of unit length, in the order of picking.
-
     Returns:
         In [-1, 1]; 0 for fewer than two passages.
 
@@ -55,9 +52,6 @@ def redundancy(vectors: Floats) -> float:
 def word_redundancy(texts: Sequence[str]) -> float:
     """Return what `redundancy` does, by shared words, where there are no vectors.
 
-    Args:
-        texts: in the order of picking.
-
     Returns:
         Mean of each text's largest Jaccard index with an earlier one, in [0, 1].
 
@@ -76,9 +70,6 @@ def word_redundancy(texts: Sequence[str]) -> float:
 
 def repetition(texts: Sequence[str]) -> float:
     """Return the share of a context that is said before in it: of its runs of four words.
-
-    Args:
-        texts: of the context, in order; a run never goes from one into the next.
 
     Returns:
         In [0, 1]; 0 for a context too short for a run.
@@ -101,10 +92,6 @@ def repetition(texts: Sequence[str]) -> float:
 def cited(answer: str, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the passages that an answer can be traced to: those that hold it word for word.
 
-    Args:
-        answer: a short one; a yes or a no stands in no passage, whatever its words.
-        texts: passage id -> its text, in the order in which they were shown.
-
     >>> cited("Warsaw", {"a": "Born in Warsaw.", "b": "A chemist."})
     ('a',)
     >>> cited("no", {"a": "There is no doubt."})
@@ -117,10 +104,6 @@ def cited(answer: str, texts: Mapping[str, str]) -> tuple[str, ...]:
 def citation_accuracy(citations: Sequence[str], gold: Sequence[str]) -> float:
     """Return the share of what is cited that is gold; 0 if nothing is cited.
 
-    Args:
-        citations: ids of passages.
-        gold: ids of the right ones.
-
     >>> citation_accuracy(["a", "b"], ["b", "c"])
     0.5
     """
@@ -130,10 +113,6 @@ def citation_accuracy(citations: Sequence[str], gold: Sequence[str]) -> float:
 
 def attributed(citations: Sequence[str], gold: Sequence[str]) -> float:
     """Return 1 if an answer can be traced to a gold passage, else 0.
-
-    Args:
-        citations: ids of passages.
-        gold: ids of the right ones.
 
     >>> attributed(["a", "b"], ["b", "c"])
     1.0

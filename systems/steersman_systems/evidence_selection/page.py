@@ -66,12 +66,6 @@ def write_page(
 ) -> None:
     """Write the page.
 
-    Args:
-        file: to be written; its folder is made.
-        reports: of all sets.
-        about: what was asked, name -> value.
-        missing: what was wanted and is not there, a sentence each.
-
     Raises:
         DataError: the file cannot be written.
     """
@@ -247,7 +241,6 @@ def number(value: float, sign: str = "") -> str:
     """Return a figure as people read it.
 
     Args:
-        value: any; a dash for NaN.
         sign: ``+`` to show it of numbers above 0 as well.
 
     >>> number(0.5), number(1234.5, "+"), number(float("nan"))

@@ -71,7 +71,6 @@ def mean_of(
             sees no spread; then the interval is that of `all_alike_interval`. None: it has no
             width there.
         resamples: 100 or more, and 100 for each of the family.
-        seed: of the resampling.
 
     Returns:
         Mean and percentile interval.

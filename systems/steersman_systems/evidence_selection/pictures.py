@@ -18,9 +18,6 @@ _BLUE, _GREY, _RED = "#0072b2", "#777777", "#d55e00"
 def found_by_policy(report: SetReport) -> Any:
     """Return the picture of all gold found, policy by policy.
 
-    Args:
-        report: of a set whose questions have gold.
-
     Raises:
         DataError: matplotlib is not installed.
     """

@@ -81,11 +81,7 @@ class Scored:
         return float(self.scores.max(initial=0.0))
 
     def at(self, positions: NDArray[np.intp]) -> Floats:
-        """Return (n,) the scores of some passages.
-
-        Args:
-            positions: (n,) in the collection.
-        """
+        """Return (n,) the scores of some passages."""
         if not len(self.positions):
             return np.zeros(len(positions))
         slot = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
@@ -93,11 +89,7 @@ class Scored:
         return np.where(there, self.scores[slot], 0.0).astype(np.float64)
 
     def best(self, count: int) -> Ranked:
-        """Return the best, those of one score by position.
-
-        Args:
-            count: at most.
-        """
+        """Return the best, those of one score by position."""
         found = best(self.scores, count)
         return Ranked(self.positions[found.positions].astype(np.intp), found.scores)
 
@@ -165,14 +157,7 @@ class Pool:
 
     @classmethod
     def retrieved(cls, collection: Collection, question: Question, query: Query, size: int) -> Self:
-        """Return the pool that both engines together find.
-
-        Args:
-            collection: what is searched.
-            question: what is asked.
-            query: what is searched for.
-            size: candidates at most.
-        """
+        """Return the pool that both engines together find."""
         found = query.lexical.best(_ENGINES)
         scales = [_scale(found.scores), (0.0, 1.0)]
         if query.vector is not None and collection.vectors is not None:
@@ -239,45 +224,25 @@ class Pool:
     # -- growing ----------------------------------------------------------------------------------
 
     def neighbours(self, place: int) -> NDArray[np.intp]:
-        """Return the positions in the collection that a candidate leads to, titles first.
-
-        Args:
-            place: of the candidate.
-        """
+        """Return the positions in the collection that a candidate leads to, titles first."""
         targets, kinds = self.collection.links.of(int(self.positions[place]))
         found = np.concatenate([targets[kinds == TITLE], targets[kinds != TITLE]])
         return np.array(list(dict.fromkeys(found.tolist())), np.intp)
 
     def leads_further(self, places: Iterable[int]) -> bool:
-        """Return whether any of some candidates leads out of the pool.
-
-        Args:
-            places: of candidates.
-        """
+        """Return whether any of some candidates leads out of the pool."""
         own = set(self.positions.tolist())
         return any(not own.issuperset(self.neighbours(place).tolist()) for place in places)
 
     def expanded(self, place: int, *, most: int = 20) -> Self:
-        """Return the pool with what one candidate leads to.
-
-        Args:
-            place: of the candidate.
-            most: that are added, titles first, then by place in the collection.
-
-        Returns:
-            This very pool if there is nothing new.
-        """
+        """Return the pool with what one candidate leads to."""
         own = set(self.positions.tolist())
         new = [one for one in self.neighbours(place).tolist() if one not in own]
         fresh = np.array(new[:most], np.intp)
         return self._grown(fresh, hops=int(self.hops[place]) + 1, brought_by=place)
 
     def including(self, positions: NDArray[np.intp]) -> Self:
-        """Return the pool with some passages, as if each were one link away from it.
-
-        Args:
-            positions: in the collection; those that are there already change nothing.
-        """
+        """Return the pool with some passages, as if each were one link away from it."""
         fresh = positions[~np.isin(positions, self.positions)]
         return self._grown(fresh, hops=1, brought_by=-1)
 

@@ -87,16 +87,9 @@ def prepare(
     """Read a set, link its passages, and retrieve candidates for each question.
 
     Args:
-        name: of the set.
-        data: directory that holds it.
         embedder: of passages and queries; None: by words alone.
-        form: of the query; "" for keywords where questions have history, else for the last turn.
         most: questions at most, the first ones; None for all.
         size: candidates of each, 1 to 100.
-        judge: for the form ``rewrite``.
-        at_most: passages beside the gold ones that are read.
-        by: what a question must have to be kept: gold passages, or answers, by which one may learn
-            where nobody marked any.
         done: called with 1 after each question.
 
     Raises:
@@ -129,15 +122,6 @@ def ready(
     done: Callable[[int], None] | None = None,
 ) -> Prepared:
     """Retrieve candidates for each question of a set over a collection that is there.
-
-    Args:
-        evidence: questions with gold.
-        collection: of its passages.
-        form: as for `prepare`.
-        size: as for `prepare`.
-        judge: as for `prepare`.
-        skipped: questions that were left out before.
-        done: as for `prepare`.
 
     Raises:
         InputError: there is no such form.

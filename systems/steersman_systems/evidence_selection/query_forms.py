@@ -41,18 +41,11 @@ class QueryForm(Protocol):
     """Makes a query of a question and the turns before it."""
 
     def __call__(self, question: Question) -> str:
-        """Return what is searched for.
-
-        Args:
-            question: with its history.
-        """
+        """Return what is searched for."""
 
 
 def last_turn(question: Question) -> str:
     """Return the question as it was asked, without its history.
-
-    Args:
-        question: with its history.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> last_turn(Question("q", "Where?", (Turn("user", "Who was Curie?"),)))
@@ -64,9 +57,6 @@ def last_turn(question: Question) -> str:
 def last_two_turns(question: Question) -> str:
     """Return the user's last turn before it, and the question.
 
-    Args:
-        question: with its history.
-
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> last_two_turns(Question("q", "Where?", (Turn("user", "Who?"), Turn("agent", "She."))))
     'Who? Where?'
@@ -76,9 +66,6 @@ def last_two_turns(question: Question) -> str:
 
 def whole_history(question: Question) -> str:
     """Return all turns and the question; cut at its beginning to 20,000 characters.
-
-    Args:
-        question: with its history.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> whole_history(Question("q", "Where?", (Turn("user", "Who?"), Turn("agent", "She."))))
@@ -116,12 +103,7 @@ class KeywordRewrite:
 
     @classmethod
     def over(cls, collection: Collection, *, most: int = 3) -> KeywordRewrite:
-        """Return the rewrite that counts rarity in a collection.
-
-        Args:
-            collection: that is searched.
-            most: as for the class.
-        """
+        """Return the rewrite that counts rarity in a collection."""
         terms = collection.terms
 
         def rarity(one: str) -> float:
@@ -131,11 +113,7 @@ class KeywordRewrite:
         return cls(rarity, most=most)
 
     def __call__(self, question: Question) -> str:
-        """See `QueryForm`.
-
-        Args:
-            question: with its history.
-        """
+        """See `QueryForm`."""
         there = {stem(word) for word in words(question.text)}
         weights: dict[str, float] = defaultdict(float)
         for speaker, share in (("user", 1.0), ("agent", _OF_AGENT)):
@@ -172,11 +150,7 @@ class BackendRewrite:
         self._otherwise = otherwise
 
     def __call__(self, question: Question) -> str:
-        """See `QueryForm`.
-
-        Args:
-            question: with its history; one without stays as it is, and nothing is asked.
-        """
+        """See `QueryForm`."""
         if not question.history:
             return question.text
         try:
@@ -226,7 +200,6 @@ def query_forms(collection: Collection, judge: Judge | None = None) -> dict[str,
     """Return the forms that can be had, by the names of the decision point's actions.
 
     Args:
-        collection: that is searched.
         judge: for the rewrite by a model; None: that form is not there.
     """
     keywords = KeywordRewrite.over(collection)
@@ -242,10 +215,5 @@ def query_forms(collection: Collection, judge: Judge | None = None) -> dict[str,
 
 
 def said_by(question: Question, speaker: str) -> Sequence[str]:
-    """Return what one of the two said, the first first.
-
-    Args:
-        question: with its history.
-        speaker: ``user`` or ``agent``.
-    """
+    """Return what one of the two said, the first first."""
     return [turn.text for turn in question.history if turn.speaker == speaker]

@@ -88,12 +88,8 @@ def feedback(
     """Return logged selections with their propensities and what came back for each.
 
     Args:
-        tasks: questions; their own limits but for the number of picks.
         picks: passages of a selection, 1 to 8.
         each: selections of each question, ≥ 1.
-        terms: what a selection is worth.
-        seed: of the draws.
-        sample: draws selections as `steersman.training.selection.task.walks` does.
     """
     short = [
         replace(
@@ -113,10 +109,6 @@ def telling_share(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[i
     """Return of how many questions what came back varies, and how many were asked.
 
     Whether an answer stands in what was picked is what `improved` learns from.
-
-    Args:
-        tasks: whose questions were logged.
-        log: of `feedback`.
     """
     of = {task.id: task for task in tasks}
     holds: dict[tuple[str, str], bool] = {}
@@ -157,17 +149,12 @@ def improved(
     goes back to: right for a start without gold alone. See `bettered` for any other.
 
     Args:
-        tasks: questions to learn from.
-        start: the policy to better.
         log: what was logged; None: it is drawn now.
         terms: what a selection is worth, whatever the questions' own terms are: those of the log,
             by which rounds are judged as well. What is learned from is which passage alone brings
             the reward, so it should be 0 or 1.
-        rounds: of RAFT; those after the first draw selections of their own.
         tune: what learns; None: `TREES`.
         regression: fall of the held-out reward from which on the start is gone back to, ≥ 0.
-        seed: of all draws.
-        sample: draws selections, see `feedback`.
     """
     told = feedback(tasks, terms=terms, seed=seed, sample=sample) if log is None else log
     how = RaftSettings(
@@ -198,11 +185,7 @@ def bettered(
     rounds that were merely no worse there were worse on fresh questions.
 
     Args:
-        tasks: questions to learn from; their gold is not looked at.
-        start: the policy to better.
         log: what was logged; None: it is drawn now.
-        seed: of all draws.
-        sample: draws selections, see `feedback`.
     """
     found = improved(tasks, start, log=log, tune=UPON, regression=0.0, seed=seed, sample=sample)
     better = any(one.held_out > found.before for one in found.rounds)
@@ -213,12 +196,6 @@ def from_feedback(
     tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int, *, sample: Sampler = walks
 ) -> Scorer:
     """Return a scorer learned from feedback where nothing knows the gold.
-
-    Args:
-        tasks: questions to learn from; their gold is not looked at.
-        scorer: the start, learned without gold: it is not built upon, see `improved`.
-        seed: of all draws.
-        sample: draws selections, see `feedback`.
 
     Raises:
         DataError: as for `raft`.
@@ -231,12 +208,6 @@ def raft(
     tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int, *, sample: Sampler = walks
 ) -> Scorer:
     """Return a clone of gold bettered by RAFT, upon which it is built; see `bettered`.
-
-    Args:
-        tasks: questions to learn from; their gold is not looked at.
-        scorer: the clone to begin with.
-        seed: of all draws.
-        sample: draws selections, see `feedback`.
 
     Raises:
         DataError: what comes back is the same whatever is picked, for more than four questions of
@@ -270,12 +241,8 @@ def raft_then_ppo(
     """Return a clone of gold bettered by RAFT and then by PPO, which stays near what RAFT found.
 
     Args:
-        tasks: questions to learn from; their gold is not looked at.
-        scorer: the clone to begin with.
-        seed: of all draws.
         terms: what PPO is told a selection is worth, and what shapes the way to it.
         begin: what PPO is put upon, of (tasks, scorer, seed); None: `raft`.
-        sample: draws selections, see `feedback`.
 
     Raises:
         DataError: the extra ``rl`` is not installed, which is said before anything is learned; or

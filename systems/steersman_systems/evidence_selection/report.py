@@ -122,11 +122,6 @@ def set_report(
     """Return the report of a set.
 
     Args:
-        evaluation: its rows; the baseline is among them.
-        left_out: passages that were not searched.
-        note: as for `SetReport`.
-        ablated: variants that were tried.
-        forms: of query that were compared.
         shown: policy of the case studies; default: the last one.
     """
     named = list(evaluation.rows)
@@ -150,9 +145,6 @@ def set_report(
 def retrieved(evaluation: Evaluation) -> dict[str, float]:
     """Return recall@2 and recall@5 of the candidates in the order in which they were retrieved.
 
-    Args:
-        evaluation: any.
-
     Returns:
         Name -> share; none where no question has gold.
     """
@@ -175,9 +167,6 @@ def ceilings(evaluation: Evaluation) -> tuple[float, float]:
     Without, what was retrieved can be picked; with them, also what is a few links from there, as
     many as the longest selection could follow. No more passages can be picked than that one has.
 
-    Args:
-        evaluation: any.
-
     Returns:
         Two shares of the questions with gold; NaN where there are none.
     """
@@ -194,11 +183,7 @@ def ceilings(evaluation: Evaluation) -> tuple[float, float]:
 
 
 def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
-    """Return every figure by a unique name.
-
-    Args:
-        reports: of all sets.
-    """
+    """Return every figure by a unique name."""
     found: dict[str, Estimate] = {}
     for report in reports:
         name = report.evaluation.name
@@ -221,11 +206,7 @@ def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
 
 
 def facts(reports: Sequence[SetReport]) -> dict[str, Any]:
-    """Return what the page says, for programs; what is not known is None, with the reason.
-
-    Args:
-        reports: of all sets.
-    """
+    """Return what the page says, for programs; what is not known is None, with the reason."""
     of_gold = {one.evaluation.name: _known(one.ceiling[0]) for one in reports}
     return {
         "figures": {name: _told(one) for name, one in figures(reports).items()},

@@ -25,20 +25,13 @@ class Final(Protocol):
     """A term of the final reward."""
 
     def __call__(self, state: State) -> float:
-        """Return the term of an ended selection, in [0, 1].
-
-        Args:
-            state: in which it ended.
-        """
+        """Return the term of an ended selection, in [0, 1]."""
 
 
 def containment(state: State) -> float:
     """Return 1 where a picked passage contains an answer, else 0; no gold passage is looked at.
 
     A yes or a no stands in no passage, whatever its words.
-
-    Args:
-        state: in which the selection ended.
     """
     picked = [state.pool.candidates[place] for place in state.picked]
     right = in_words(state.question.answers)
@@ -46,20 +39,12 @@ def containment(state: State) -> float:
 
 
 def completeness(state: State) -> float:
-    """Return the share of the question's terms, by rarity, that the picked passages have.
-
-    Args:
-        state: in which the selection ended.
-    """
+    """Return the share of the question's terms, by rarity, that the picked passages have."""
     return information(state)
 
 
 def information(state: State) -> float:
-    """Return how much of what is asked about the picked passages speak of, in [0, 1].
-
-    Args:
-        state: any.
-    """
+    """Return how much of what is asked about the picked passages speak of, in [0, 1]."""
     weights = state.pool.rarity
     total = float(weights.sum())
     if total == 0.0 or not state.picked:
@@ -112,18 +97,11 @@ class RewardTerms:
                 raise InputError(f"{name} is {value!r}; allowed: 0 to 1")
 
     def final(self, state: State) -> float:
-        """Return what an ended selection is worth, in [0, 1].
-
-        Args:
-            state: in which it ended.
-        """
+        """Return what an ended selection is worth, in [0, 1]."""
         return sum(weight * term(state) for weight, term in self.finals)
 
     def potential(self, state: State) -> float:
         """Return Φ of a state that goes on; it must be 0 where a selection has ended.
-
-        Args:
-            state: any.
 
         Source: Ng, Harada & Russell, Policy Invariance Under Reward Transformations (1999),
         theorem 1; the end as Grześ, Reward Shaping in Episodic RL (2017) demands.

@@ -73,11 +73,7 @@ class RewardModel:
     scales: Floats
 
     def log_odds(self, rows: Floats) -> Floats:
-        """Return the log-odds that the first answer of each pair is preferred.
-
-        Args:
-            rows: (n, traits) of `trait_differences`.
-        """
+        """Return the log-odds that the first answer of each pair is preferred."""
         return np.asarray(rows / self.scales @ self.weights, np.float64)
 
 
@@ -112,7 +108,6 @@ def trait_differences(pairs: Sequence[Pair], embedder: Embedder | None = None) -
     """Return the traits of each first answer less those of the second.
 
     Args:
-        pairs: any number.
         embedder: for nearness to the question; None: that trait is 0.
 
     Returns:
@@ -174,15 +169,9 @@ def distilled_report(
 
     Args:
         judged: the judge's preference of each pair; None where it abstained or called a tie.
-        human: people's, of the same pairs in the same order.
         groups: of the pairs, held out and resampled as a whole, since pairs that answer one
             prompt are alike. None: by prompt.
-        embedder: as for `trait_differences`.
         folds: 2 to 20, at most as many as there are groups.
-        seed: of the folds.
-
-    Returns:
-        The model beside the length baseline and the judge itself.
 
     Raises:
         InputError: not equally many, or too few pairs or groups.

@@ -36,12 +36,6 @@ def write_log(
 ) -> None:
     """Write the log of a run.
 
-    Args:
-        file: to be written; its folder is made.
-        config: what was asked, in JSON's types.
-        evaluations: of all sets.
-        figures: name -> figure.
-
     Raises:
         DataError: the file cannot be written.
     """
@@ -61,15 +55,6 @@ def export_evaluation(
     files: Sequence[Path],
 ) -> Exported:
     """Write an evaluation to MLflow: what was asked, all figures with intervals, its files.
-
-    Args:
-        to: where.
-        config: its parameters.
-        figures: its metrics; beside each its ``/low`` and ``/high``, as far as they are known.
-        files: kept with it.
-
-    Returns:
-        The run; what was asked and found before is the same run, and nothing is written.
 
     Raises:
         DataError: the extra ``mlflow`` is not installed, or the store cannot be written.

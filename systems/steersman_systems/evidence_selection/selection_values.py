@@ -38,14 +38,6 @@ class Valuing:
     ) -> Row:
         """Return the row of one selection.
 
-        Args:
-            policy: that selected.
-            pool: from which.
-            selection: what it picked.
-            took_ms: that took.
-            group: conversation of the question.
-            fold: in which it was held out.
-
         Raises:
             DataError: the cache of answers is damaged.
         """

@@ -48,12 +48,7 @@ class ScoredSelector:
     explain: bool = True
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return what it selects.
-
-        Args:
-            pool: candidates of one question; not changed.
-            rng: one uniform for each step.
-        """
+        """Return what it selects."""
         task = EvidenceTask(pool, self.environment)
         standing, taken = task.begin(), []
         why: list[Mapping[str, float]] = []
@@ -92,10 +87,6 @@ def speaking_for(taken: Taken, scorer: Scorer) -> dict[str, float]:
 
     A feature speaks for the chosen action by what its score loses when the feature is replaced by
     its median among the actions that could have been taken instead.
-
-    Args:
-        taken: the choice.
-        scorer: that made it.
 
     Returns:
         At most three features with what each adds to the score, the most first; none where there

@@ -40,14 +40,7 @@ class SharedTraining:
         settings: CloneSettings,
         seed: int,
     ) -> Scorer:
-        """Return the clone of an expert with the gold passages, see `learn.selecting.clone`.
-
-        Args:
-            pools: that the tasks were made of.
-            tasks: to learn from, under one set of limits.
-            settings: of the training.
-            seed: of the training.
-        """
+        """Return the clone of an expert with the gold passages, see `learn.selecting.clone`."""
         limits = tuple({task.environment.limits for task in tasks})
         return self._once(
             (limits, settings, seed), pools,
@@ -55,13 +48,7 @@ class SharedTraining:
         )  # fmt: skip
 
     def raft(self, tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
-        """Return what RAFT makes of a clone; as `steersman_systems.evidence_selection.raft_training.raft`.
-
-        Args:
-            tasks: that the clone learned from.
-            scorer: the clone; what was made of this very one is not made again.
-            seed: of all draws.
-        """
+        """Return what RAFT makes of a clone; as `steersman_systems.evidence_selection.raft_training.raft`."""
         return self._once(seed, [scorer], lambda: raft(tasks, scorer, seed))
 
     def _once(self, how: Hashable, of: Sequence[object], learn: Callable[[], Scorer]) -> Scorer:

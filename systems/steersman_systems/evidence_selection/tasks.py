@@ -70,11 +70,7 @@ class EvidenceTask:
         return self._standing(self.environment.start(self.pool))
 
     def options(self, standing: Standing) -> Options | None:
-        """Return the actions with their features; None: it has ended.
-
-        Args:
-            standing: any of this task.
-        """
+        """Return the actions with their features; None: it has ended."""
         if standing.stopped or not len(standing.places):
             return None
         state, places = standing.state, standing.places
@@ -89,31 +85,18 @@ class EvidenceTask:
         return Options(names, features.rows(state)[which], picks)
 
     def take(self, standing: Standing, place: int) -> Standing:
-        """Return the state after an action.
-
-        Args:
-            standing: where it is taken.
-            place: of the action among the options.
-        """
+        """Return the state after an action."""
         action = int(standing.places[place])
         if action == STOP_ACTION:
             return Standing(standing.state, standing.places, stopped=True)
         return self._standing(self.environment.step(standing.state, action))
 
     def reward(self, standing: Standing) -> float:
-        """Return what the selection is worth, by the declared final terms.
-
-        Args:
-            standing: in which it ended.
-        """
+        """Return what the selection is worth, by the declared final terms."""
         return self.terms.final(standing.state)
 
     def potential(self, standing: Standing) -> float:
-        """Return Φ by the declared shaping terms; 0 after stop and at the end.
-
-        Args:
-            standing: any of this task.
-        """
+        """Return Φ by the declared shaping terms; 0 after stop and at the end."""
         ended = standing.stopped or not len(standing.places)
         return 0.0 if ended else self.terms.potential(standing.state)
 

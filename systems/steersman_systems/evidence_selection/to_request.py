@@ -34,15 +34,10 @@ def offered_request(
     """Return candidates, features and links of a pool, as `Client.decide` takes them.
 
     Args:
-        pool: as it was retrieved, best first.
         follow: so many of the best bring in what they lead to, once picked, ≥ 0.
         added: passages that one of them brings in at most, ≥ 1.
-        most: candidates in all.
         vector: numbers of each passage's vector: its embedding by a fixed random projection, which
             keeps cosines to about 1/√vector; zeros where the pool has no embeddings.
-
-    Returns:
-        ``eligible``, ``features`` and ``links``.
     """
     grown = pool
     for place in range(min(follow, len(pool))):

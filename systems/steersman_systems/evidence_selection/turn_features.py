@@ -31,7 +31,6 @@ def turn_features(question: Question, first: Pool | None = None) -> Mapping[str,
     """Return what the decision point reads of a turn.
 
     Args:
-        question: with its history.
         first: what its last turn alone finds: how sure that search is tells most of all whether
             another form is needed. None: its fields are left out, and count as missing.
 

@@ -29,17 +29,12 @@ class AnswerCache(Protocol):
     """Cache of the vectors of answers; it may drop an entry at any time."""
 
     def get(self, key: str) -> NDArray[np.float16] | None:
-        """Return the vectors of a key, or None.
-
-        Args:
-            key: Result of `cache_key`.
-        """
+        """Return the vectors of a key, or None."""
 
     def put(self, key: str, vectors: NDArray[np.float16]) -> None:
         """Store vectors under a key; replaces an older entry.
 
         Args:
-            key: Result of `cache_key`.
             vectors: (options, size) float16.
         """
 
@@ -75,9 +70,6 @@ class MemoryCache:
     def get(self, key: str) -> NDArray[np.float16] | None:
         """Return the vectors of a key, or None.
 
-        Args:
-            key: Result of `cache_key`.
-
         Returns:
             (options, size) float16, the stored array.
         """
@@ -90,7 +82,6 @@ class MemoryCache:
         """Store vectors under a key; replaces an older entry.
 
         Args:
-            key: Result of `cache_key`.
             vectors: (options, size) float16.
         """
         before = self._kept.pop(key, None)
@@ -106,12 +97,6 @@ def cache_key(
     template: Template, hypothesis: str, embedder: str, slots: Mapping[str, str] | None = None
 ) -> str:
     """Return the cache key of an answer; it does not depend on the target.
-
-    Args:
-        template: The question; its name, phrase and options are part of the key.
-        hypothesis: The text before the answer.
-        embedder: Name of the embedder.
-        slots: Filled slots; only the slot that the template needs is part of the key.
 
     Returns:
         64 hex digits.
@@ -129,10 +114,6 @@ def cache_key(
 
 def text_key(text: str, embedder: str) -> str:
     """Return the cache key of a text, for example of the opening.
-
-    Args:
-        text: The text.
-        embedder: Name of the embedder.
 
     Returns:
         64 hex digits.

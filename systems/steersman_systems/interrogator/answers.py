@@ -49,28 +49,13 @@ class Answerer(Protocol):
     """Source of answers in an investigation."""
 
     def open(self, text: str, target: NDArray[Any]) -> Answer:
-        """Return the similarity of the opening text, as an answer.
-
-        Args:
-            text: The opening.
-            target: (size,) unit vector.
-        """
+        """Return the similarity of the opening text, as an answer."""
 
     def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
-        """Return whether it can answer a question; `investigate` asks no other questions.
-
-        Args:
-            template: The question.
-            slots: Filled slots by name.
-        """
+        """Return whether it can answer a question; `investigate` asks no other questions."""
 
     def answer(self, template: Template, situation: Situation) -> Answer:
-        """Return the answer to a question.
-
-        Args:
-            template: An eligible question.
-            situation: State of the investigation.
-        """
+        """Return the answer to a question."""
 
 
 class OptionAnswerer:
@@ -89,13 +74,6 @@ class OptionAnswerer:
     def open(self, text: str, target: NDArray[Any]) -> Answer:
         """Return the similarity of the opening text, as an answer.
 
-        Args:
-            text: The opening.
-            target: (size,) unit vector.
-
-        Returns:
-            An answer without text.
-
         Raises:
             InputError: The embedder's vectors do not have the target's dimension, or are not
                 finite.
@@ -106,23 +84,11 @@ class OptionAnswerer:
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
 
     def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
-        """Return whether a question has options; ``options: ask`` has none.
-
-        Args:
-            template: The question.
-            slots: Filled slots by name.
-        """
+        """Return whether a question has options; ``options: ask`` has none."""
         return bool(template.vocabulary(slots))
 
     def answer(self, template: Template, situation: Situation) -> Answer:
         """Return the nearest option, if it is nearer than the hypothesis.
-
-        Args:
-            template: An eligible question with options.
-            situation: State of the investigation.
-
-        Returns:
-            The answer.
 
         Raises:
             InputError: The template has no options, or the embedder's vectors do not have the
@@ -152,12 +118,6 @@ def embedded(
     texts: Sequence[str], key: str, embedder: Embedder, cache: AnswerCache
 ) -> tuple[NDArray[np.float16], bool]:
     """Return the vectors of texts, from the cache or newly embedded.
-
-    Args:
-        texts: n texts.
-        key: Cache key.
-        embedder: Embeds the texts on a cache miss.
-        cache: The cache.
 
     Returns:
         (n, size) float16, and True for a cache hit.
@@ -199,7 +159,6 @@ def similarities(vectors: NDArray[np.float16], target: NDArray[Any]) -> NDArray[
 
     Args:
         vectors: (n, size) float16, none of them zero.
-        target: (size,) unit vector.
 
     Returns:
         (n,) float64; summed without BLAS, so that a value does not depend on the other rows.

@@ -98,9 +98,6 @@ class CacheInLine:
     def get(self, key: str) -> NDArray[np.float16] | None:
         """Return the vectors of a key from the first working cache, or None.
 
-        Args:
-            key: Result of `cache_key`.
-
         Raises:
             InputError: Invalid key.
         """
@@ -113,7 +110,6 @@ class CacheInLine:
         """Store vectors in the first working cache.
 
         Args:
-            key: Result of `cache_key`.
             vectors: (options, size) float16.
 
         Raises:
@@ -196,12 +192,7 @@ def open_answer_cache(
     PostgreSQL is the fallback of Redis, and memory is the fallback of both.
 
     Args:
-        database: Migrated database.
-        tenant: Tenant of the answers.
         redis_url: URL of Redis; default: `REDIS_URL`; without it PostgreSQL is first.
-
-    Returns:
-        A cache; close it. It connects at the first question.
 
     Raises:
         InputError: The URL is not a URL of Redis.

@@ -53,21 +53,10 @@ class Chooser(Protocol):
     """Policy that selects questions, and may learn."""
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return one eligible question; learns nothing.
-
-        Args:
-            situation: State of the investigation, with an eligible question.
-            rng: Draws the question with exactly one uniform.
-        """
+        """Return one eligible question; learns nothing."""
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learn from the outcomes of a question.
-
-        Args:
-            situation: State at the choice.
-            drawn: The choice.
-            outcomes: ``similarity_gain`` and ``cache_miss``.
-        """
+        """Learn from the outcomes of a question."""
 
 
 class Heuristic:
@@ -84,15 +73,7 @@ class Heuristic:
     """
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return the next question; learns nothing.
-
-        Args:
-            situation: State of the investigation, with an eligible question.
-            rng: Source of exactly one uniform.
-
-        Returns:
-            The question, with the probability of each.
-        """
+        """Return the next question; learns nothing."""
         questions = situation.questions
         action = self.next(situation.asked, situation.gains, situation.eligible, questions)
         return certain(action, situation, rng, by="heuristic")
@@ -104,17 +85,7 @@ class Heuristic:
         eligible: tuple[str, ...],
         questions: Any,
     ) -> str:
-        """Return the name of the next question.
-
-        Args:
-            asked: Names of the asked questions, in order.
-            gains: Gain of each asked question.
-            eligible: Eligible names, at least one, in declared order.
-            questions: All questions.
-
-        Returns:
-            An eligible name.
-        """
+        """Return the name of the next question."""
         phases = {name: questions[name].phase for name in (*asked, *eligible)}
         for phase in PHASES:
             brought = [g for name, g in zip(asked, gains, strict=True) if phases[name] == phase]
@@ -126,28 +97,14 @@ class Heuristic:
         return eligible[0]
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing.
-
-        Args:
-            situation: State at the choice.
-            drawn: The choice.
-            outcomes: ``similarity_gain`` and ``cache_miss``.
-        """
+        """Learns nothing."""
 
 
 class Uniform:
     """Chooser with equal probabilities; used for logs for warm starts."""
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return the next question; learns nothing.
-
-        Args:
-            situation: State of the investigation, with an eligible question.
-            rng: Source of exactly one uniform.
-
-        Returns:
-            The question, with the probability of each.
-        """
+        """Return the next question; learns nothing."""
         eligible = situation.eligible
         action = eligible[int(rng.random() * len(eligible))]
         distribution = np.array(
@@ -156,13 +113,7 @@ class Uniform:
         return Drawn(action, 1.0 / len(eligible), distribution, "uniform")
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing.
-
-        Args:
-            situation: State at the choice.
-            drawn: The choice.
-            outcomes: ``similarity_gain`` and ``cache_miss``.
-        """
+        """Learns nothing."""
 
 
 class Learned:
@@ -185,13 +136,6 @@ class Learned:
     def declared(cls, point: DecisionPoint, *, frozen: bool = False) -> Self:
         """Return the policy that a decision point declares, without experience.
 
-        Args:
-            point: Result of `load_point`.
-            frozen: If true, the policy does not learn.
-
-        Returns:
-            The chooser.
-
         Raises:
             InputError: The actions are not named choices.
         """
@@ -204,15 +148,7 @@ class Learned:
         return cls(policy, encoder, point.reward, frozen=frozen)
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return the next question; learns nothing.
-
-        Args:
-            situation: State of the investigation, with an eligible question.
-            rng: Source of exactly one uniform.
-
-        Returns:
-            The question, with the probability of each.
-        """
+        """Return the next question; learns nothing."""
         x = self.encoded(situation)
         choice = self.policy.decide(x, rng=rng, eligible=situation.eligible)
         by = str(self.policy.algorithm)
@@ -220,11 +156,6 @@ class Learned:
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
         """Learn the declared reward, unless frozen.
-
-        Args:
-            situation: State at the choice.
-            drawn: The choice.
-            outcomes: ``similarity_gain`` and ``cache_miss``.
 
         Raises:
             InputError: An outcome of the declared reward is missing.
@@ -235,11 +166,7 @@ class Learned:
         self.policy.learn(x, drawn.action, worth(self.reward, outcomes))
 
     def encoded(self, situation: Situation) -> Floats:
-        """Return the (d,) feature vector of a situation, rounded like in the service.
-
-        Args:
-            situation: State of an investigation.
-        """
+        """Return the (d,) feature vector of a situation, rounded like in the service."""
         return rounded(self.encoder.encode(situation.context()))
 
 
@@ -247,7 +174,6 @@ def worth(reward: Reward, outcomes: Mapping[str, float]) -> float:
     """Return the declared reward of outcomes, 0 to 1.
 
     Args:
-        reward: Reward declaration of the decision point.
         outcomes: Outcomes by name.
 
     Returns:
@@ -270,12 +196,6 @@ def worth(reward: Reward, outcomes: Mapping[str, float]) -> float:
 
 def certain(action: str, situation: Situation, rng: np.random.Generator, *, by: str) -> Drawn:
     """Return a deterministic choice; it uses one uniform, so that random streams stay in step.
-
-    Args:
-        action: Name of the question.
-        situation: State of the investigation.
-        rng: Source of the uniform.
-        by: Name of the chooser.
 
     Returns:
         The choice, with probability 1.

@@ -102,12 +102,6 @@ class DriftGuard:
     ) -> Self:
         """Return a guard with the expectations of a log.
 
-        Args:
-            point: The decision point.
-            log: Logged steps over its questions.
-            vectors: (m, size) unit vectors of the log's targets, by row.
-            rng: Splits the targets.
-
         Raises:
             InputError: The log has too few sessions.
         """
@@ -133,9 +127,6 @@ class DriftGuard:
     def see(self, x: Floats) -> str | None:
         """Check a context before a question is chosen.
 
-        Args:
-            x: (d,) encoded context.
-
         Returns:
             Reason to use the heuristic in this session; ``None``: no drift.
         """
@@ -147,11 +138,6 @@ class DriftGuard:
 
     def hear(self, x: Floats, action: int, gain: float) -> str | None:
         """Check the gain of a question; not called for the heuristic's questions.
-
-        Args:
-            x: (d,) encoded context.
-            action: Index of the question.
-            gain: Gain in similarity.
 
         Returns:
             Reason to use the heuristic from now on; ``None``: no drift.
@@ -236,15 +222,7 @@ class Guarded:
         return self._guard.reason
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return a question; a situation without asked questions starts a session.
-
-        Args:
-            situation: State of the investigation.
-            rng: Draws the question.
-
-        Returns:
-            The choice of the chooser, or of the fallback.
-        """
+        """Return a question; a situation without asked questions starts a session."""
         if situation.step == 0:
             self._guard.begin()
             self._session += 1
@@ -255,13 +233,7 @@ class Guarded:
         return self._chooser.choose(situation, rng)
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learn from the outcomes; questions of the fallback are skipped.
-
-        Args:
-            situation: State at the choice.
-            drawn: The choice.
-            outcomes: ``similarity_gain`` and ``cache_miss``.
-        """
+        """Learn from the outcomes; questions of the fallback are skipped."""
         if self._guard.reason is not None:
             return
         self._chooser.learn(situation, drawn, outcomes)

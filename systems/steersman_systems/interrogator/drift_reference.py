@@ -89,13 +89,6 @@ class Reference:
         ``tests/systems/interrogator/test_drift.py``.
 
         Args:
-            x: (n, d) encoded contexts.
-            actions: (n,) places of the questions asked.
-            gains: (n,) in similarity.
-            sessions: (n,) equal within a session; steps in their order.
-            groups: (n,) equal for sessions of the same target, which are not independent.
-            questions: K.
-            rng: Splits the targets.
             alpha: Chance of a false alarm in a session, in (0, 0.5].
             ridge: Of the models: a gain's variance over that of the weights, > 0.
 
@@ -133,11 +126,6 @@ class Reference:
     def residual(self, x: Floats, action: int, gain: float) -> float | None:
         """Return a gain minus its expectation, in standard deviations.
 
-        Args:
-            x: (d,) encoded context.
-            action: Index of the question.
-            gain: Gain in similarity.
-
         Returns:
             The standardised residual; ``None`` for a question that is not in the log.
         """
@@ -146,27 +134,14 @@ class Reference:
         return float(self.residuals(x[None], np.array([action]), np.array([gain]))[0])
 
     def residuals(self, x: Floats, actions: Ints, gains: Floats) -> Floats:
-        """Return the `residual` of several steps, without a check for unknown questions.
-
-        Args:
-            x: (n, d) encoded contexts.
-            actions: (n,) indexes of the questions.
-            gains: (n,) gains in similarity.
-        """
+        """Return the `residual` of several steps, without a check for unknown questions."""
         expected = self.level[0] + self.level[1] * _guesses(self.models, x, actions)
         variances = np.maximum(self.noise[0] + self.noise[1] * expected, self.least)
         standardised: Floats = (gains - expected) / np.sqrt(variances)
         return standardised
 
     def distances(self, x: Any) -> tuple[Floats, Floats]:
-        """Return the distances of contexts along the principal directions, and orthogonal to them.
-
-        Args:
-            x: (n, d) encoded contexts.
-
-        Returns:
-            (n,) squared Mahalanobis distances, and (n,) squared lengths of the remainder.
-        """
+        """Return the distances of contexts along the principal directions, and orthogonal to them."""
         away = np.atleast_2d(x) - self.mean
         along = away @ self.directions.T
         near: Floats = (along**2 / self.variances).sum(axis=1)

@@ -54,15 +54,7 @@ class Exhaustive:
         return self._tried + (0 if self._nearest is None else self._nearest.embedder_calls)
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return the best question; ties go to the first in declared order.
-
-        Args:
-            situation: State of the investigation, with an eligible question.
-            rng: Source of exactly one uniform.
-
-        Returns:
-            The question, with the probability of each.
-        """
+        """Return the best question; ties go to the first in declared order."""
         names = list(situation.eligible)
         if self._nearest is not None:
             listed = self._nearest.ranked(situation)[: self._shortlist]
@@ -73,10 +65,4 @@ class Exhaustive:
         return certain(names[best], situation, rng, by="exhaustive")
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing.
-
-        Args:
-            situation: State at the choice.
-            drawn: The choice.
-            outcomes: ``similarity_gain`` and ``cache_miss``.
-        """
+        """Learns nothing."""

@@ -145,14 +145,6 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
     Steps to a level are ignored if fewer than `FEWEST_SOLVED` of the sessions of both policies
     reach
     it. The share of solved sessions is no separate measure: unsolved sessions count as the limit.
-
-    Args:
-        gate: The declared gate.
-        trial: Trial with the policy and the heuristic.
-        arm: Name of the policy.
-
-    Returns:
-        The verdict.
     """
     checked = tuple(
         _steps(name, better, gate.tolerance, trial, arm)

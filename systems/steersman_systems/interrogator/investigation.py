@@ -133,17 +133,8 @@ def investigate(
     it.
 
     Args:
-        target: The target; `Target.of_vector` makes one of any embedding.
-        questions: All questions.
-        chooser: Selects each question.
-        answerer: Answers it.
-        rng: Draws the choices; one uniform per question.
         limit: Maximum number of questions, ≥ 1.
         stop_at: Similarity in (−1, 1] at which it stops.
-        on_step: Called after each answered and learned question.
-
-    Returns:
-        All steps, with the state at each.
 
     Raises:
         InputError: The target does not have the embedder's dimension, or ``limit`` or ``stop_at``

@@ -25,11 +25,6 @@ def timed(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return each session's questions to its target's level, and whether it reached it.
 
-    Args:
-        runs: (seeds, targets) courses of one arm.
-        levels: (targets,) similarity to reach.
-        limit: Value of unsolved sessions: the maximum number of questions.
-
     Returns:
         (seeds, targets) float64, the restricted times; and bool.
     """
@@ -49,9 +44,6 @@ def steps_until(
     pigeonhole bootstrap).
 
     Args:
-        runs: (seeds, targets) courses of one arm.
-        levels: (targets,) similarity to reach.
-        limit: Maximum number of questions per target.
         level: Confidence level, in (0, 1).
 
     Returns:

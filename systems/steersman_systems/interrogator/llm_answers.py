@@ -83,39 +83,19 @@ class LLMAnswerer:
         self.fallbacks: Counter[str] = Counter()
 
     def open(self, text: str, target: NDArray[Any]) -> Answer:
-        """Return the similarity of the opening text; the backend is not called.
-
-        Args:
-            text: The opening.
-            target: (size,) unit vector.
-
-        Returns:
-            An answer without text.
-        """
+        """Return the similarity of the opening text; the backend is not called."""
         key = text_key(text, self._embedder.name)
         vectors, hit = embedded([text], key, self._embedder, self._cache)
         similarity = float(similarities(vectors, target)[0])
         return Answer(None, text, similarity, similarity, hit, 0 if hit else 1)
 
     def takes(self, template: Template, slots: Mapping[str, str]) -> bool:
-        """Return True: a language model can answer any question.
-
-        Args:
-            template: The question.
-            slots: Filled slots by name.
-
-        Returns:
-            True.
-        """
+        """Return True: a language model can answer any question."""
         del template, slots
         return True
 
     def answer(self, template: Template, situation: Situation) -> Answer:
         """Return the most similar proposal, or the answer of ``otherwise``.
-
-        Args:
-            template: An eligible question.
-            situation: State of the investigation.
 
         Returns:
             The answer; it may be empty.
@@ -206,10 +186,6 @@ def parse_answers(said: str, most: int) -> list[str]:
     lines, explanations after a colon, and repetitions. Splits a line with four or more answers.
     Cuts long
     answers at a word.
-
-    Args:
-        said: Text of the model.
-        most: Maximum number of answers.
 
     Returns:
         Up to ``most`` different answers of at most 60 characters each; may be empty.

@@ -35,17 +35,7 @@ STEPS = 10_000
 def record(
     questions: Questions, targets: Sequence[Target], embedder: Embedder, *, steps: int = STEPS
 ) -> StepLog:
-    """Return a log of uniform choices, from an empty cache and a fixed seed.
-
-    Args:
-        questions: All questions.
-        targets: Targets; the log refers to them by row.
-        embedder: Embeds the answers.
-        steps: Minimum number of steps.
-
-    Returns:
-        The log; its targets are the rows of ``targets``, not their indexes.
-    """
+    """Return a log of uniform choices, from an empty cache and a fixed seed."""
     answerer = OptionAnswerer(embedder, MemoryCache())
     rng = np.random.default_rng(SEED)
     log = record_steps(targets, answerer, questions=questions, rng=rng, steps=steps)
@@ -59,9 +49,6 @@ def warm_started(
     """Return the declared policy after one epoch over the shipped log.
 
     Args:
-        point: Result of `load_point`.
-        questions: All questions.
-        frozen: If true, the policy does not learn from its own investigations.
         trust: Weight of a logged step, in (0, 1].
 
     Returns:
@@ -79,15 +66,7 @@ def provenance(log: StepLog, content: bytes, questions: Questions, embedder: str
     """Return the provenance of a log, for ``steps.json``.
 
     Args:
-        log: The log.
         content: Result of `StepLog.to_bytes`.
-        questions: Questions of the log.
-        embedder: Name of the embedder.
-
-    Returns:
-        JSON values: hashes of the arrays and of the questions, sources with their hashes,
-        libraries,
-        machine, and the results of the sessions.
     """
     last = np.append(log.session[1:] != log.session[:-1], [True])
     return {

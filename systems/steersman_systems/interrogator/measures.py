@@ -129,9 +129,6 @@ def compared(differences: Floats, *, shares: bool = False) -> dict[str, Any]:
         differences: (seeds, targets), at least 2 targets.
         shares: True for differences of numbers from 0 to 1.
 
-    Returns:
-        ``value``, ``low``, ``high`` of `crossed_mean`, and ``by_seed``.
-
     >>> compared(np.array([[1.0, 2.0], [2.0, 3.0]]))["by_seed"]
     [1.5, 2.5]
     """

@@ -68,23 +68,14 @@ class InterrogatorMetrics:
             registry.register(_CacheCounts(cache))
 
     def on_step(self, step: Step) -> None:
-        """Count a question.
-
-        Args:
-            step: Step of `investigate`.
-        """
+        """Count a question."""
         hit = "hit" if step.answer.cache_hit else "miss"
         self._questions.labels(step.drawn.action, step.drawn.by, hit).inc()
         self._calls.inc(step.answer.embedder_calls)
         self._gain.labels(step.drawn.by).observe(step.gain)
 
     def on_end(self, investigation: Investigation, *, drifted: bool = False) -> None:
-        """Count a finished investigation.
-
-        Args:
-            investigation: Result of `investigate`.
-            drifted: True if a drift guard switched to the fallback, see `Guarded.reason`.
-        """
+        """Count a finished investigation."""
         end: End = "solved" if investigation.solved else "drifted" if drifted else "exhausted"
         self._sessions.labels(end).inc()
         self._calls.inc(investigation.opening.embedder_calls)

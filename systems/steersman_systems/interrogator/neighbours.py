@@ -36,38 +36,17 @@ class Nearest:
         self.embedder_calls = 0
 
     def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
-        """Return the nearest question; ties go to the first in declared order.
-
-        Args:
-            situation: State of the investigation, with an eligible question.
-            rng: Source of exactly one uniform.
-
-        Returns:
-            The question, with the probability of each.
-        """
+        """Return the nearest question; ties go to the first in declared order."""
         return certain(self.ranked(situation)[0], situation, rng, by="nearest")
 
     def ranked(self, situation: Situation) -> list[str]:
-        """Return the eligible questions, the one with the nearest option first.
-
-        Args:
-            situation: State of the investigation.
-
-        Returns:
-            Names; ties are in declared order.
-        """
+        """Return the eligible questions, the one with the nearest option first."""
         near = [self._near(name, situation) for name in situation.eligible]
         order = np.argsort(-np.array(near), kind="stable")
         return [situation.eligible[i] for i in order]
 
     def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
-        """Learns nothing.
-
-        Args:
-            situation: State at the choice.
-            drawn: The choice.
-            outcomes: ``similarity_gain`` and ``cache_miss``.
-        """
+        """Learns nothing."""
 
     def _near(self, name: str, situation: Situation) -> float:
         template = situation.questions[name]

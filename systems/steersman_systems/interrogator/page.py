@@ -48,12 +48,6 @@ def write_page(
 ) -> None:
     """Write the page.
 
-    Args:
-        file: Output file; its folder is created.
-        report: Result of `compile_report`.
-        trials: Trials of the report.
-        title: Heading of the page.
-
     Raises:
         DataError: matplotlib is not installed, or the file cannot be written.
     """

@@ -40,13 +40,6 @@ def arm_name(arm: str) -> str:
 def draw(trial: Trial, candidate: str) -> list[tuple[str, str]]:
     """Return the plots of a trial as SVG elements with captions; equal trials give equal bytes.
 
-    Args:
-        trial: The trial.
-        candidate: Arm of the plot by target.
-
-    Returns:
-        SVG elements and captions.
-
     Raises:
         DataError: matplotlib is not installed.
     """

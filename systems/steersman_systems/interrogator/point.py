@@ -19,11 +19,7 @@ def load_point(questions: Questions, path: Path | None = None) -> DecisionPoint:
     """Return the decision point with the questions as actions.
 
     Args:
-        questions: All questions.
         path: YAML file; ``None`` for the shipped one.
-
-    Returns:
-        The declared point.
 
     Raises:
         SpecError: The file is not a valid declaration, or its actions are not the names of the
@@ -60,9 +56,6 @@ def point_document(path: Path | None = None) -> str:
 
     Args:
         path: YAML file; ``None`` for the shipped one.
-
-    Returns:
-        YAML text.
 
     Raises:
         SpecError: The file cannot be read.

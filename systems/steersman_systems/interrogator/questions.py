@@ -65,9 +65,6 @@ class Template:
     def vocabulary(self, slots: Mapping[str, str]) -> tuple[str, ...]:
         """Return the options for the filled slots.
 
-        Args:
-            slots: Filled slots by name.
-
         Returns:
             The options; empty if there are none for the value of its slot.
         """
@@ -85,8 +82,6 @@ class Template:
 
         Args:
             hypothesis: Text so far; may be empty.
-            option: The answer.
-            slots: Filled slots by name.
         """
         held = slots.get(self.needs, "") if self.needs else ""
         said = self.phrase.replace(SLOT, held).replace(OPTION, option)
@@ -136,15 +131,7 @@ class Questions:
         return self._by_name[name]
 
     def eligible(self, asked: Collection[str], slots: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the eligible names, in declared order.
-
-        Args:
-            asked: Names of the asked questions; no question is asked twice.
-            slots: Filled slots by name.
-
-        Returns:
-            Names that are not asked, whose slot is filled, and with options for its value.
-        """
+        """Return the eligible names, in declared order."""
         return tuple(
             template.name
             for template in self.templates
@@ -159,9 +146,6 @@ def load_questions(path: Path | None = None) -> Questions:
 
     Args:
         path: UTF-8 file, at most 256 KiB; ``None`` for the shipped one.
-
-    Returns:
-        The questions, in declared order.
 
     Raises:
         SpecError: The file cannot be read or is invalid; lists all problems, one per line:

@@ -47,11 +47,6 @@ SAYS = {
 def compile_report(trials: Mapping[str, Trial], gate: Gate, *, candidate: str) -> dict[str, Any]:
     """Return the figures of trials.
 
-    Args:
-        trials: Trials by the name of the target set.
-        gate: Gate for the candidate on every set.
-        candidate: Arm that would be turned on.
-
     Returns:
         JSON values. ``sets``: for each set ``targets``, ``searched``, ``arms``,
         ``against_heuristic``
@@ -130,10 +125,6 @@ def _gate(trial: Trial, gate: Gate, candidate: str) -> dict[str, Any]:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 
-    Args:
-        number: The count.
-        noun: Singular with a regular plural.
-
     >>> counted(1, "seed"), counted(3, "seed")
     ('1 seed', '3 seeds')
     """
@@ -141,15 +132,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def curve_by_calls(runs: Sequence[Sequence[Course]], grid: Floats) -> Floats:
-    """Return the mean similarity by number of embedded texts.
-
-    Args:
-        runs: (seeds, targets) courses of one arm.
-        grid: (g,) numbers of texts, rising.
-
-    Returns:
-        (g,) mean similarity over all sessions; at least that of the opening.
-    """
+    """Return the mean similarity by number of embedded texts."""
     total = np.zeros(len(grid))
     for course in (course for run in runs for course in run):
         places = np.searchsorted(course.calls, grid, side="right") - 1
@@ -159,10 +142,6 @@ def curve_by_calls(runs: Sequence[Sequence[Course]], grid: Floats) -> Floats:
 
 def curve_by_steps(runs: Sequence[Sequence[Course]], limit: int) -> Floats:
     """Return the mean similarity after each number of questions.
-
-    Args:
-        runs: (seeds, targets) courses of one arm.
-        limit: Maximum number of questions.
 
     Returns:
         (limit + 1,) mean similarity; a finished session keeps its last value.

@@ -53,13 +53,7 @@ class Situation:
 
     @classmethod
     def at_start(cls, questions: Questions, target: Floats, opening: Answer) -> Situation:
-        """Return the state before the first question.
-
-        Args:
-            questions: All questions.
-            target: (size,) unit vector.
-            opening: Answer for the opening text.
-        """
+        """Return the state before the first question."""
         return cls(
             questions=questions,
             target=target,
@@ -70,12 +64,7 @@ class Situation:
         )
 
     def after(self, asked: str, answer: Answer) -> Situation:
-        """Return the state after an answer; this one is unchanged.
-
-        Args:
-            asked: Name of the question.
-            answer: Its answer.
-        """
+        """Return the state after an answer; this one is unchanged."""
         names = (*self.asked, asked)
         fills = self.questions[asked].fills
         filled = fills is not None and answer.text is not None
@@ -113,15 +102,7 @@ def context_of(
     answer_similarity: float,
     asked: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Return the context of a live or logged step.
-
-    Args:
-        target: (size,) unit vector.
-        similarity: See `Situation`.
-        change: See `Situation`.
-        answer_similarity: See `Situation`.
-        asked: Names of the asked questions, in order.
-    """
+    """Return the context of a live or logged step."""
     return {
         "target": target,
         "similarity": similarity,

@@ -100,11 +100,7 @@ class StepLog:
         return bits.astype(np.bool_)
 
     def of_sessions(self, keep: NDArray[np.bool_]) -> StepLog:
-        """Return the steps of some sessions.
-
-        Args:
-            keep: (n,) bool, equal for all steps of a session.
-        """
+        """Return the steps of some sessions."""
         chosen = {f.name: getattr(self, f.name)[keep] for f in fields(self) if f.name != "names"}
         return replace(self, **chosen)
 
@@ -130,21 +126,12 @@ class StepLog:
             asked = (*asked, name)
 
     def encoded(self, vectors: NDArray[Any], encoder: FeatureMap) -> NDArray[np.float64]:
-        """Return the (n, d) feature vectors for learning, rounded like in the service.
-
-        Args:
-            vectors: See `contexts`.
-            encoder: Encoder of the decision point.
-        """
+        """Return the (n, d) feature vectors for learning, rounded like in the service."""
         rows = [encoder.encode(context) for context in self.contexts(vectors)]
         return rounded(np.array(rows).reshape(len(rows), encoder.dim))
 
     def rewards(self, reward: Reward) -> list[float]:
-        """Return the n declared rewards, 0 to 1.
-
-        Args:
-            reward: Reward declaration of the decision point.
-        """
+        """Return the n declared rewards, 0 to 1."""
         return [
             worth(reward, {"similarity_gain": float(gain), "cache_miss": float(missed)})
             for gain, missed in zip(self.gain, self.missed, strict=True)
@@ -159,12 +146,6 @@ class StepLog:
     @classmethod
     def from_bytes(cls, content: bytes) -> StepLog:
         """Read the log from the bytes of `to_bytes`.
-
-        Args:
-            content: An npz with exactly the arrays above.
-
-        Returns:
-            The log.
 
         Raises:
             DataError: Other arrays, unequal lengths, values out of range, or more than 16 MB.
@@ -202,17 +183,8 @@ def record_steps(
     It ends if a round over all targets adds no step.
 
     Args:
-        targets: Targets, at least one.
-        answerer: Answers the questions.
-        questions: All questions.
-        rng: Orders the targets and draws the questions.
         chooser: Selects the questions; ``None`` for `Uniform`.
         steps: Minimum number of steps, ≥ 1.
-        limit: See `investigate`.
-        stop_at: See `investigate`.
-
-    Returns:
-        The log; its targets are indexes of ``targets``.
 
     Raises:
         InputError: No targets, no steps, or only targets solved in fewer than three steps.
@@ -253,12 +225,8 @@ def warm(
 
     Args:
         learned: Chooser whose policy learns all steps or none.
-        log: Logged steps over the same questions.
         vectors: (m, size) float64 unit vectors of the log's targets, by row.
         trust: Weight of one step, in (0, 1].
-
-    Returns:
-        The (n, d) feature vectors of the log, for comparison with later ones.
 
     Raises:
         InputError: The log has other questions, or ``trust`` is out of range.
@@ -280,14 +248,6 @@ def load_steps(questions: Questions, steps: Path = STEPS, provenance: Path = PRO
     """Load a log from its two files; default: the shipped log.
 
     Its targets are rows of the assistant's ``Recording.request_embedding``.
-
-    Args:
-        questions: Questions that the log must have.
-        steps: The npz file.
-        provenance: The JSON file with its hash and that of the questions.
-
-    Returns:
-        The log.
 
     Raises:
         DataError: A file is missing, a hash does not match, or the log has other questions.

@@ -71,17 +71,7 @@ def load_targets(
     """Return the targets of some sets; equal texts are one target, and in one part, whatever set.
 
     Args:
-        names: Any of bfcl, clapnq, scifact, metatool, and other folders of ``data``.
-        part: Those to learn from beforehand (``warm``: of bfcl, and whatever equals one of them),
-            those to be judged on (``ab``), or all.
         most: Targets of each set, ≥ 1, chosen by the hash of their texts; ``None`` for all.
-        data: Directory that holds the folders; not needed for bfcl.
-        embedder: Embeds the texts; not needed for bfcl.
-        home: Directory of the caches, see `steersman.platform.wheel_files.state_directory`.
-
-    Returns:
-        The targets, set by set, by the hash of their texts, so that the first of them are any of
-        them; ``warm`` in the order of their source, in which the shipped log was recorded.
 
     Raises:
         InputError: An unknown set, ``most`` below 1, or no embedder where one is needed.
@@ -107,10 +97,6 @@ def load_targets(
 
 def is_set(name: str, data: Path | None) -> bool:
     """Return whether a name is a known set, or an existing folder of the data directory.
-
-    Args:
-        name: Name from the user.
-        data: Directory of the sets.
 
     >>> is_set("bfcl", None), is_set("squad", None)
     (True, False)

@@ -46,15 +46,6 @@ class Target:
     ) -> Self:
         """Return the target of a vector; only its direction matters.
 
-        Args:
-            vector: (size,) finite numbers, not all zero, from the same embedder as the answers.
-            name: Name in reports.
-            text: Embedded text, if known.
-            row: Row in its source.
-
-        Returns:
-            The target.
-
         Raises:
             InputError: Another shape, NaN or infinite numbers, or the zero vector.
 
@@ -66,9 +57,6 @@ class Target:
 
 def unit_vector(vector: Any) -> NDArray[np.float64]:
     """Return a vector scaled to length one.
-
-    Args:
-        vector: (size,) finite numbers, not all zero.
 
     Returns:
         (size,) float64.
@@ -118,12 +106,6 @@ def normalised(text: str) -> str:
 
     Vowel signs of Hindi or Tamil count as punctuation; recorded logs depend on this.
 
-    Args:
-        text: Any text.
-
-    Returns:
-        Words in lower case with single spaces between them.
-
     >>> normalised("What's  up?") == normalised("what s up")
     True
     """
@@ -138,9 +120,6 @@ def part_of(text: str) -> Part:
     The log is recorded on the first part. `load_targets` applies this to other sets: all texts that
     are
     not in bfcl's first part are for evaluation.
-
-    Args:
-        text: Any text; it is `normalised`.
 
     Returns:
         The part; .6 of all texts are in the first.

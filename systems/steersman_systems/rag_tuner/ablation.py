@@ -50,13 +50,7 @@ def ablations(recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp]) -> li
     what a strategy would find in it.
 
     Args:
-        recorded: Every configuration on every query.
-        tuned: Bounds and weights.
         queries: (n,) places, n ≥ 2.
-
-    Returns:
-        One for each part that the space lets vary, then one for the fusion weight on five values
-        instead of its grid: the discrete formulation beside the nearly continuous one.
     """
     space = tuned.space.all
     rewards = np.array(

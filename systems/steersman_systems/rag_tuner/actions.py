@@ -52,21 +52,13 @@ class Choices:
         )
 
     def configuration(self, values: Sequence[int]) -> Configuration:
-        """Return the configuration that an action stands for, in canonical form.
-
-        Args:
-            values: (parts,) the number of each part's value.
-        """
+        """Return the configuration that an action stands for, in canonical form."""
         named = zip(self._values.items(), values, strict=True)
         chosen = {name: of[value] for (name, of), value in named}
         return Configuration.of({**self._fixed, **chosen}).canonical()
 
     def values(self, configuration: Configuration) -> tuple[int, ...]:
-        """Return an action that stands for a configuration.
-
-        Args:
-            configuration: One of the space.
-        """
+        """Return an action that stands for a configuration."""
         wanted = self.space.check(configuration).parts()
         return tuple(
             min(range(len(of)), key=lambda place: _apart(of[place], wanted[name]))
@@ -76,10 +68,6 @@ class Choices:
     def propensity(self, configuration: Configuration, distributions: Sequence[Floats]) -> float:
         """Return with what probability a configuration is drawn.
 
-        Args:
-            configuration: One of the space.
-            distributions: Of each part, (size,).
-
         Returns:
             The product over the parts that the configuration reads: whatever weight was drawn
             where none is used, it is the same configuration.
@@ -88,12 +76,7 @@ class Choices:
         return self.product(configuration, [float(masses[value]) for masses, value in drawn])
 
     def product(self, configuration: Configuration, masses: Sequence[float]) -> float:
-        """Return the product over the parts that a configuration reads.
-
-        Args:
-            configuration: One of the space.
-            masses: (parts,) the probability of each part's value.
-        """
+        """Return the product over the parts that a configuration reads."""
         fused = configuration.variant == FUSED
         named = zip(self.parts, masses, strict=True)
         return float(np.prod([mass for part, mass in named if fused or part.name != _WEIGHT]))
@@ -130,12 +113,7 @@ class Moves:
         )
 
     def apply(self, running: Configuration, values: Sequence[int]) -> Configuration:
-        """Return what runs after a move, in canonical form; moves end at the bounds.
-
-        Args:
-            running: One of the space.
-            values: (parts,) the number of each part's value.
-        """
+        """Return what runs after a move, in canonical form; moves end at the bounds."""
         moved = {
             part.name: self._moved(part.name, getattr(running, part.name), value)
             for part, value in zip(self.parts, values, strict=True)
@@ -145,17 +123,7 @@ class Moves:
     def propensity(
         self, running: Configuration, to: Configuration, distributions: Sequence[Floats]
     ) -> float:
-        """Return with what probability a draw moves from one configuration to another.
-
-        Args:
-            running: One of the space.
-            to: Another, or the same.
-            distributions: Of each part, (size,).
-
-        Returns:
-            The product over the parts of the mass of all moves that lead there: several do at the
-            bounds, and every Δ weight does where no weight is used.
-        """
+        """Return with what probability a draw moves from one configuration to another."""
         found = 1.0
         for part, masses in zip(self.parts, distributions, strict=True):
             if part.name == _WEIGHT and to.variant != FUSED:

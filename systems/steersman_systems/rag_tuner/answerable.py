@@ -48,15 +48,6 @@ class Answerable:
 def answerable(world: World, tuned: Tuned, split: Split, baseline: Configuration) -> Answerable:
     """Return what can be tuned over: configurations known on enough questions of both sides.
 
-    Args:
-        world: A recording or a log.
-        tuned: Whose space is asked for.
-        split: Questions tuned on, and questions that judge.
-        baseline: That the others are held against, on the questions that both are known on.
-
-    Returns:
-        A policy whose space holds these alone; of a recording, that of all.
-
     Raises:
         InputError: Something was not recorded; or the log knows the baseline, or all but one of the
             configurations, on too few questions.

@@ -51,9 +51,6 @@ _DECIDED = (
 def canary_plan(tuned: Tuned) -> dict[str, Any]:
     """Return what a rollout of a tuned configuration asks for, as overrides of its plan.
 
-    Args:
-        tuned: Whose gates hold.
-
     Returns:
         For ``Wanted(overrides=…)``: the canary is left, and the candidate promoted, only with a
         95 % interval of the reward above zero (both sides: 2.5 % on each); errors within the gate's
@@ -142,13 +139,7 @@ class GateSource:
         """Return whether the gates hold, and the decisions of batches in which they did not.
 
         Args:
-            connection: of role worker, not inside a transaction.
-            row: the rollout.
             stretches: lengths in seconds, above 0.
-            now: where they end.
-
-        Returns:
-            Alive, with nothing to say, of other points and in the shadow, where nobody is served.
         """
         if (row.skill, row.point) != self.about or row.stage == "shadow":
             return SourceEvidence(self.name)
@@ -173,11 +164,6 @@ class GateSource:
         Args:
             told: Of each decision, when it was made, and the outcomes that were reported.
             stretches: lengths in seconds, above 0.
-            now: where they end.
-            before: decisions that came earlier, and are not told any more.
-
-        Returns:
-            By whole batches; those at the end that do not fill one wait for more.
         """
         size = self._queries
         starts = range(-before % size, len(told) - size + 1, size)
@@ -269,10 +255,7 @@ class Gates:
         """Return what the gates of the rollout's point say; nothing where it has none.
 
         Args:
-            connection: of role worker, not inside a transaction.
-            row: the rollout.
             stretches: lengths in seconds, above 0.
-            now: where they end.
         """
         source = self._sources.get((row.skill, row.point))
         if source is None:

@@ -29,15 +29,7 @@ _WEIGHT = "fusion_weight"
 
 
 def broken(batches: Iterable[Batch], tuned: Tuned) -> dict[Configuration, tuple[str, ...]]:
-    """Return the hard gates that each evaluated configuration breaks, all its batches together.
-
-    Args:
-        batches: What evaluations gave, in any order.
-        tuned: Whose gates hold.
-
-    Returns:
-        By configuration, in the order of their first batch; () where all gates hold.
-    """
+    """Return the hard gates that each evaluated configuration breaks, all its batches together."""
     own: dict[Configuration, list[Batch]] = {}
     for batch in batches:
         own.setdefault(batch.configuration.canonical(), []).append(batch)
@@ -48,14 +40,6 @@ def barred(
     found: Mapping[Configuration, tuple[str, ...]], point: DecisionPoint
 ) -> list[dict[str, Any]]:
     """Return what must be barred of a decision point: the configurations that broke a gate.
-
-    Args:
-        found: As `broken` returned it.
-        point: Of kind mixed; what it bars already is left in.
-
-    Returns:
-        The whole list for ``actions.barred``. The fusion weight is left out where it does nothing:
-        then every weight is barred.
 
     Raises:
         InputError: The point's actions are not mixed.
@@ -71,13 +55,6 @@ def barred(
 
 def eligible(found: Mapping[Configuration, tuple[str, ...]], point: DecisionPoint) -> list[str]:
     """Return the actions that were evaluated and hold every gate, for a request's ``eligible``.
-
-    Args:
-        found: As `broken` returned it.
-        point: Of kind mixed.
-
-    Returns:
-        Names; where the fusion weight does nothing, without it.
 
     Raises:
         InputError: The point's actions are not mixed, or none holds.
@@ -102,16 +79,9 @@ def declared_with(
     """Return the declaration of a candidate that serves one configuration, for a rollout.
 
     Args:
-        point: In force.
-        configuration: What was tuned.
-        found: As `broken` returned it.
         floor: Mass that keeps exploring, in (0, 1): so much of the traffic is served with all
             configurations that are not barred, those among them that nobody evaluated. To have
             it serve none of these, bar them, or name the `eligible` ones with every request.
-
-    Returns:
-        A document for ``publish(spec=…)``: the same actions, context and reward, and the policy
-        ``fixed``.
 
     Raises:
         InputError: It was never evaluated, broke a hard gate, or is no configuration of the point;
@@ -138,9 +108,6 @@ def declared_with(
 
 def configuration_of(action: str) -> Configuration:
     """Return the configuration that a served action stands for.
-
-    Args:
-        action: Action of a decision.
 
     Returns:
         In canonical form; parts that the point lacks have their defaults.

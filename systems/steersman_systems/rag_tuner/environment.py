@@ -117,14 +117,7 @@ class TuningEnvironment:
         return other
 
     def reset(self, rng: np.random.Generator) -> Floats:
-        """Begin an episode.
-
-        Args:
-            rng: Draws it, and every batch of it.
-
-        Returns:
-            (features,) unscaled.
-        """
+        """Begin an episode."""
         start = self.space.draw(rng)
         world, weighed = self._drawn_world(rng), drawn_weights(self._tuned, rng)
         changes = self.horizon + 1
@@ -142,9 +135,6 @@ class TuningEnvironment:
 
     def step(self, values: Sequence[int]) -> Stepped:
         """Move the running configuration, and evaluate a batch under it.
-
-        Args:
-            values: (parts,) a move of `moves`.
 
         Raises:
             StateError: No episode was begun, or it is over.
@@ -191,12 +181,7 @@ class TuningEnvironment:
 
 
 def drawn_weights(tuned: Tuned, rng: np.random.Generator) -> Tuned:
-    """Return a policy with other reward weights: α + β = 1, γ and δ of .01 to .5.
-
-    Args:
-        tuned: All else is its own.
-        rng: Draws.
-    """
+    """Return a policy with other reward weights: α + β = 1, γ and δ of .01 to .5."""
     alpha = rng.uniform(0.3, 0.7)
     gamma, delta = np.exp(rng.uniform(np.log(0.01), np.log(0.5), 2))
     drawn = {"alpha": alpha, "beta": 1 - alpha, "gamma": float(gamma), "delta": float(delta)}
@@ -207,10 +192,6 @@ def drawn_weights(tuned: Tuned, rng: np.random.Generator) -> Tuned:
 
 def changed_parts(one: Configuration, other: Configuration) -> int:
     """Return in how many parts two configurations differ.
-
-    Args:
-        one: Any.
-        other: Any.
 
     >>> changed_parts(Configuration("bm25", k=5), Configuration("bm25", k=7, rerank=True))
     2

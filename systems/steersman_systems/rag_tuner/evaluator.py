@@ -153,12 +153,7 @@ class LiveEvaluator:
         """Return what a configuration gives on some queries, all of which are evidence.
 
         Args:
-            configuration: Any that the searcher can do.
             queries: (n,) places of the questions, n ≥ 1.
-
-        Returns:
-            The batch; a query without an answer has failed, and one whose answer the judge could
-            make nothing of has no quality.
 
         Raises:
             DataError: A part of the search was away for some of them, the judge was away or refused
@@ -202,12 +197,8 @@ class LiveEvaluator:
         """Return what a configuration gives on some queries, whatever came of each.
 
         Args:
-            configuration: Any that the searcher can do.
             queries: (n,) places of the questions, n ≥ 1.
             episode: Episode with a shared budget; None: a separate budget.
-
-        Returns:
-            A batch of those that are evidence, and what every query gave.
 
         Raises:
             BackendUnavailableError: Too many evaluations wait already.
@@ -232,15 +223,7 @@ class LiveEvaluator:
         )
 
     def flagged(self, found: Measured) -> list[Flagged]:
-        """Return the answers that detectors flag, for the review list; personal data are masked.
-
-        Args:
-            found: As `measure` returned it.
-
-        Returns:
-            In the order of the queries, one detector's flags on one query together; the same
-            answers have the same subject.
-        """
+        """Return the answers that detectors flag, for the review list; personal data are masked."""
         if self._answers is None:
             return []
         personal, listed = PersonalData(), []

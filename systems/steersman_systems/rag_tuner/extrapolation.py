@@ -74,11 +74,7 @@ def guessed(
     """Return what a model fitted to a log says of what the log does not answer for.
 
     Args:
-        world: The log.
-        tuned: The whole space, gates and weights.
         queries: (n,) places of the questions that it is fitted to, ascending; none that judges.
-        chosen: A configuration of the space that the log knows on some of them.
-        seed: Of the folds.
 
     Returns:
         The guess; None where the log knows fewer than ten configurations of the space on ten

@@ -50,12 +50,7 @@ class Supports(Protocol):
         """What the share is called."""
 
     def share(self, statements: Sequence[str], texts: Sequence[str]) -> float:
-        """Return the share of the statements that some text bears out.
-
-        Args:
-            statements: one or more.
-            texts: the evidence.
-        """
+        """Return the share of the statements that some text bears out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +125,7 @@ def grounding(
     """Return how far answers with retrieval and answers without are borne out.
 
     Args:
-        backend: Answers.
-        searcher: Over the collection's passages.
-        collection: Its judged questions, two or more.
-        settings: How passages are found.
-        supports: Holds an answer's sentences against the relevant passages.
-        prompt: Id of the template that is given passages.
         max_tokens: Of an answer, 1 or more.
-        timeout_s: For one answer.
         done: Called with 1 after each question.
 
     Returns:
@@ -166,12 +154,6 @@ def write_answers(
     folder: Path, collection: JudgedCollection, *answers: Sequence[GroundedAnswer]
 ) -> None:
     """Write what was answered, and from what, into the folder of a run.
-
-    Args:
-        folder: Made if it is not there; gets ``predictions.jsonl``, a line an answer, and
-            ``contexts.jsonl``, a line a passage that was given.
-        collection: That the passages are of.
-        *answers: Of `grounding`: with retrieval, without.
 
     Raises:
         DataError: It cannot be written.

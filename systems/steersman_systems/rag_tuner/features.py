@@ -67,7 +67,6 @@ class Observed:
         """Remember a batch; the oldest is forgotten.
 
         Args:
-            batch: What came of its queries.
             latency_unit_ms: What latencies are divided by, > 0.
             labels: (n,) the category of each of its queries; none if they have none.
         """
@@ -187,15 +186,7 @@ class Features:
         return len(self.names)
 
     def raw(self, situation: Situation, rng: np.random.Generator | None = None) -> Floats:
-        """Return the numbers of a situation, NaN where nothing is known yet.
-
-        Args:
-            situation: Any, of the same space.
-            rng: Draws what may be out of what is believed; unless given, what is expected.
-
-        Returns:
-            (features,) in the order of `names`.
-        """
+        """Return the numbers of a situation, NaN where nothing is known yet."""
         seen, running = situation.observed, situation.running
         weights = situation.tuned.reward_weights
         found: dict[str, Sequence[float] | Floats] = {
@@ -256,10 +247,6 @@ class Scaling:
     def fitted(cls, rows: Floats, scaled: NDArray[np.bool_]) -> Scaling:
         """Return the scaling of some situations.
 
-        Args:
-            rows: (n, features) as `Features.raw` gives them, NaN left out.
-            scaled: (features,) which of them are scaled; the others, shares and one-hots, stay.
-
         Returns:
             The median, and the interquartile range over 1.349, which is the standard deviation of
             what is normal. A feature that hardly varies, or was never known, has a spread of 1.
@@ -277,11 +264,7 @@ class Scaling:
         return cls(median, spread)
 
     def apply(self, raw: Floats) -> Floats:
-        """Return numbers of about unit spread, between -3 and 3; 0, the median, for NaN.
-
-        Args:
-            raw: (..., features).
-        """
+        """Return numbers of about unit spread, between -3 and 3; 0, the median, for NaN."""
         with np.errstate(over="ignore"):  # what is too large for a float is beyond the clip
             found = (raw - self.median) / self.spread
         return np.asarray(np.clip(np.where(np.isnan(found), 0.0, found), -CLIP, CLIP))

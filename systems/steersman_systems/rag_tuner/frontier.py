@@ -47,15 +47,7 @@ class Place:
 
 
 def places(batches: Sequence[Batch], tuned: Tuned) -> list[Place]:
-    """Return where configurations stand, those that nothing beats marked.
-
-    Args:
-        batches: All that is known of each configuration, one batch for each, on the same queries.
-        tuned: What the two measures weigh.
-
-    Returns:
-        In the order of `batches`.
-    """
+    """Return where configurations stand, those that nothing beats marked."""
     weights = tuned.reward_weights
     total = weights.alpha + weights.beta or 1.0
     shares = np.array([weights.alpha, weights.beta]) / total
@@ -71,14 +63,7 @@ def places(batches: Sequence[Batch], tuned: Tuned) -> list[Place]:
 
 
 def rising(found: Sequence[Place]) -> list[Place]:
-    """Return those that have more quality than everything that costs at most as much.
-
-    Args:
-        found: Places of any order.
-
-    Returns:
-        By cost, ascending; of those that cost and give the same, the quickest.
-    """
+    """Return those that have more quality than everything that costs at most as much."""
     line: list[Place] = []
     known = [one for one in found if not np.isnan(one.quality)]
     for one in sorted(known, key=lambda one: (one.cost, -one.quality, one.latency_ms)):
@@ -89,9 +74,6 @@ def rising(found: Sequence[Place]) -> list[Place]:
 
 def undominated(losses: Floats) -> NDArray[np.bool_]:
     """Return which rows no other row beats: at most as much everywhere, and less somewhere.
-
-    Args:
-        losses: (n, m), less is better; a NaN is beaten by everything.
 
     Returns:
         (n,); of equal rows all or none.

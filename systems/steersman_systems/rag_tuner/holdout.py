@@ -48,15 +48,6 @@ class Holdout:
     def use(self, data: str, split: str, by: str, *, at: datetime) -> Use:
         """Record that a holdout is used now; the same may go on after it was interrupted.
 
-        Args:
-            data: What tells the data set from every other.
-            split: The split that judges.
-            by: What is judged; the same `by` is the same use.
-            at: Now.
-
-        Returns:
-            The use, as it was first recorded.
-
         Raises:
             DataError: Something else was judged by it before, or the record is damaged.
         """
@@ -80,11 +71,6 @@ class Holdout:
     def check(self, data: str, split: str, by: str) -> None:
         """Refuse what a holdout may not judge any more, and write nothing.
 
-        Args:
-            data: What tells the data set from every other.
-            split: The split that would judge.
-            by: What would be judged.
-
         Raises:
             DataError: Something else was judged by it before, or the record is damaged.
         """
@@ -97,10 +83,6 @@ class Holdout:
 
     def used(self, data: str, split: str) -> Use | None:
         """Return the use of a holdout, if there was one.
-
-        Args:
-            data: What tells the data set from every other.
-            split: The split.
 
         Raises:
             DataError: The record is damaged.

@@ -51,12 +51,7 @@ def repeated(collection: JudgedCollection, *, near: float = NEAR) -> tuple[Repea
     repeat another only in the very same words.
 
     Args:
-        collection: Its questions, of all splits.
         near: The least Jaccard similarity of three words in a row, 0.3 to 1.
-
-    Returns:
-        Those to be dropped, so that each question is left once; of two on both sides it is the one
-        that does not judge.
 
     Raises:
         InputError: `near` out of its range.
@@ -73,13 +68,6 @@ def repeated(collection: JudgedCollection, *, near: float = NEAR) -> tuple[Repea
 def cleaned(collection: JudgedCollection, *, near: float = NEAR) -> JudgedCollection:
     """Return a collection in which each question is asked once.
 
-    Args:
-        collection: With questions of all splits.
-        near: As for `repeated`.
-
-    Returns:
-        The collection without those that `repeated` names.
-
     Raises:
         InputError: `near` out of its range.
     """
@@ -92,16 +80,6 @@ def ready_to_split(
     collection: JudgedCollection, *, near: float = NEAR
 ) -> tuple[JudgedCollection, dict[str, Any]]:
     """Return a collection that may be split any way without a question on two sides.
-
-    Args:
-        collection: With questions of all splits.
-        near: As for `repeated`.
-
-    Returns:
-        The collection in which each question is asked once, checked by `check_leakage`; and what is
-        kept with a recording of it: how many were left out, and how many of them stood on another
-        side than what they repeat; and how many conversations have several turns, which only a
-        split by `conversations` keeps on one side. `leakage_said` puts it into words.
 
     Raises:
         DataError: A question still stands on two sides.
@@ -121,9 +99,6 @@ def conversations(questions: Sequence[Question]) -> tuple[str, ...]:
 
     Without a conversation id, turns with the same first turn form a conversation.
 
-    Args:
-        questions: All of a collection.
-
     >>> from steersman_systems.rag_tuner.judged_collections import Question
     >>> first = Question("a", "Who wrote it?", {"p": 1.0})
     >>> later = Question("b", "And when?", {"p": 1.0}, history=("Who wrote it?", "Mary."))
@@ -137,9 +112,6 @@ def conversations(questions: Sequence[Question]) -> tuple[str, ...]:
 
 def leakage_said(about: Mapping[str, Any]) -> str:
     """Return in words whether what is tuned on can have judged.
-
-    Args:
-        about: Of a recording, with or without what `ready_to_split` told.
 
     >>> leakage_said({"repeats_left_out": 3, "repeats_across_splits": 1, "repeats_near": 0.8})[:52]
     'No question stands on both sides: 3 that repeat anot'
@@ -178,10 +150,6 @@ def _talks_said(about: Mapping[str, Any]) -> str:
 
 def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:
     """Refuse a collection of which a question stands on two sides of a split.
-
-    Args:
-        collection: With questions of all splits.
-        near: As for `repeated`.
 
     Raises:
         DataError: There are such; the message names some.

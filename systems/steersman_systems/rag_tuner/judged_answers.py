@@ -158,11 +158,7 @@ class Answers:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def valued(self, told: Told) -> Told:
-        """Return what a query gave with its cost, and what detectors say of its answers now.
-
-        Args:
-            told: By `Episode.judged`, now or earlier; a search that gave nothing cost nothing.
-        """
+        """Return what a query gave with its cost, and what detectors say of its answers now."""
         flags = self.flags(told)
         differs = "" if self.instability is None else self.instability.name
         return msgspec.structs.replace(
@@ -173,11 +169,7 @@ class Answers:
         )
 
     def flags(self, told: Told) -> list[tuple[Flag, ...]]:
-        """Return what detectors find in the answers to a query, each detector's flags together.
-
-        Args:
-            told: What the query gave.
-        """
+        """Return what detectors find in the answers to a query, each detector's flags together."""
         found = [
             tuple(flag for answer in told.said for flag in one.detect(answer))
             for one in self.detectors
@@ -250,11 +242,6 @@ class Episode:
     def answer(self, question: str, passages: Sequence[str], prompt: str) -> Answered:
         """Return the answer to a question.
 
-        Args:
-            question: What is asked.
-            passages: It is answered from.
-            prompt: Id of a template.
-
         Returns:
             The answer, or why there is none: ``budget``; ``model``, which was away for anybody, or
             sent what is no answer; ``unreadable``, half a character in the question or a passage;
@@ -300,19 +287,7 @@ class Episode:
     def judged(
         self, question: str, found: Searched, answered: Answered, others: Sequence[Answered] = ()
     ) -> Told:
-        """Return what a query gave, judged by its answer; `Answers.valued` adds what it is worth.
-
-        Args:
-            question: What was asked.
-            found: By the search.
-            answered: From it.
-            others: When it was asked again, to see whether answers differ.
-
-        Returns:
-            A query whose model refused it or took too long has failed; one that the budget ended
-            before, whose model was away, that holds half a character, or whose judge did not come
-            to a verdict, has no quality.
-        """
+        """Return what a query gave, judged by its answer; `Answers.valued` adds what it is worth."""
         took = found.told.latency_ms + answered.latency_ms
         paid = answered.cost_usd
         if answered.text is None:

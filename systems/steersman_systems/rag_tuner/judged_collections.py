@@ -113,27 +113,12 @@ class JudgedCollection:
         return replace(self, questions=chosen)
 
     def documents(self, positions: Iterable[int]) -> list[str]:
-        """Return the unique document ids for passage positions, as input for measures.
-
-        Args:
-            positions: ranked positions from a searcher.
-
-        Returns:
-            Document ids in that order.
-        """
+        """Return the unique document ids for passage positions, as input for measures."""
         return list(dict.fromkeys(self.passages[position].doc_id for position in positions))
 
 
 def load_judged(folder: Path, *, missing: Missing = "error") -> JudgedCollection:
     """Read a collection from a folder; its name is the folder name.
-
-    Args:
-        folder: folder with files in one of the formats, see the module.
-        missing: handling of relevant ids without a document: ``error``, or ``unfindable`` to
-            count them as missed.
-
-    Returns:
-        The collection, with all splits.
 
     Raises:
         DataError: a file is missing, damaged or too large, a line is invalid, or an id is

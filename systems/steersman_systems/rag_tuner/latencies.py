@@ -66,11 +66,7 @@ class Latencies:
 
     @classmethod
     def of(cls, episodes: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Latencies:
-        """Return those of episodes.
-
-        Args:
-            episodes: Of each what queries took, and what they took under the baseline.
-        """
+        """Return those of episodes."""
         columns = [
             [_quantile(took, share) for took in episode for share in (0.5, 0.95)]
             for episode in episodes
@@ -89,11 +85,6 @@ def of_run(
     lines: Sequence[Mapping[str, Any]], recorded: World, baseline: Configuration
 ) -> Latencies:
     """Return what the evaluations of a run took, and the baseline on the same queries.
-
-    Args:
-        lines: Of `RunFolder.episodes`.
-        recorded: Every configuration on every query; or a log, where the baseline is known on some.
-        baseline: What serves.
 
     Raises:
         InputError: The baseline was not recorded.
@@ -115,13 +106,7 @@ async def of_canary(
     """Return what the decisions of a rollout took: its candidate, and its control meanwhile.
 
     Args:
-        connection: Within a transaction of the tenant.
-        tenant: Whose.
-        rollout: Its id.
         queries: Decisions of the candidate that make an episode, 10 or more; the last may be fewer.
-
-    Returns:
-        By what was reported as ``latency_ms`` of all decisions.
 
     Raises:
         DataError: No decision of the candidate has a latency.

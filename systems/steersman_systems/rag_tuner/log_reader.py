@@ -92,15 +92,6 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_log(files: Sequence[Path], name: str, *, seed: int = 0) -> Logged:
     """Return a log of evaluations that can be tuned on.
 
-    Args:
-        files: JSON lines, each as a `Line`, or as `RunFolder` writes an episode, whose questions
-            are numbers then. Of one question asked twice under one configuration the first counts.
-        name: Of what was asked.
-        seed: Of the lines that are left out where propensities differ.
-
-    Returns:
-        The log; its `about` says how many lines were read, and left out for which reason.
-
     Raises:
         DataError: A file cannot be read, or a line is wrong; it is named. Or two lines do not agree
             about measures or a question, or only some of a configuration have a propensity.

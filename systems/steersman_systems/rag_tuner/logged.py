@@ -102,35 +102,21 @@ class Logged:
         return found.hexdigest()
 
     def seen(self, configuration: Configuration, queries: Places) -> Places:
-        """Return those of some questions that a configuration was evaluated on.
-
-        Args:
-            configuration: Any.
-            queries: (m,) places, ascending.
-        """
+        """Return those of some questions that a configuration was evaluated on."""
         return np.intersect1d(self._of(configuration), queries, assume_unique=True)
 
     def holds(self, configuration: Configuration) -> bool:
-        """Return whether a configuration was evaluated at all.
-
-        Args:
-            configuration: Any.
-        """
+        """Return whether a configuration was evaluated at all."""
         return configuration.canonical() in self._bounds
 
     def talks(self, queries: Places) -> list[str]:
-        """Return the conversations of some questions; "" of what is in none.
-
-        Args:
-            queries: (m,) places.
-        """
+        """Return the conversations of some questions; "" of what is in none."""
         return [self.groups[place] if self.groups else "" for place in queries]
 
     def evaluate(self, configuration: Configuration, queries: Places) -> Batch:
         """Return what a configuration gave on some questions.
 
         Args:
-            configuration: One that was evaluated on all of them.
             queries: (m,) places, m ≥ 1.
 
         Raises:
@@ -155,11 +141,7 @@ class Logged:
         )
 
     def save(self, file: Path) -> None:
-        """Write it, whole or not at all.
-
-        Args:
-            file: ``.npz``; replaced if it is there.
-        """
+        """Write it, whole or not at all."""
         head = {
             "kind": _KIND,
             "collection": self.collection,
@@ -185,12 +167,6 @@ World: TypeAlias = Recorded | Logged
 
 def load_world(file: Path) -> World:
     """Return what can be tuned on.
-
-    Args:
-        file: As `Recorded.save` or `Logged.save` wrote it.
-
-    Returns:
-        The one or the other.
 
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.

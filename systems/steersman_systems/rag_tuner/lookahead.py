@@ -87,9 +87,6 @@ class Outlook:
 
         Args:
             belief: What is believed; ``None`` for nothing.
-            running: One of the space.
-            rng: Draws a world that may be, by which gains are told, so that whoever follows them
-                explores what is unsure (Thompson sampling); unless given, what is expected.
         """
         if belief is None or not len(belief):
             return [0.0] * len(self.names)
@@ -149,14 +146,7 @@ class Outlook:
 
 
 def stepped(space: Space, name: str, now: Any, step: int) -> Any:
-    """Return a count or a weight after a step; steps end at the bounds.
-
-    Args:
-        space: What may be chosen.
-        name: ``k`` or ``fusion_weight``.
-        now: Its value.
-        step: In passages, or in places of the grid of weights.
-    """
+    """Return a count or a weight after a step; steps end at the bounds."""
     if name == "k":
         return _nearest(space.ks, now + step)
     place = space.weights.index(_nearest(space.weights, now)) + step
@@ -167,10 +157,6 @@ def on_grid(space: Space, configuration: Configuration) -> Configuration:
     """Return a configuration in canonical form, its weight on the grid.
 
     What reads no weight has .5, which the grid need not hold.
-
-    Args:
-        space: What may be chosen.
-        configuration: With values of the space, but for the weight.
     """
     if configuration.variant == FUSED:
         weight = _nearest(space.weights, configuration.fusion_weight)

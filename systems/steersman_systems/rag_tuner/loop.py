@@ -32,7 +32,6 @@ class Evaluator(Protocol):
         """Return what a configuration gives on some queries.
 
         Args:
-            configuration: In canonical form.
             queries: (n,) places of the queries, n ≥ 1.
         """
 
@@ -46,9 +45,6 @@ class TellsSmaller(Protocol):
 
     def smaller(self, batch: Batch) -> Sequence[Batch]:
         """Return what the same queries give with fewer passages.
-
-        Args:
-            batch: As `evaluate` returned it.
 
         Returns:
             Some smaller k, each with all else the same; none where there is no smaller one.
@@ -67,11 +63,7 @@ class LearnsSmaller(Protocol):
     """A strategy that can use what fewer passages would have given."""
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
-        """Learn results that cost no evaluation.
-
-        Args:
-            batches: Of one evaluation, so that together they tell hardly more than one.
-        """
+        """Learn results that cost no evaluation."""
 
 
 @dataclass(frozen=True)
@@ -109,18 +101,7 @@ def tune(
     run that was stopped goes on as if it had not been.
 
     Args:
-        strategy: Asks, and learns.
-        evaluator: Evaluates.
-        tuned: Gates and weights.
-        slices: Queries of each evaluation, from the first; or of each of a configuration, where
-            not all are known on all, as in a log.
         evaluations: How many, ≥ 1.
-        seed: Of what the strategy draws.
-        known: What the first evaluations gave when they were made before; they are told again, and
-            not made again.
-
-    Returns:
-        An iterator over all evaluations, those that are known as well.
 
     Raises:
         InputError: No evaluations are wanted.
@@ -152,12 +133,6 @@ def retell(
 
     Quality, time and money were measured; when the reward weights change, only what they are worth
     is another. So a run under new weights begins with all that the old one knew.
-
-    Args:
-        strategy: One for the new weights.
-        paid: What evaluations gave, in their order, of the same queries.
-        tuned: The new weights.
-        evaluator: Who evaluated them; one that tells what fewer passages give is asked for that.
 
     Raises:
         InputError: The strategy learns from its own draws alone, as PPO does.

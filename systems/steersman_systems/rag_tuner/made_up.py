@@ -34,8 +34,6 @@ def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Re
     expansion. All take time. What of it holds is drawn.
 
     Args:
-        space: What may be chosen.
-        rng: Draws the collection.
         queries: How many, ≥ 1.
 
     Raises:

@@ -78,15 +78,7 @@ def describe(
     """Return the manifest of a data set as it lies in a folder.
 
     Args:
-        folder: In one of the formats of `steersman_systems.rag_tuner.judged_collections.load_judged`.
         id: Its name and version: lower-case letters, digits, ``.``, ``_``, ``-``.
-        source: Where it came from.
-        commit: Which state of the source.
-        updated_at: When its data were last changed.
-        filters: What was left out of the source.
-
-    Returns:
-        What `check` will hold the folder to.
 
     Raises:
         DataError: The folder holds no collection, or a damaged one.
@@ -110,12 +102,7 @@ def describe(
 
 
 def write_manifest(manifest: Manifest, file: Path) -> None:
-    """Write a manifest as YAML, for people too.
-
-    Args:
-        manifest: What is written.
-        file: To be written; what is there is replaced.
-    """
+    """Write a manifest as YAML, for people too."""
     yaml, text = YAML(), io.StringIO()
     yaml.dump(manifest.model_dump(mode="json"), text)
     file.write_text(text.getvalue(), encoding="utf-8")
@@ -127,9 +114,6 @@ def load_manifest(file: Path) -> Manifest:
     Args:
         file: UTF-8, at most 256 KiB.
 
-    Returns:
-        The manifest, checked.
-
     Raises:
         SpecError: It cannot be read, or what it says is wrong: all problems, one a line.
     """
@@ -138,13 +122,6 @@ def load_manifest(file: Path) -> Manifest:
 
 def check(manifest: Manifest, folder: Path) -> JudgedCollection:
     """Return the data set, if it is what its manifest says.
-
-    Args:
-        manifest: What it should be.
-        folder: Where it lies.
-
-    Returns:
-        The collection, read.
 
     Raises:
         DataError: It is not; all that differs is listed, one a line.

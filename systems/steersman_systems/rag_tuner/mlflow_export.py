@@ -45,16 +45,8 @@ def export_run(
     own reports of its use are turned off.
 
     Args:
-        folder: Of a run that was judged.
-        store: Directory of the local store, an SQLite file and artifacts beside it.
         tracking_uri: Of another store; None: the local one.
-        experiment: The experiment's name; made if it is not there.
-        commit: Of the code that ran.
         keep_days: Runs that this wrote before then are marked as deleted, 1 or more; None: never.
-        now: The day it is.
-
-    Returns:
-        The run; the same folder again is the same run, and nothing is written.
 
     Raises:
         DataError: The extra ``mlflow`` is not installed, the run is damaged or was not judged, or
@@ -74,12 +66,6 @@ def export_run(
 
 def metrics_of(line: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics of one evaluation, under names that MLflow takes.
-
-    Args:
-        line: Of `RunFolder.episodes`.
-
-    Returns:
-        Name to value; what is undefined is not there.
 
     >>> line = {
     ...     "measures": ["recall@k", "ndcg"],

@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 def holding(space: Space, parts: Mapping[str, Any]) -> dict[Configuration, float]:
     """Return how often each configuration is drawn where some parts are held.
 
-    Args:
-        space: What may be chosen.
-        parts: Value by name of the part; each of the others is drawn independently.
-
-    Returns:
-        Probability by configuration, those alone that are drawn.
-
     Raises:
         InputError: No configuration has them, or unknown part.
 
@@ -65,14 +58,6 @@ def estimated(
     The run learned from its own rewards, so intervals are those of adaptive logs. What the run
     could not draw has no evidence, and is not seen: with a strategy that has a floor, such as the
     default or random, there is no such configuration.
-
-    Args:
-        lines: Of `RunFolder.episodes`; those without a reward are left out.
-        rule: Probability of each configuration that it draws.
-        seed: Of folds and resamples.
-
-    Returns:
-        IPS, SNIPS and DR of the reward of an evaluation, or why the log cannot tell.
 
     Raises:
         DataError: An evaluation has no propensity: its strategy does not draw.

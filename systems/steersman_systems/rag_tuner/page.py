@@ -34,10 +34,6 @@ figure svg { width: 100%; height: auto; } figcaption { color: #444; font-size: .
 def write_page(file: Path, report: Report) -> None:
     """Write the page.
 
-    Args:
-        file: Output file; its folder is created.
-        report: Report of a run.
-
     Raises:
         DataError: matplotlib is not installed, or the file cannot be written.
     """
@@ -134,11 +130,7 @@ def _row(kind: str, cells: Iterable[str]) -> str:
 
 
 def facts(report: Report) -> Mapping[str, Any]:
-    """Return the content of the page as JSON values.
-
-    Args:
-        report: Report of a run.
-    """
+    """Return the content of the page as JSON values."""
     verdict = report.verdict
     return {
         "collection": report.collection,

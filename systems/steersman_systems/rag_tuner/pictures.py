@@ -28,11 +28,6 @@ _MARKERS = "D*osv^P"
 def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title: str) -> Any:
     """Return the picture of quality against cost: what nothing beats, and what is marked.
 
-    Args:
-        places: Where configurations stand, on the same queries.
-        marked: Label -> configuration among them, such as baselines, what serves, what was tuned.
-        title: Above it.
-
     Raises:
         DataError: matplotlib is not installed.
     """
@@ -72,11 +67,7 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
 
 
 def episodes(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the picture of the reward of every evaluation, with those that broke a gate.
-
-    Args:
-        lines: Of `RunFolder.episodes`.
-    """
+    """Return the picture of the reward of every evaluation, with those that broke a gate."""
     figure, axes = new_axes("evaluation", "reward")
     rewards = np.array([np.nan if one["reward"] is None else one["reward"] for one in lines])
     numbers = np.arange(1, len(lines) + 1)
@@ -90,11 +81,7 @@ def episodes(lines: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the picture of how often each variant and switch was tried, and what it brought.
-
-    Args:
-        lines: Of `RunFolder.episodes`.
-    """
+    """Return the picture of how often each variant and switch was tried, and what it brought."""
     kinds = Counter(_kind(one) for one in lines)
     names = [name for name, _ in kinds.most_common()]
     rewards = {name: [_value(one) for one in lines if _kind(one) == name] for name in names}
@@ -114,10 +101,7 @@ def latencies(
     """Return the picture of how long queries took in each episode, over the baseline.
 
     Args:
-        found: Of what was tried and of the baseline.
         gate_ms: The 95th percentile that is allowed.
-        own: What is not the baseline.
-        each: What an episode is.
     """
     figure, axes = new_axes(each, "milliseconds")
     numbers = np.arange(1, len(found.p50) + 1)
@@ -138,12 +122,7 @@ def latencies(
 
 
 def write_png(figure: Any, file: Path) -> None:
-    """Write a picture as PNG.
-
-    Args:
-        figure: One of this module's.
-        file: To be written.
-    """
+    """Write a picture as PNG."""
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=150)
 

@@ -159,11 +159,7 @@ class Tuned(Declared):
     _only: frozenset[Configuration] | None = PrivateAttr(default=None)
 
     def among(self, configurations: Iterable[Configuration]) -> Tuned:
-        """Return the same with a space of some configurations alone.
-
-        Args:
-            configurations: Of the space.
-        """
+        """Return the same with a space of some configurations alone."""
         found = self.model_copy()
         Tuned._keep(found, frozenset(configurations))
         return found

@@ -32,15 +32,6 @@ def write_predictions(
 ) -> int:
     """Write the answers of live evaluations.
 
-    Args:
-        folder: Of a run; made if it is not there.
-        questions: That were evaluated.
-        passages: Of the corpus.
-        found: Of `LiveEvaluator.measure`; queries without an answer are left out.
-
-    Returns:
-        How many answers were written.
-
     Raises:
         DataError: It cannot be written.
     """
@@ -61,14 +52,6 @@ def write_predictions(
 
 def append_log(file: Path, questions: Sequence[Question], found: Sequence[Measured]) -> int:
     """Append live evaluations to a log, from which can be tuned later.
-
-    Args:
-        file: JSON lines; made if it is not there.
-        questions: That were evaluated.
-        found: Of `LiveEvaluator.measure`; incomplete queries are left out.
-
-    Returns:
-        How many lines were written.
 
     Raises:
         DataError: It cannot be written.

@@ -57,7 +57,6 @@ def mean_over(
 
     Args:
         values: (n,) defined, n ≥ 1.
-        within: What no value can leave, known beforehand.
         level: Of the interval, in (0, 1).
         groups: (n,) the conversation of each; "" where it is in none, () where all are so.
 

@@ -22,7 +22,6 @@ def recall_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) ->
     """Return recall@k: the share of relevant ids among the first `k`.
 
     Args:
-        ranked: unique ids, best first.
         gains: gain by id; ids with a gain above 0 are relevant.
         k: number of ranks that count, ≥ 1.
 
@@ -45,7 +44,6 @@ def all_gold_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) 
     For multi-hop questions, which need all relevant passages.
 
     Args:
-        ranked: unique ids, best first.
         gains: gain by id; ids with a gain above 0 are relevant.
         k: number of ranks that count, ≥ 1; with more relevant ids than ranks the result is 0.
 
@@ -65,7 +63,6 @@ def reciprocal_rank(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: i
     """Return the reciprocal rank of the first relevant id; its mean is MRR@k.
 
     Args:
-        ranked: unique ids, best first.
         gains: gain by id; ids with a gain above 0 are relevant.
         k: number of ranks that count, ≥ 1; default 10.
 
@@ -90,7 +87,6 @@ def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> f
     binary judgements both are equal.
 
     Args:
-        ranked: unique ids, best first.
         gains: gain by id, ≥ 0.
         k: number of ranks that count, ≥ 1.
 

@@ -128,7 +128,6 @@ class Recorded:
         """Return what a configuration gives on some queries.
 
         Args:
-            configuration: One that was recorded.
             queries: (m,) places of the queries, m ≥ 1.
 
         Returns:
@@ -156,9 +155,6 @@ class Recorded:
     def smaller(self, batch: Batch) -> list[Batch]:
         """Return what the same queries give with fewer passages: the ranking is the same.
 
-        Args:
-            batch: As `evaluate` returned it.
-
         Returns:
             Seven smaller k at most, evenly spread on a logarithmic scale from 1, ascending.
         """
@@ -172,10 +168,6 @@ class Recorded:
     def seen(self, configuration: Configuration, queries: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return those of some queries that a configuration was evaluated on: all of them.
 
-        Args:
-            configuration: One that was recorded.
-            queries: (m,) places of the queries.
-
         Raises:
             InputError: The configuration was not recorded.
         """
@@ -183,26 +175,15 @@ class Recorded:
         return queries
 
     def holds(self, configuration: Configuration) -> bool:
-        """Return whether a configuration was recorded.
-
-        Args:
-            configuration: Any.
-        """
+        """Return whether a configuration was recorded."""
         return key_of(configuration) in self._place and configuration.k <= self.depth
 
     def talks(self, queries: NDArray[np.intp]) -> list[str]:
-        """Return the conversations of some queries; "" of what is in none.
-
-        Args:
-            queries: (m,) places of the queries.
-        """
+        """Return the conversations of some queries; "" of what is in none."""
         return [self.groups[place] if self.groups else "" for place in queries]
 
     def check(self, configuration: Configuration) -> None:
         """Refuse a configuration that was not recorded.
-
-        Args:
-            configuration: Any.
 
         Raises:
             InputError: It was not; the message says what to do.
@@ -218,11 +199,7 @@ class Recorded:
         return self._place[key_of(configuration)]
 
     def save(self, file: Path) -> None:
-        """Write it, whole or not at all.
-
-        Args:
-            file: ``.npz``; replaced if it is there.
-        """
+        """Write it, whole or not at all."""
         head = {
             "collection": self.collection,
             "queries": self.queries,
@@ -240,9 +217,6 @@ class Recorded:
 def key_of(configuration: Configuration) -> Key:
     """Return which ranking a configuration takes its passages from.
 
-    Args:
-        configuration: Any.
-
     >>> from steersman_systems.rag_tuner.configuration import Configuration
     >>> key_of(Configuration("bm25", fusion_weight=0.9))
     ('bm25', False, 0.5, False)
@@ -254,12 +228,6 @@ def key_of(configuration: Configuration) -> Key:
 def load_recorded(file: Path) -> Recorded:
     """Return evaluations that were saved.
 
-    Args:
-        file: As `Recorded.save` wrote it.
-
-    Returns:
-        What was saved.
-
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.
     """
@@ -268,13 +236,7 @@ def load_recorded(file: Path) -> Recorded:
 
 
 def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write what evaluations gave, whole or not at all.
-
-    Args:
-        file: Replaced if it is there.
-        head: As JSON has it.
-        arrays: By name.
-    """
+    """Write what evaluations gave, whole or not at all."""
     text = np.frombuffer(json.dumps({"format": _FORMAT, **head}).encode(), np.uint8)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.part.npz")
@@ -285,12 +247,6 @@ def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[
 @contextmanager
 def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
     """Open what `write_npz` wrote; what is wrong with it is told, also while it is read.
-
-    Args:
-        file: It.
-
-    Returns:
-        A context of the head and the arrays.
 
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.
@@ -315,10 +271,6 @@ def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
 
 def restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
     """Return evaluations of what a file holds.
-
-    Args:
-        head: By `open_npz`.
-        arrays: Likewise.
 
     Raises:
         KeyError: Something is not there; `open_npz` tells it.
@@ -346,8 +298,6 @@ def graded(
     """Return the judged gain at every place of some rankings of one query.
 
     Args:
-        rankings: Ids, best first; those beyond `depth` do not count.
-        gains: id -> judged gain.
         depth: Places, ≥ 1.
 
     Returns:

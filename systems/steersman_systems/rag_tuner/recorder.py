@@ -38,16 +38,7 @@ def record(
     """Return what every configuration of a space gives on every question of a collection.
 
     Args:
-        searcher: Over the collection's passages, with all that the space asks for.
-        collection: Its passages and judged questions.
-        space: What may be chosen; one prompt, since no prompt changes what is found.
-        about: What is kept with it, such as the embedder's name.
-        reranker: The one that "rerank: on" means.
         done: Called with 1 after each question.
-
-    Returns:
-        Gains and latencies of each ranking on each question, ranks fused among them where there is
-        an embedder.
 
     Raises:
         DataError: An engine was away, so that this would record something else.
@@ -88,9 +79,6 @@ def record(
 def check_space(space: Space) -> None:
     """Refuse a space that cannot be recorded.
 
-    Args:
-        space: What may be chosen.
-
     Raises:
         InputError: It has several prompts.
     """
@@ -103,10 +91,6 @@ def check_space(space: Space) -> None:
 
 def rankings_of(space: Space, extra: Sequence[Configuration] = ()) -> tuple[Key, ...]:
     """Return the rankings that hold all configurations of a space.
-
-    Args:
-        space: What may be chosen.
-        extra: Configurations outside it, such as baselines.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> len(rankings_of(load_policy_config().space))

@@ -90,14 +90,7 @@ def compile_report(
     """Return the report of a run on a recording.
 
     Args:
-        recorded: Every configuration on every query; or a log, of which those stand in the picture
-            that were evaluated on ten of the held-out queries or more, each on its own.
-        tuned: Bounds, gates, weights.
         held_out: (n,) held-out queries, n ≥ 2.
-        candidate: What was recommended.
-        baseline: What serves.
-        lines: Of the run's folder.
-        canary: Of the rollout of what was recommended, where there was one.
 
     Raises:
         InputError: Something was not recorded.

@@ -132,15 +132,6 @@ def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Re
     penalty) and two configurations on the same queries can be compared in pairs; the gate looks at
     the 95th percentile.
 
-    Args:
-        batch: What came of the queries.
-        tuned: Weights, thresholds, penalties.
-        recent: Mean quality of earlier batches under the same configuration; three or more of them,
-            this one included, tell whether it is stable.
-
-    Returns:
-        The reward and its parts.
-
     >>> import numpy as np
     >>> from steersman_systems.rag_tuner.configuration import Configuration
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
@@ -186,9 +177,6 @@ def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Re
 def reward_range(tuned: Tuned) -> tuple[float, float]:
     """Return what the reward of a query cannot leave, without the penalty.
 
-    Args:
-        tuned: Weights.
-
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> reward_range(load_policy_config())
     (-0.8, 1.0)
@@ -201,10 +189,6 @@ def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
     """Return the names of the hard gates that a batch does not hold.
 
     With fewer queries than one failure would be the allowed rate of, it takes two.
-
-    Args:
-        batch: What came of the queries; an undefined mean holds no gate.
-        thresholds: The gates.
     """
     return _breached(batch, _means(batch.scored), thresholds)
 
@@ -225,11 +209,7 @@ def _breached(batch: Batch, means: tuple[float, float], thresholds: Thresholds) 
 
 
 def pooled(batches: Sequence[Batch]) -> Batch:
-    """Return several batches of one configuration as one.
-
-    Args:
-        batches: One or more.
-    """
+    """Return several batches of one configuration as one."""
     together: dict[str, Any] = {
         name: np.concatenate([getattr(one, name) for one in batches]) for name in _COLUMNS
     }
@@ -238,9 +218,6 @@ def pooled(batches: Sequence[Batch]) -> Batch:
 
 def mean_of_defined(values: Floats) -> float:
     """Return the mean of what is not NaN; NaN when all is.
-
-    Args:
-        values: Any number of them.
 
     >>> mean_of_defined(np.array([1.0, np.nan]))
     1.0

@@ -49,10 +49,6 @@ class RunFolder:
     def begin(self, manifest: Mapping[str, Any], policy: str) -> None:
         """Write what the run is, or check that it is the run that was begun here.
 
-        Args:
-            manifest: Strategy, seed, sizes, data set: whatever another run would differ in.
-            policy: The policy file's text.
-
         Raises:
             DataError: Another run was begun in this folder.
         """
@@ -64,10 +60,6 @@ class RunFolder:
 
     def check(self, manifest: Mapping[str, Any], policy: str) -> bool:
         """Return whether this run was begun here, and write nothing.
-
-        Args:
-            manifest: As for `begin`.
-            policy: Likewise.
 
         Raises:
             DataError: Another run was begun in this folder, or it can be none.
@@ -91,12 +83,7 @@ class RunFolder:
         return True
 
     def identifier(self, manifest: Mapping[str, Any], policy: str) -> str:
-        """Return what tells a run from every other, whether or not it was begun.
-
-        Args:
-            manifest: As for `begin`.
-            policy: Likewise: other weights, gates or bounds find another configuration.
-        """
+        """Return what tells a run from every other, whether or not it was begun."""
         asked = json.dumps([_text_of(manifest), policy])
         found = hashlib.sha256(asked.encode()).hexdigest()[:16]
         return f"{self.folder.name} ({found})"
@@ -129,9 +116,6 @@ class RunFolder:
 
         Half a line that a killed one left at the end is taken away.
 
-        Returns:
-            A context, after which the run is free again.
-
         Raises:
             DataError: Another process goes on with it.
         """
@@ -154,9 +138,6 @@ class RunFolder:
 
     def append(self, one: Evaluated) -> None:
         """Write one evaluation, on the disk when this returns.
-
-        Args:
-            one: It.
 
         Raises:
             DataError: Another process goes on with the run.
@@ -237,7 +218,6 @@ class RunFolder:
 
         Args:
             verdict: What held-out queries say; ``None``: they were not asked.
-            reused: What they judged before; "": nothing.
         """
         with (self.folder / "summary.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _SUMMARY, extrasaction="ignore")
@@ -254,9 +234,6 @@ class RunFolder:
 
 def json_value(value: Any) -> Any:
     """Return a value as JSON would give it back.
-
-    Args:
-        value: Of numbers, texts, lists and mappings.
 
     >>> json_value((1, 2))
     [1, 2]

@@ -85,12 +85,6 @@ def batch_of(
 ) -> Batch:
     """Return what some queries gave as a batch.
 
-    Args:
-        configuration: Theirs.
-        told: What each gave, by its place.
-        places: Of the queries, one or more.
-        measures: Names of the two measures.
-
     >>> from steersman_systems.rag_tuner.configuration import Configuration
     >>> batch_of(Configuration(), {7: Told((0.5, None), 3.0)}, [7], ("recall", "ndcg")).quality
     array([[0.5, nan]])
@@ -152,15 +146,6 @@ class Asking:
     def ask(self, question: Question, configuration: Configuration) -> Searched:
         """Return what a question gave under a configuration.
 
-        Args:
-            question: With its right documents.
-            configuration: How to search.
-
-        Returns:
-            What was found; the time of tries that took too long counts. Marked, if a part of the
-            search was away in the last try, or even the least search hangs; failed, if it is the
-            configuration that takes too long.
-
         Raises:
             InputError: The searcher has not what the configuration asks for.
         """
@@ -213,13 +198,7 @@ class Asking:
 
 
 def judged_by_passages(found: Found, gains: Mapping[str, float], k: int) -> Told:
-    """Return what a search gave by its judged passages: recall@k and nDCG@min(k, 10).
-
-    Args:
-        found: By the search.
-        gains: Document id -> gain, of those that are right.
-        k: Passages that were wanted.
-    """
+    """Return what a search gave by its judged passages: recall@k and nDCG@min(k, 10)."""
     ids = list(dict.fromkeys(hit.passage.doc_id for hit in found.hits))
     quality = recall_at(ids, gains, k), ndcg_at(ids, gains, min(k, _NDCG_K))
     took = sum(found.timings_ms.values())
@@ -229,10 +208,6 @@ def judged_by_passages(found: Found, gains: Mapping[str, float], k: int) -> Told
 
 def settings_of(configuration: Configuration, reranker: str) -> SearchSettings:
     """Return how a configuration is searched.
-
-    Args:
-        configuration: Any.
-        reranker: The one that "rerank: on" means.
 
     >>> from steersman_systems.rag_tuner.configuration import Configuration
     >>> settings_of(Configuration("rrf", k=3), "cosine").fusion

@@ -86,16 +86,8 @@ def mirror(
     worse. That it is better is for the canary to show, on the traffic that counts.
 
     Args:
-        evaluator: Of both; one that keeps its results pays nothing twice.
-        candidate: What was tuned.
-        serving: What serves.
-        slices: Queries of each episode, from the first.
-        tuned: Weights and gates.
         episodes: 3 to 5.
         least: The least gain that is worth a change, > 0.
-
-    Returns:
-        The episodes, the verdict of all queries, and why it may not go on if it may not.
 
     Raises:
         InputError: Another number of episodes, one and the same configuration, or fewer than two

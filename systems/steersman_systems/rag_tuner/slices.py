@@ -47,7 +47,6 @@ def stratified(
 
     Args:
         categories: (n,) of each query, n ≥ 2.
-        rng: Draws.
         share: Of the queries that are held out, above 0 to below 1; of conversations, where there
             are any.
         groups: (n,) the conversation of each, whose turns stand on one side, together in the
@@ -84,7 +83,6 @@ def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str
     """Return a split that holds out the latest queries: what is tuned must hold later.
 
     Args:
-        times: (n,) of each query, in any unit.
         share: Of the queries that are held out, above 0 to below 1; of conversations, where there
             are any.
         groups: (n,) the conversation of each, which is as late as its last turn; "" where it is in
@@ -122,10 +120,6 @@ def units_of(groups: Sequence[str]) -> tuple[Places, Places]:
     Args:
         groups: (n,) the conversation of each query; "" where it is in none.
 
-    Returns:
-        (units,) place of the first query of each, and (n,) the unit of each query; in the order in
-        which they begin.
-
     >>> units_of(["", "x", "", "x"])
     (array([0, 1, 2]), array([0, 1, 2, 1]))
     """
@@ -145,12 +139,7 @@ def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Pl
     A tuner that always sees the same few queries learns these and no others.
 
     Args:
-        places: Of the queries, one or more.
         size: Queries in a slice, 1 or more; all of them if there are fewer.
-        rng: Draws the orders.
-
-    Returns:
-        An iterator without end; no query is twice in a slice.
 
     Raises:
         InputError: No query, or no size.
@@ -196,9 +185,6 @@ class OfEach(Generic[T]):
     def __call__(self, configuration: T) -> Places:
         """Return the next slice of a configuration.
 
-        Args:
-            configuration: One that is known on some queries.
-
         Raises:
             InputError: No evaluations, or no size.
         """
@@ -216,10 +202,6 @@ def enough(queries: int, sd: float, effect: float, *, power: float = 0.8) -> tup
         queries: Pairs: every query under both configurations; 2 or more.
         sd: Standard deviation of the difference between the two on one query, > 0.
         effect: What is sought, > 0.
-        power: Chance to show it if it is there.
-
-    Returns:
-        Whether it can be shown, and the least difference that can.
 
     >>> within, least = enough(500, 0.25, 0.03)
     >>> within, round(least, 4)
@@ -272,9 +254,6 @@ def spread_of(values: Floats, groups: Sequence[str] = ()) -> tuple[float, int]:
         values: (n,) defined, n ≥ 1.
         groups: (n,) the conversation of each; "" where it is in none, () where all are so.
 
-    Returns:
-        The standard error of the mean times √n, NaN with one unit; and how many units there are.
-
     >>> spread_of(np.array([0.0, 2.0])), spread_of(np.array([0.0, 2.0, 0.0, 2.0]), list("xyxy"))
     ((1.4142135623730951, 2), (2.0, 2))
 
@@ -301,11 +280,8 @@ def beforehand(
     """Return what so many queries can show.
 
     Args:
-        differences: Of several configurations to the baseline, query by query, on queries that do
-            not judge; their median standard deviation counts.
         queries: That judge, 2 or more.
         effect: The gain that is sought, > 0.
-        groups: For each of the differences (n,) the conversation of each query, as for `spread_of`.
 
     Raises:
         InputError: A number out of its range, or no difference.

@@ -74,10 +74,6 @@ class EntailmentSupport:
     def scores(self, statement: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return how far each text bears a statement out.
 
-        Args:
-            statement: one sentence.
-            texts: what may bear it out; long ones are read by their sentences.
-
         Returns:
             (texts,) in [0, 1]; above .5 is support. They rank well and are no probabilities.
 
@@ -92,10 +88,6 @@ class EntailmentSupport:
 
     def share(self, statements: Sequence[str], texts: Sequence[str]) -> float:
         """Return the share of statements that some text bears out.
-
-        Args:
-            statements: of an answer, one or more.
-            texts: what was retrieved for it.
 
         Returns:
             In [0, 1]; 0 where there is no text.
@@ -129,7 +121,6 @@ def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
     Whether an answer used them, nobody says.
 
     Args:
-        found: ids of all that the answer was given.
         gains: gain by id; ids with a gain above 0 are relevant.
 
     Returns:
@@ -146,12 +137,6 @@ def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
 
 def sentences_of(text: str) -> list[str]:
     """Return the sentences of a text that are long enough to say something; else the text.
-
-    Args:
-        text: text.
-
-    Returns:
-        One or more, in their order.
 
     >>> sentences_of("Pumps hum when they are cold. No. Valves stick when they are old.")
     ['Pumps hum when they are cold.', 'Valves stick when they are old.']

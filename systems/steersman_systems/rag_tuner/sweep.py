@@ -73,17 +73,10 @@ def sweep(
     for choosing weights, not for judging a configuration.
 
     Args:
-        recorded: Every configuration on every query; or a log, of which those are looked at that
-            were evaluated on ten of the queries or more.
-        tuned: Bounds, gates and the other weights.
         queries: (n,) places, n ≥ 1.
-        baseline: What serves, or a manual configuration.
         gammas: Weights of latency, ≥ 0.
         deltas: Weights of cost, ≥ 0.
         address: Of the Ray cluster that evaluates, as `spread` takes it; None evaluates here.
-
-    Returns:
-        One for each pair, γ by γ, wherever it was evaluated.
 
     Raises:
         InputError: A weight is negative, or something was not recorded, or a log holds none.

@@ -88,15 +88,9 @@ def judge(
     tuner has not seen: the interval does not cover a choice among several candidates.
 
     Args:
-        candidate: Results of the tuned configuration.
-        baseline: Results of the baseline.
-        tuned: Weights and gates.
         least: Minimum gain that is worth a change, > 0.
         groups: (n,) conversation of each query, which is then the unit; "" for no conversation, ()
             for none at all. Repeated queries form a unit too.
-
-    Returns:
-        The verdict.
 
     Raises:
         InputError: Other queries, or fewer than two, or of two conversations, that both can be
@@ -143,10 +137,7 @@ def shared(
     """Return those of some queries that two configurations were both evaluated on.
 
     Args:
-        world: A recording, where that is all of them, or a log.
-        one: The first.
         other: The second.
-        queries: (n,) places, ascending.
 
     Raises:
         InputError: One of them was not recorded.
@@ -172,13 +163,6 @@ def judged(
     baseline: Configuration,
 ) -> Verdict:
     """Return what held-out queries say, those that both configurations were evaluated on.
-
-    Args:
-        world: A recording or a log.
-        tuned: Weights and gates.
-        held_out: (n,) ascending indexes of held-out queries.
-        candidate: What was tuned.
-        baseline: What serves.
 
     Raises:
         InputError: One was not recorded, or there are fewer than two such queries.
@@ -206,7 +190,6 @@ def needed(gain: float, sd: float, least: float = LEAST) -> int:
     """Return how many pairs show a gain with 80 % power.
 
     Args:
-        gain: As it was seen; below `least` it is the least that is asked for.
         sd: Standard deviation of one pair's difference, ≥ 0.
         least: Minimum gain that is worth a change, > 0.
 

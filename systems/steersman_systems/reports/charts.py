@@ -43,7 +43,6 @@ def smoothed(rewards: Floats, window: int = WINDOW) -> tuple[Floats, Floats]:
     """Return (places, means): the mean of the last ``window`` rewards at each place.
 
     Args:
-        rewards: (m,) in order.
         window: at least 1; shortened to m if there are fewer rewards.
     """
     width = min(window, len(rewards))

@@ -18,8 +18,6 @@ def new_axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
     """Return an empty figure and its axes, as all reports draw them.
 
     Args:
-        across: What is along the horizontal axis.
-        up: What is along the vertical one.
         height: In inches; it is 8 wide.
 
     Raises:
@@ -40,11 +38,7 @@ def new_axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
 
 
 def as_svg(figure: Any) -> str:
-    """Return a picture as an SVG element; of the same picture, the same to the byte.
-
-    Args:
-        figure: Of `new_axes`.
-    """
+    """Return a picture as an SVG element; of the same picture, the same to the byte."""
     from matplotlib import rc_context  # noqa: PLC0415 -- an extra, and heavy
 
     written = io.StringIO()
@@ -57,12 +51,6 @@ def as_svg(figure: Any) -> str:
 
 def write_html(file: Path, title: str, style: str, body: Iterable[str]) -> None:
     """Write a page.
-
-    Args:
-        file: To be written; its folder is made.
-        title: Of the page, plain text.
-        style: CSS.
-        body: HTML, element by element.
 
     Raises:
         DataError: The file cannot be written.

@@ -81,13 +81,6 @@ def export(
 
     MLflow's own reports of its use are turned off.
 
-    Args:
-        to: Where.
-        key: What the run is: the same key is the same run, and nothing is written.
-        name: Of the run, for people.
-        write: Writes parameters, metrics and files; gets MLflow's client and the run's id.
-        tags: Of the run, beside its key and commit.
-
     Raises:
         DataError: The extra ``mlflow`` is not installed, or the store cannot be written.
     """
@@ -113,9 +106,6 @@ def export(
 
 def metric_name(name: str) -> str:
     """Return a name that MLflow takes.
-
-    Args:
-        name: Any.
 
     >>> metric_name("recall@k, λ 0.5")
     'recall_at_k_ λ 0.5'

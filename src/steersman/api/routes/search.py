@@ -165,9 +165,6 @@ class Searching:
 def told(name: str) -> Iterator[None]:
     """Convert errors to refusals; another tenant's corpus looks like a missing one.
 
-    Args:
-        name: name of the requested corpus.
-
     Raises:
         Refused: instead of the original error.
     """
@@ -195,12 +192,6 @@ async def load_corpus(
     database: Database, embedders: Embedders, tenant: UUID, place: Place
 ) -> Opened:
     """Load a corpus revision over its own connection.
-
-    Args:
-        database: database of the corpus.
-        embedders: embedders by name; the corpus's embedder is used at the first query.
-        tenant: tenant id.
-        place: revision, as found just before.
 
     Raises:
         MissingCorpusError: the corpus was deleted.

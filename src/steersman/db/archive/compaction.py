@@ -80,13 +80,8 @@ async def compact(
     backup. A missing file is written again while PostgreSQL has all its rows.
 
     Args:
-        database: a migrated database.
-        destination: see `open_destination`; use the same one for a database always.
         tenants: tenants to compact; default: all.
         until: last day, in UTC; default: yesterday. Do not include unfinished days.
-
-    Returns:
-        Written, unchanged and removed files.
 
     Raises:
         DataError: pyarrow is not installed.

@@ -34,37 +34,21 @@ class Destination(Protocol):
     def publish(self, file: Path, path: str) -> None:
         """Move a finished temporary file to ``path``, durably and atomically.
 
-        Args:
-            file: a file in the scratch folder; removed afterwards.
-            path: target path.
-
         Raises:
             FileExistsError: the path exists; it is not replaced.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file if it exists.
-
-        Args:
-            path: path of the file.
-        """
+        """Remove a file if it exists."""
         ...
 
     def paths(self, prefix: str) -> Iterator[str]:
-        """Yield the paths of all files below a folder.
-
-        Args:
-            prefix: folder path, without the last ``/``.
-        """
+        """Yield the paths of all files below a folder."""
         ...
 
     def fetch(self, path: str, folder: Path) -> Path:
         """Return a local file with the content of ``path``.
-
-        Args:
-            path: path of the file.
-            folder: download folder.
 
         Raises:
             FileNotFoundError: the file does not exist.
@@ -99,10 +83,6 @@ class Directory:
     def publish(self, file: Path, path: str) -> None:
         """Link a finished file to its path and flush both to disk.
 
-        Args:
-            file: a file on the same file system.
-            path: unused target path.
-
         Raises:
             FileExistsError: the path exists: another process writes here.
         """
@@ -121,32 +101,20 @@ class Directory:
         file.unlink(missing_ok=True)
 
     def remove(self, path: str) -> None:
-        """Remove a file if it exists.
-
-        Args:
-            path: path of the file.
-        """
+        """Remove a file if it exists."""
         target = self._at(path)
         target.unlink(missing_ok=True)
         if target.parent.exists():
             flush_folder(target.parent)
 
     def paths(self, prefix: str) -> Iterator[str]:
-        """Yield the paths of all files below a folder, sorted.
-
-        Args:
-            prefix: folder path.
-        """
+        """Yield the paths of all files below a folder, sorted."""
         for found in sorted(self._at(prefix).rglob("*")):
             if found.is_file():
                 yield found.relative_to(self.root).as_posix()
 
     def fetch(self, path: str, folder: Path) -> Path:
         """Return the file itself.
-
-        Args:
-            path: path of the file.
-            folder: unused.
 
         Raises:
             FileNotFoundError: the file does not exist.
@@ -196,10 +164,6 @@ class Bucket:
     def publish(self, file: Path, path: str) -> None:
         """Upload a finished file; an interrupted upload leaves nothing visible.
 
-        Args:
-            file: local file.
-            path: unused target path.
-
         Raises:
             FileExistsError: the object exists: another process writes here.
             DataError: the bucket rejects the request or is unreachable.
@@ -213,9 +177,6 @@ class Bucket:
     def remove(self, path: str) -> None:
         """Remove an object if it exists.
 
-        Args:
-            path: path of the object.
-
         Raises:
             DataError: the bucket rejects the request or is unreachable.
         """
@@ -224,9 +185,6 @@ class Bucket:
 
     def paths(self, prefix: str) -> Iterator[str]:
         """Yield the paths of all objects below a prefix.
-
-        Args:
-            prefix: prefix, without the last ``/``.
 
         Raises:
             DataError: the bucket rejects the request or is unreachable.
@@ -239,13 +197,6 @@ class Bucket:
 
     def fetch(self, path: str, folder: Path) -> Path:
         """Download an object.
-
-        Args:
-            path: path of the object.
-            folder: download folder.
-
-        Returns:
-            The local file.
 
         Raises:
             FileNotFoundError: the object does not exist.
@@ -283,10 +234,6 @@ def open_destination(where: str | Path, **options: Any) -> Directory | Bucket:
 
     Args:
         where: a directory, or ``s3://bucket/prefix``.
-        **options: options of `Bucket`.
-
-    Returns:
-        A destination; nothing is written yet.
 
     Raises:
         InputError: the URL has another scheme.

@@ -35,13 +35,7 @@ async def exported(connection: Any, tenant: UUID, dataset: str, day: date) -> bo
     """Return whether the cold store has every row of a day in PostgreSQL.
 
     Args:
-        connection: inside a transaction of the tenant.
-        tenant: tenant id.
-        dataset: decision, event or reward.
         day: UTC day.
-
-    Returns:
-        True if dropping the day would lose nothing.
     """
     return not await _lacking(connection, tenant, dataset, day, Looked(None))
 

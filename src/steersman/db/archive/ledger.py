@@ -49,11 +49,7 @@ class Export:
     source: str
 
     def is_in(self, source: Source) -> bool:
-        """Return whether PostgreSQL has all rows of the file.
-
-        Args:
-            source: current source of the day.
-        """
+        """Return whether PostgreSQL has all rows of the file."""
         made_from = self.source.partition("/")[0]
         return source.hot == made_from and source.hot.partition(":")[0] == str(self.rows)
 

@@ -64,17 +64,11 @@ async def query(
     """Return the result of one SELECT over all rows of a tenant.
 
     Args:
-        database: a migrated database.
-        destination: storage used by `compact`.
-        tenant: tenant id; other tenants are not accessible.
         sql: one SELECT in DuckDB's dialect over the views ``decision``, ``event``,
             ``outcome`` and ``reward``. They have the columns of the tables without the
             tenant; times are timestamps in UTC. Quote the column ``"at"``.
         memory_mb: memory limit of DuckDB in MB, 64 or more.
         timeout_s: timeout of the SELECT in seconds, above 0, without reading the rows.
-
-    Returns:
-        A ``pyarrow.Table``.
 
     Raises:
         InputError: not exactly one SELECT, or DuckDB rejects it or cannot finish it.

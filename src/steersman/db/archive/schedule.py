@@ -44,13 +44,10 @@ async def run_daily(
     turns, and the second finds nothing to do.
 
     Args:
-        database: a migrated database.
-        destination: see `open_destination`.
         tenants: tenants to compact; default: all, including future ones.
         clock: Unix time in seconds.
         at: time of day "HH:MM", in UTC.
         stop: event that ends the loop; default: cancellation only.
-        report: callback with the result or error of each run.
 
     Raises:
         InputError: ``at`` is not a time of day.

@@ -81,12 +81,7 @@ class ImportReport:
     settled: int = 0
 
     def refuse(self, number: int, reason: str) -> None:
-        """Count a rejected row and keep its reason, up to the limit.
-
-        Args:
-            number: row number.
-            reason: what is wrong.
-        """
+        """Count a rejected row and keep its reason, up to the limit."""
         self.refused += 1
         if len(self.refusals) < _TOLD:
             self.refusals = (*self.refusals, Refusal(number, reason))
@@ -109,16 +104,7 @@ async def import_log(
     500 rows are one transaction, so an interrupted import can be run again.
 
     Args:
-        database: a migrated database.
-        tenant: tenant id.
-        file: JSON lines, CSV or Parquet file.
-        mapping: YAML file that maps the fields.
-        secret: result of `load_secret`; needed if the point scrubs personal data.
         now: import time; default: system clock.
-        progress: callback with the report after every chunk.
-
-    Returns:
-        The report.
 
     Raises:
         SpecError: the mapping is invalid or does not fit the decision point.

@@ -228,11 +228,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.end_with(Problem.of("bad_request", f"{msg} Send HTTP/1.1 as defined by RFC 9112"))
 
     def sweep(self, now: float) -> None:
-        """Close the connection if it has exceeded a timeout.
-
-        Args:
-            now: time of the event loop's clock.
-        """
+        """Close the connection if it has exceeded a timeout."""
         if self.transport.is_closing():
             return
         if self._stuck_since is not None and now - self._stuck_since > self.limits.write_s:

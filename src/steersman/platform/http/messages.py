@@ -75,7 +75,6 @@ async def read_json(request: Request, limit: int) -> Any:
     """Return the parsed body, as `wire.read`.
 
     Args:
-        request: unread request.
         limit: maximum size in bytes.
 
     Raises:
@@ -90,7 +89,6 @@ async def read_body(request: Request, limit: int) -> bytes:
     """Return the body.
 
     Args:
-        request: unread request.
         limit: maximum size in bytes.
 
     Raises:
@@ -184,10 +182,6 @@ def converted(body: Any, kind: Any) -> Any:
 def json_answer(value: Any, status: int = 200) -> Answer:
     """Return a JSON answer.
 
-    Args:
-        value: message or any value msgspec can encode.
-        status: HTTP status.
-
     >>> json_answer({"a": 1}).body
     b'{"a":1}'
     """
@@ -196,10 +190,6 @@ def json_answer(value: Any, status: int = 200) -> Answer:
 
 def problem_answer(problem: Problem, headers: Headers = ()) -> Answer:
     """Return a problem as an answer (RFC 9457) with the headers of its status.
-
-    Args:
-        problem: problem document.
-        headers: further headers.
 
     >>> refused = Problem.of("unavailable", "the store does not answer", retry_after_s=0.5)
     >>> problem_answer(refused).headers[-1]

@@ -24,9 +24,7 @@ async def in_time(make: Callable[[], Awaitable[T]], seconds: float, what: str) -
     """Return the result of a call, or refuse after a timeout that no circuit breaker counts.
 
     Args:
-        make: the call; cancelled at the timeout.
         seconds: timeout in seconds, shorter than that of the breaker around it.
-        what: message about what was not done and what to do instead.
 
     Raises:
         GivenUp: timeout.

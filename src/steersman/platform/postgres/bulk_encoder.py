@@ -46,12 +46,6 @@ _json = msgspec.json.Encoder().encode
 async def connect_writer(database: Database) -> Connection[Any]:
     """Return a connection of role app with the fast codec for decisions and events.
 
-    Args:
-        database: a migrated database.
-
-    Returns:
-        A connection, for `GroupCommit`.
-
     Raises:
         StoreError: the database is unreachable.
     """

@@ -68,9 +68,6 @@ class Database:
             home: state directory; default: `state_home()`.
             url: URL of an external server; default: `DATABASE_URL`, else the embedded server.
 
-        Returns:
-            A reachable database; its schema may still be missing (`migrate`).
-
         Raises:
             StoreError: the embedded server does not start, or the URL is not a PostgreSQL URL.
         """
@@ -91,9 +88,6 @@ class Database:
         Args:
             role: role; None: the URL's user, only for migrations.
             **options: options of ``asyncpg.connect``, such as ``timeout`` in seconds.
-
-        Returns:
-            A connection with JSON columns as Python values and no tenant.
 
         Raises:
             StoreError: the URL is invalid, or the server is unreachable, too old or without the
@@ -116,14 +110,6 @@ class Database:
     ) -> AsyncIterator[Connection[Any]]:
         """Open a connection for one operation, and explain the loss of it.
 
-        Args:
-            role: as for `connect`.
-            what: name of the operation for messages, such as "the export".
-            way_out: for messages: which results stay valid and what to do next.
-
-        Returns:
-            A context manager that closes the connection.
-
         Raises:
             StoreError: as `connect`; or the connection was lost or the server rejected
                 something. Missing tables (before `migrate`) raise the original error.
@@ -141,14 +127,6 @@ class Database:
 
     async def pool(self, role: Role, *, least: int = 1, most: int = 4) -> Pool[Any]:
         """Return a pool of connections that act as a role.
-
-        Args:
-            role: role of the connections.
-            least: minimum number of connections.
-            most: maximum number of connections.
-
-        Returns:
-            An open pool; close it after use.
 
         Raises:
             StoreError: as `connect`.
@@ -168,27 +146,14 @@ class Database:
 
 @asynccontextmanager
 async def as_tenant(connection: Any, tenant: UUID) -> AsyncIterator[None]:
-    """Run a transaction as one tenant; afterwards the connection has no tenant.
-
-    Args:
-        connection: of any role, not inside a transaction.
-        tenant: tenant id.
-
-    Returns:
-        A context manager that commits, or rolls back on an exception.
-    """
+    """Run a transaction as one tenant; afterwards the connection has no tenant."""
     async with connection.transaction():
         await set_tenant(connection, tenant)
         yield
 
 
 async def set_tenant(connection: Any, tenant: UUID) -> None:
-    """Set the tenant until the end of the open transaction.
-
-    Args:
-        connection: inside a transaction.
-        tenant: tenant id.
-    """
+    """Set the tenant until the end of the open transaction."""
     await connection.execute("SELECT set_config('app.tenant', $1, true)", str(tenant))
 
 

@@ -71,12 +71,6 @@ class Embedded:
 def start(home: Path) -> Embedded:
     """Return the server of a directory; start it if it is not running.
 
-    Args:
-        home: directory of ``data``, ``log`` and the socket; created if missing.
-
-    Returns:
-        The running server.
-
     Raises:
         StoreError: the binaries are missing, or the server does not start; the message
             quotes its log.

@@ -49,11 +49,6 @@ class LendingDatabase(Database):
     async def connect(self, role: Role | None = "app", **options: Any) -> Any:
         """Return a new or reused connection, as `Database.connect` does.
 
-        Args:
-            role: role of the connection.
-            **options: options of ``asyncpg.connect``; with any, the connection is new and not
-                reused.
-
         Raises:
             StoreError: as `Database.connect`.
         """
@@ -73,12 +68,7 @@ class LendingDatabase(Database):
                 await _close(idle.pop())
 
     async def take_back(self, role: Role | None, connection: Any) -> None:
-        """Reset a connection for reuse, or close it.
-
-        Args:
-            role: role of the connection.
-            connection: a lent connection; closed if lost or inside a transaction.
-        """
+        """Reset a connection for reuse, or close it."""
         idle = self._idle[role]
         if connection.is_closed() or connection.is_in_transaction():
             await _close(connection)

@@ -49,11 +49,6 @@ async def run(program: str, *arguments: str, url: str | None = None) -> str:
 async def replay(file: Path, url: str, *, first: str = "") -> None:
     """Run the SQL of a dump in one transaction.
 
-    Args:
-        file: dump in pg_dump's custom format.
-        url: database URL.
-        first: SQL to run first in the same transaction.
-
     Raises:
         StoreError: the file is damaged, or its SQL failed.
     """

@@ -19,9 +19,6 @@ async def newest_rows(
     """Return decision rows within a memory limit, oldest first.
 
     Args:
-        connection: inside a transaction of the tenant.
-        query: query of rows, newest first; it may have columns ``features`` and ``steps``.
-        arguments: query arguments.
         most_bytes: approximate limit for features and steps in bytes; the newest row is
             always included.
 

@@ -22,9 +22,6 @@ def is_stuck(data: Path) -> bool:
     """Return whether a server that rejects connections has no recovery process.
 
     This is also true for a moment during a normal start, so ask repeatedly.
-
-    Returns:
-        False also for a stopping or foreign server, and on systems without /proc (macOS).
     """
     with suppress(OSError, ValueError, IndexError):
         lines = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()

@@ -31,8 +31,6 @@ async def work_under_lease(connection: Any, worker: Worker, lease_s: float) -> N
     """Name a session and limit its open transactions by its lease.
 
     Args:
-        connection: of role ``worker``.
-        worker: name of the work.
         lease_s: lease in seconds, above 0.
     """
     lease_ms = round(lease_s * 1000)
@@ -47,11 +45,7 @@ async def end_unfinished(connection: Any, lease_s: float) -> int:
     """End sessions of the same work that stopped within a statement; does nothing from 17 on.
 
     Args:
-        connection: connection from `work_under_lease`, not inside a transaction.
         lease_s: lease of this work in seconds.
-
-    Returns:
-        Number of ended sessions.
     """
     if not _is_old(connection):
         return 0
@@ -63,11 +57,7 @@ async def end_unfinished(connection: Any, lease_s: float) -> int:
 
 
 async def allow_long(connection: Any) -> None:
-    """Remove the time limit of the current transaction, except for idling.
-
-    Args:
-        connection: connection from `work_under_lease`, inside a transaction.
-    """
+    """Remove the time limit of the current transaction, except for idling."""
     if not _is_old(connection):
         await connection.execute("SET LOCAL transaction_timeout = 0")
 

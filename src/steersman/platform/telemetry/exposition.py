@@ -54,9 +54,6 @@ _left = msgspec.json.Decoder(tuple[float, list[Family]]).decode
 def render(processes: Mapping[str, Iterable[Family]]) -> bytes:
     """Return the metrics of several processes in text format 0.0.4.
 
-    Args:
-        processes: metric families by process name.
-
     >>> family = Family("up", "gauge", "Whether it runs", (), [((), 1.0)])
     >>> render({"0": [family], "1": [family]}).splitlines()[-1]
     b'steersman_up{process="1"} 1.0'

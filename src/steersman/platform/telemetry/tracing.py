@@ -31,9 +31,6 @@ _TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-
 def parse_traceparent(header: bytes | None) -> str | None:
     """Return the trace context of a version-00 header, or None if it is missing or invalid.
 
-    Args:
-        header: value of ``traceparent``.
-
     Returns:
         ``00-<trace>-<parent>-<flags>``.
 
@@ -80,10 +77,6 @@ class Tracing:
 
         Args:
             name: name of the span, for example ``POST /v1/decide``.
-            traceparent: caller's context from `parse_traceparent`.
-
-        Yields:
-            Context of this span.
         """
         parent = trace.set_span_in_context(NonRecordingSpan(_context(traceparent)))
         with self._tracer.start_as_current_span(name, context=parent, kind=SpanKind.SERVER) as span:
@@ -92,14 +85,7 @@ class Tracing:
             yield own if context.is_valid else traceparent
 
     def storing(self, rows: Sequence[DecisionRow | PackedEvent]) -> Callable[[Sized], None]:
-        """Start a span, as a child of the request's, that lasts until rows are durable or refused.
-
-        Args:
-            rows: rows of one request, at least one.
-
-        Returns:
-            Function that ends the span; its argument is the rows that were not written.
-        """
+        """Start a span, as a child of the request's, that lasts until rows are durable or refused."""
         parent = trace.set_span_in_context(NonRecordingSpan(_context(rows[0].traceparent)))
         attributes = {"steersman.rows": len(rows)}
         span = self._tracer.start_span("store", context=parent, attributes=attributes)
@@ -113,9 +99,6 @@ class Tracing:
 
 def configure_tracing(service: str = "steersman") -> Any:
     """Export spans to the collector at `OTEL_EXPORTER_OTLP_ENDPOINT`, if it is set.
-
-    Args:
-        service: service name of the spans; `OTEL_SERVICE_NAME` overrides it.
 
     Returns:
         Provider for `finish_tracing`; None if no endpoint is set.
@@ -157,9 +140,6 @@ def finish_tracing(provider: Any, *, within_s: float = _FINISH_S) -> bool:
     Args:
         provider: result of `configure_tracing`; None: do nothing.
         within_s: time limit in seconds; later spans are dropped.
-
-    Returns:
-        Whether the export ended in time.
 
     >>> finish_tracing(None)
     True

@@ -47,13 +47,7 @@ def flagged_answers(
     """Yield the answers of a file that some detector flags.
 
     Args:
-        file: ``predictions.jsonl``: ``question``, ``text``, ``prompt`` and ``answer`` a line.
-        detectors: Each is asked of each answer.
-        personal: Masks what is shown.
         instability: Is asked of answers to the same question by the same prompt; None: nobody is.
-
-    Returns:
-        An iterator, a detector's flags on one answer together.
 
     Raises:
         DataError: The file cannot be read, or a line is none of an answer.
@@ -85,15 +79,7 @@ def flagged(
     answers: Sequence[str],
     personal: PersonalData,
 ) -> Flagged:
-    """Return what one detector flags as it stands on the review list.
-
-    Args:
-        flags: Of one detector, one or more.
-        subject: Where the answers come from.
-        question: What was asked.
-        answers: That are flagged.
-        personal: Masks what is shown.
-    """
+    """Return what one detector flags as it stands on the review list."""
     shown = "\n".join([f"Question: {question}", *(f"Answer: {one}" for one in answers)])
     return Flagged(
         detector=flags[0].detector,

@@ -42,35 +42,16 @@ class Detector(Protocol):
     def detect(self, text: str) -> tuple[Flag, ...]:
         """Return the flags of a text.
 
-        Args:
-            text: text.
-
         Returns:
             Flags by position; an empty result is not a guarantee.
         """
 
 
 def detect_all(detectors: Sequence[Detector], text: str) -> tuple[Flag, ...]:
-    """Return the flags of several detectors.
-
-    Args:
-        detectors: detectors to run.
-        text: text.
-
-    Returns:
-        Flags in the order of the detectors.
-    """
+    """Return the flags of several detectors."""
     return tuple(flag for one in detectors for flag in one.detect(text))
 
 
 def violations(detectors: Sequence[Detector], answers: Sequence[str]) -> NDArray[np.bool_]:
-    """Return which answers of a batch any detector flags.
-
-    Args:
-        detectors: detectors to run.
-        answers: answers of a batch.
-
-    Returns:
-        (answers,) bool, True if flagged.
-    """
+    """Return which answers of a batch any detector flags."""
     return np.array([bool(detect_all(detectors, one)) for one in answers], np.bool_)

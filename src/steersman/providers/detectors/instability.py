@@ -40,9 +40,6 @@ class Instability:
     def value(self, answers: Sequence[str]) -> float:
         """Return the instability of answers.
 
-        Args:
-            answers: two or more answers of one configuration to the same question.
-
         Returns:
             0 for identical words, 1 for no common words.
 
@@ -59,9 +56,6 @@ class Instability:
 
     def detect_among(self, answers: Sequence[str]) -> tuple[Flag, ...]:
         """Return a flag if the instability is above the threshold.
-
-        Args:
-            answers: as for `value`.
 
         Returns:
             One flag over the whole first answer, or none.

@@ -55,12 +55,6 @@ def find_national_ids(text: str) -> Iterator[Place]:
 
     US numbers have no check digit: only format and valid ranges are checked.
 
-    Args:
-        text: text.
-
-    Returns:
-        Positions; one number may match several kinds.
-
     >>> [place.kind for place in find_national_ids("DNI 12345678Z, not 12345678A")]
     ['es_dni']
     """

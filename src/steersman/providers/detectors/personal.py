@@ -43,15 +43,7 @@ class PersonalData:
         self._national = national
 
     def detect(self, text: str) -> tuple[Flag, ...]:
-        """Return the positions of personal data.
-
-        Args:
-            text: text.
-
-        Returns:
-            Flags by position. Overlapping findings are merged into one flag with the kind of the
-            first one; kinds without a check digit (telephone, US number) have lower priority.
-        """
+        """Return the positions of personal data."""
         places = [(one.start, one.end, one.kind) for one in self._find(text, self._kinds)]
         if self._national:
             places += find_national_ids(text)
@@ -61,9 +53,6 @@ class PersonalData:
 
     def masked(self, text: str) -> str:
         """Return a text with each finding replaced by its kind.
-
-        Args:
-            text: text.
 
         >>> PersonalData().masked("Write to bob@example.org")
         'Write to [email]'

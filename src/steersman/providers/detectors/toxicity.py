@@ -45,9 +45,6 @@ class Toxicity:
     def probabilities(self, texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return the probabilities of hateful, offensive and neither.
 
-        Args:
-            texts: any.
-
         Returns:
             (texts, 3), each row with sum 1.
 
@@ -66,11 +63,7 @@ class Toxicity:
             raise DataError(message) from error
 
     def detect(self, text: str) -> tuple[Flag, ...]:
-        """Return a flag over the whole text, or none.
-
-        Args:
-            text: text.
-        """
+        """Return a flag over the whole text, or none."""
         found = self.probabilities([text])[0]
         score = float(1.0 - found[_NEITHER])
         if score <= self.threshold:

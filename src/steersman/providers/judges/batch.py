@@ -28,11 +28,7 @@ class Measure(Protocol):
         """Column name."""
 
     def __call__(self, case: Case) -> Scored:
-        """Return the score of an answer; must be thread-safe.
-
-        Args:
-            case: answer to score.
-        """
+        """Return the score of an answer; must be thread-safe."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +71,7 @@ def judge_all(
     Ctrl-C, it sends no more requests and ends after those in flight.
 
     Args:
-        judge: judge of the measures; all threads share its budget and rate.
-        measures: one or more measures with distinct names.
-        cases: answers to score.
         workers: number of threads, 1 to 64; default 4.
-
-    Returns:
-        The scores in the order of the cases, with calls and cost.
 
     Raises:
         InputError: `workers` is out of range, no measures, or duplicate names.

@@ -77,9 +77,6 @@ class JudgeCache:
     def get(self, key: bytes) -> str | None:
         """Return an answer, or None if it is not cached.
 
-        Args:
-            key: key from `key_of`.
-
         Raises:
             DataError: the file or this row is damaged, or the file cannot be read.
         """
@@ -92,13 +89,6 @@ class JudgeCache:
 
     def put(self, key: bytes, text: str) -> str:
         """Store an answer unless one exists, and return the stored one.
-
-        Args:
-            key: key from `key_of`.
-            text: unchanged answer.
-
-        Returns:
-            The text, or the answer that another process stored first.
 
         Raises:
             DataError: the file is damaged.

@@ -90,9 +90,6 @@ class Faithfulness:
         Args:
             case: answer to score; an empty one is undefined, without a request.
 
-        Returns:
-            The score with all statements and verdicts; undefined without verdicts.
-
         Raises:
             DataError: the judge cache is damaged.
         """

@@ -108,15 +108,6 @@ class Judge:
     def ask(self, prompt: str, *, max_tokens: int, version: str, tally: Tally) -> str:
         """Return the model's answer, from the cache if possible.
 
-        Args:
-            prompt: complete prompt.
-            max_tokens: maximum answer tokens.
-            version: version of the parser of the answer.
-            tally: counter of calls.
-
-        Returns:
-            The unchanged text.
-
         Raises:
             BudgetError: the budget is used up.
             BackendUnavailableError: all attempts failed.

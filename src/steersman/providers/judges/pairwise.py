@@ -106,9 +106,6 @@ class PairwiseJudge:
     def __call__(self, pair: Pair) -> Preference:
         """Return which answer is better.
 
-        Args:
-            pair: both answers; equal answers are a tie, without a request.
-
         Raises:
             DataError: the judge cache is damaged.
         """
@@ -135,12 +132,6 @@ class PairwiseJudge:
 
 def abstentions(preferences: Sequence[Preference]) -> dict[str, int]:
     """Return the number of abstentions by reason.
-
-    Args:
-        preferences: verdicts.
-
-    Returns:
-        Number by reason; reasons that did not occur are absent.
 
     >>> abstentions([Preference("tie"), Preference(None, "order"), Preference(None, "order")])
     {'order': 2}

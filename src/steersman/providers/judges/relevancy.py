@@ -46,9 +46,6 @@ class TextEmbedder(Protocol):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts.
 
-        Args:
-            texts: one or more texts.
-
         Returns:
             (texts, size), with norms above 0.
         """
@@ -94,12 +91,6 @@ class Relevancy:
 
     def __call__(self, case: Case) -> Scored:
         """Return the score of an answer.
-
-        Args:
-            case: answer and question; contexts are ignored.
-
-        Returns:
-            The score with the generated questions.
 
         Raises:
             DataError: the judge cache is damaged.

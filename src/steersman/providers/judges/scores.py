@@ -120,12 +120,7 @@ class Scored:
 
     @classmethod
     def undefined(cls, why: Undefined, tally: Tally) -> Scored:
-        """Return an undefined score.
-
-        Args:
-            why: error that ended the judging.
-            tally: counter of calls.
-        """
+        """Return an undefined score."""
         return cls(None, why.reason, why.detail, calls=tally.calls, cached=tally.cached)
 
 
@@ -156,12 +151,6 @@ class Coverage:
 def coverage(scores: Sequence[Scored]) -> Coverage:
     """Return how many scores are defined, and the reasons of the others.
 
-    Args:
-        scores: scores.
-
-    Returns:
-        The counts.
-
     >>> print(coverage([Scored(0.5), Scored(None, "budget"), Scored(None, "malformed")]))
     1 of 3 defined (budget 1, malformed 1)
     """
@@ -171,9 +160,6 @@ def coverage(scores: Sequence[Scored]) -> Coverage:
 
 def column(scores: Sequence[Scored]) -> NDArray[np.float64]:
     """Return scores as a column of numbers, for batches of the tuner.
-
-    Args:
-        scores: scores.
 
     Returns:
         (scores,) float64 in [0, 1]; NaN where undefined; report `coverage` with it.

@@ -81,7 +81,6 @@ def cut(document: Document, chunking: Chunking | None = None) -> tuple[Passage, 
     one every character but white space is in at least one passage.
 
     Args:
-        document: any document.
         chunking: how to cut it; None: `Chunking()`. With `WHOLE` it is one passage however long.
 
     Returns:

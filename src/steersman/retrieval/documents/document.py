@@ -107,9 +107,6 @@ class Document:
 def check_id(doc_id: Any) -> None:
     """Raise unless a text can be a document's name.
 
-    Args:
-        doc_id: what is to be the name.
-
     Raises:
         InputError: it is empty, too long, not printable, or has a space at an end.
     """
@@ -126,8 +123,6 @@ def check_text(text: Any, what: str, longest: int | None = None) -> bytes:
     """Return a text in UTF-8, or raise if it cannot be stored as it is.
 
     Args:
-        text: what is to be stored.
-        what: how the message calls it.
         longest: the most characters it may have; None: any number.
 
     Raises:

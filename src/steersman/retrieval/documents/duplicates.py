@@ -76,12 +76,8 @@ def unique(passages: Iterable[Passage], *, near: float | None = 0.9) -> Unique:
     `near`, are all compared with each other.
 
     Args:
-        passages: with ids of their own.
         near: the least Jaccard similarity of the shingles (three words in a row) at which one
             repeats the other, 0.3 to 1; None: only the same words in the same order do.
-
-    Returns:
-        What is kept and what is dropped; the same always.
 
     Raises:
         InputError: `near` is out of its range, or an id is there twice.

@@ -24,7 +24,6 @@ def opened(source: Path | bytes, name: str, most: int) -> Iterator[IO[bytes]]:
 
     Args:
         source: the file or its bytes, packed by gzip or not.
-        name: how messages call it.
         most: the most bytes that it may have as it is.
 
     Returns:
@@ -54,7 +53,6 @@ def read_capped(stream: IO[bytes], name: str, most: int) -> bytes:
 
     Args:
         stream: of unpacked bytes.
-        name: how messages call it.
         most: the most bytes that are read.
 
     Raises:

@@ -86,9 +86,6 @@ def parse_html(text: str) -> Parsed:
     styles, navigation, forms' controls, footers of the page and what is hidden. Paragraphs are
     parted by an empty line, items and rows by a new line, cells by a bar.
 
-    Args:
-        text: of the page, decoded.
-
     >>> page = "<title>Manual</title><nav>Home</nav><h1>Pumps</h1><p>They <b>hum</b>.<p>Cold."
     >>> parse_html(page).text, parse_html(page).sections
     ('Pumps\n\nThey hum.\n\nCold.', [(0, 1, 'Pumps')])
@@ -107,9 +104,6 @@ def as_html(text: str) -> str:
     """Return a page of XHTML so that HTML's rules read it: empty elements get an end of their own.
 
     HTML takes ``<script/>`` for a beginning, and all that follows for a script.
-
-    Args:
-        text: of the page, decoded.
 
     >>> as_html('<script src="a.js"/><p>They hum.<br/></p>')
     '<script src="a.js"></script><p>They hum.<br/></p>'

@@ -29,7 +29,6 @@ def read_lines(stream: IO[bytes], name: str, limits: Limits) -> list[Document]:
 
     Args:
         stream: of unpacked bytes.
-        name: of the file, for messages and as the documents' source.
         limits: of bytes a line, bytes and lines in all.
 
     Raises:

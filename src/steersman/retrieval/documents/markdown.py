@@ -30,9 +30,6 @@ def parse_markdown(text: str) -> Parsed:
     Headings within quotations and lists are no sections. The title is that of the front matter,
     else the first heading of level 1.
 
-    Args:
-        text: as it is in the file.
-
     >>> found = parse_markdown("# Pumps\n\nThey *hum*.\n\nCold `pump`\n---\n")
     >>> found.title, found.sections
     ('Pumps', [(0, 1, 'Pumps'), (22, 2, 'Cold pump')])

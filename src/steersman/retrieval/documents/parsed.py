@@ -60,9 +60,5 @@ class Outcome(msgspec.Struct):
 
 
 def one_line(text: str) -> str:
-    """Return a heading or title in one line, at most as long as one may be.
-
-    Args:
-        text: text.
-    """
+    """Return a heading or title in one line, at most as long as one may be."""
     return " ".join(text.split())[:MAX_TITLE]

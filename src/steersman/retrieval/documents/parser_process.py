@@ -51,9 +51,7 @@ class BoundedParser:
         """Return what is in a file.
 
         Args:
-            kind: of file.
             data: in UTF-8, or of a PDF as it is.
-            name: how messages call it.
 
         Raises:
             DataError: it cannot be read, or takes more than the limits allow.

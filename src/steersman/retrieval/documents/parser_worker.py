@@ -41,7 +41,6 @@ def answer(stream: IO[bytes], message: bytes) -> None:
     """Write a message behind its length.
 
     Args:
-        stream: to the other process.
         message: any bytes.
     """
     stream.write(len(message).to_bytes(LENGTH_BYTES, "big"))

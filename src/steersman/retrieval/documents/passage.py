@@ -101,12 +101,6 @@ def passage_text(passage: Passage) -> str:
     A passage in the middle of a chapter rarely names what the chapter is about; its headings do.
     What the title or the passage's first line says anyway is not said twice.
 
-    Args:
-        passage: any passage.
-
-    Returns:
-        Its parts, a line each; the bare text if there is nothing else.
-
     >>> lineage = Lineage("0" * 64, 90, 101, ("Manual", "Cooling", "Pumps"))
     >>> passage = Passage("manual", 3, "They hum.\n\n", title="Manual", lineage=lineage)
     >>> passage_text(passage)

@@ -22,11 +22,6 @@ def parse_pdf(data: bytes, pages: int, text_bytes: int) -> Parsed:
     A section begins where the outline's words stand on their page, else with the page. Text is
     taken as the file gives it: nothing is recognised in pictures.
 
-    Args:
-        data: the file.
-        pages: the most it may have.
-        text_bytes: the most characters its text may have.
-
     Raises:
         Refusal: it is encrypted, too long, or without any text.
     """

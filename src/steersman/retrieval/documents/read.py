@@ -65,20 +65,15 @@ def read(
     ``replaced`` by U+FFFD; ``pages_without_text`` of a PDF. Files may be packed by gzip.
 
     Args:
-        source: a file, a folder, or what is in a file.
         name: how messages call it and where the documents are said to come from; None: the path.
             For bytes its ending says the kind.
         kind: of the file; None: by its name, and for bytes without a telling one by what they
             begin with.
         doc_id: of the one document in it; None: the file's name, in a folder with the path to it.
             JSON lines have their own.
-        include: for a folder, see `files`.
         limits: of all that may be taken; None: `Limits()`.
         parser: to share one process among many calls, with the limits of its own; None: one for
             this call, if one is needed.
-
-    Returns:
-        The documents, those of a folder in the order of its files' names; at least one.
 
     Raises:
         DataError: something cannot be read; nothing is returned then. The message says what it is
@@ -111,13 +106,7 @@ def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = 
     Hidden ones, whose name begins with a dot, and symbolic links are passed over.
 
     Args:
-        folder: where to look.
-        include: patterns, such as ``"*.md"`` or ``"manuals/*.pdf"``, compared with the end of a
-            path; one must fit. (): every ending that is known, also with ``.gz``.
         limits: of the number of files; None: `Limits()`.
-
-    Returns:
-        Paths, in the order of their names.
 
     Raises:
         DataError: it is no folder, cannot be read, has too many files, or none that fits.
@@ -296,9 +285,6 @@ def printable(name: str) -> str:
     """Return a file's name as it can be shown and stored.
 
     It may be no UTF-8, which Python then writes as halves of surrogate pairs.
-
-    Args:
-        name: of a file, or the path to it.
     """
     return _CONTROL.sub(
         "\ufffd", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

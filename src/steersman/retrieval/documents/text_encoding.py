@@ -83,8 +83,6 @@ def decode(data: bytes, name: str, declared: str | None = None) -> Decoded:
 
     Args:
         data: the bytes.
-        name: how messages call them.
-        declared: the encoding that the file says it has.
 
     Raises:
         DataError: these bytes are no text.
@@ -113,9 +111,6 @@ def decode(data: bytes, name: str, declared: str | None = None) -> Decoded:
 def is_storable(text: str) -> bool:
     r"""Return whether the store can hold a text: it has no NUL and no half of a surrogate pair.
 
-    Args:
-        text: text.
-
     >>> is_storable("pumps.md"), is_storable("pumps\0.md")
     (True, False)
     """
@@ -127,9 +122,6 @@ def storable(text: str) -> tuple[str, int]:
 
     Each is replaced by one U+FFFD, so offsets stay as they are: NUL, which PostgreSQL refuses, and
     halves of surrogate pairs, for which UTF-8 has no bytes.
-
-    Args:
-        text: text.
     """
     return _UNSTORABLE.subn(REPLACEMENT, text)
 

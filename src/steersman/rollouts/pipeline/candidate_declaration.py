@@ -57,11 +57,6 @@ def candidate_of(
 ) -> DecisionPoint | None:
     """Return the declaration of a candidate.
 
-    Args:
-        loaded: the configuration.
-        system: the shipped system of the decision point.
-        declared: the live declaration.
-
     Returns:
         The new declaration; None if the configuration changes nothing.
 

@@ -164,11 +164,7 @@ class LoadedConfig:
         self._document = document
 
     def refuse(self, error: ValidationError) -> SpecError:
-        """Return an error with the line of each problem.
-
-        Args:
-            error: found after reading, with places in the configuration.
-        """
+        """Return an error with the line of each problem."""
         schema = PipelineConfig.model_json_schema()
         return SpecError(report(self.source, complaints(error, self._document, schema)))
 
@@ -192,12 +188,6 @@ def load_config(path: Path) -> LoadedConfig:
 
 def shipped_config(system: str) -> Path:
     """Return the path of the shipped configuration of a system.
-
-    Args:
-        system: name of the system, such as ``assistant``.
-
-    Returns:
-        The path, in the package or in a checkout.
 
     >>> shipped_config("assistant").name
     'assistant.yaml'

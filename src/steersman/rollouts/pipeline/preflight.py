@@ -38,13 +38,7 @@ async def check_pipeline(
     """Check whether a pipeline can run, and whether its published snapshots verify.
 
     Args:
-        workshop: store, keys and clock.
-        system: the shipped system.
-        loaded: its configuration.
         only: decision points to check; empty: all.
-
-    Returns:
-        All checks, passed and failed.
     """
     checks = [_configuration(loaded, system), _keys(workshop)]
     for name in system.points:

@@ -96,9 +96,6 @@ async def canary(
 ) -> tuple[RolloutRow, bool]:
     """Start the rollout of a published candidate, or return its active rollout.
 
-    Returns:
-        The rollout, and whether it is new.
-
     Raises:
         RolloutError: the candidate does not fit, was rolled back, or another rollout is active.
         SnapshotError: the candidate does not verify.

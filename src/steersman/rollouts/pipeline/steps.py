@@ -69,15 +69,6 @@ async def run_pipeline(
 
     If a step is refused, the later steps of its decision point do not run. Other points continue.
 
-    Args:
-        workshop: store, keys and clock.
-        system: the shipped system.
-        loaded: its configuration.
-        asked: steps, decision points and options.
-
-    Returns:
-        A report of every step that ran.
-
     Raises:
         SpecError: the configuration does not fit the declarations; nothing ran.
         StoreError: a decision point is not declared; nothing ran.

@@ -78,10 +78,6 @@ def draw(distributions: list[Floats], rng: np.random.Generator) -> Drawn:
 
     Args:
         distributions: (size,) float64 for each part, summing to 1.
-        rng: random generator; one uniform per part.
-
-    Returns:
-        The values with their probabilities.
 
     >>> drawn = draw([np.array([0.25, 0.75])], np.random.default_rng(0))
     >>> drawn.values, drawn.propensity

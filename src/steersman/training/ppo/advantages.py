@@ -26,9 +26,6 @@ def advantages(
     """Return the advantage of each step of consecutive episodes.
 
     Args:
-        rewards: (n,) reward of each step.
-        values: (n,) value estimate of each state.
-        last: (n,) whether an episode ended with the step.
         gamma: discount per step, in [0, 1].
         smoothing: λ in [0, 1]: 0 uses `values` only, 1 uses rewards only.
         beyond: (n,) value estimate of the state after a truncated episode; 0 where the episode

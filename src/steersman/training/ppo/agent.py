@@ -113,10 +113,6 @@ class PPO:
     def start_from(self, guess: Sequence[tuple[Floats, Floats]]) -> None:
         """Start from a prior policy; training can unlearn all of it.
 
-        Args:
-            guess: (outputs, features) weights and (outputs,) biases for each part, applied directly
-                to the state.
-
         Raises:
             InputError: a shape is wrong or a number is not finite.
         """
@@ -134,9 +130,6 @@ class PPO:
     def distributions(self, state: Floats) -> list[Floats]:
         """Return the probability of each value, (size,) for each part.
 
-        Args:
-            state: (features,) finite.
-
         Raises:
             InputError: the shape is wrong or a number is not finite.
         """
@@ -144,10 +137,6 @@ class PPO:
 
     def act_on(self, states: Floats, rng: np.random.Generator) -> list[Drawn]:
         """Return an action for each state.
-
-        Args:
-            states: (n, features) finite.
-            rng: random generator, used in the order of the states.
 
         Raises:
             InputError: the shape is wrong or a number is not finite.
@@ -168,32 +157,17 @@ class PPO:
         return [masses / masses.sum(axis=1, keepdims=True) for masses in found]
 
     def act(self, state: Floats, rng: np.random.Generator) -> Drawn:
-        """Return an action drawn from the policy.
-
-        Args:
-            state: (features,) finite.
-            rng: random generator.
-        """
+        """Return an action drawn from the policy."""
         return draw(self.distributions(state), rng)
 
     def best(self, state: Floats) -> tuple[int, ...]:
-        """Return the most likely value of each part, (parts,).
-
-        Args:
-            state: (features,) finite.
-        """
+        """Return the most likely value of each part, (parts,)."""
         return tuple(int(masses.argmax()) for masses in self.distributions(state))
 
     # -- learning ---------------------------------------------------------------------------------
 
     def learn(self, steps: Steps) -> Update:
         """Update the policy with steps drawn from it.
-
-        Args:
-            steps: steps drawn from the current policy.
-
-        Returns:
-            Statistics of the update.
 
         Raises:
             InputError: shapes do not match, a number is not finite, or the result is not finite;
@@ -225,19 +199,11 @@ class PPO:
         return self._done(told, epochs, _explained(expected, ahead + expected))
 
     def expected(self, state: Floats) -> float:
-        """Return the value estimate of a state.
-
-        Args:
-            state: (features,) finite.
-        """
+        """Return the value estimate of a state."""
         return float(self.expected_each(np.asarray(state, np.float64)[None])[0])
 
     def expected_each(self, states: Floats) -> Floats:
-        """Return the value estimate of each state, (n,).
-
-        Args:
-            states: (n, features) finite.
-        """
+        """Return the value estimate of each state, (n,)."""
         with torch.no_grad():
             found: Floats = self._network(torch.from_numpy(np.array(states, np.float64)))[1].numpy()
         return found
@@ -339,9 +305,6 @@ class PPO:
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Load a state.
-
-        Args:
-            state: result of `state` with the same parts, features and width.
 
         Raises:
             StateError: the state does not fit or is damaged; nothing was changed.

@@ -52,9 +52,6 @@ class Network(nn.Module):
 
         Args:
             states: (n, features) float64.
-
-        Returns:
-            (n, size) for each part, normalised; and (n,).
         """
         coded = self._encoder(states)
         logs = []

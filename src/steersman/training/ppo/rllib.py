@@ -85,22 +85,10 @@ def train_rllib(
     epochs do not stop early (RLlib uses a KL penalty), and runs are not reproducible to the byte.
 
     Args:
-        stage: training environment.
         updates: total number of updates, including those in the checkpoint, ≥ 1.
         horizon: steps per episode, ≥ 1.
-        settings: PPO settings.
-        address: cluster address, as in `spread`.
-        episodes: episodes per update, at least the number of runners.
         runners: number of parallel runners, ≥ 1.
-        seed: seed of the initial weights and the episodes.
         guess: prior policy, as in `PPO.start_from`; default: random weights.
-        about: further arrays that identify the training, such as a scaling. A checkpoint with other
-            arrays is rejected.
-        checkpoint: file written after every update; an existing one is resumed.
-        done: callback after each update.
-
-    Returns:
-        A policy with the trained weights.
 
     Raises:
         InputError: a number is out of range or a prior has a wrong shape.

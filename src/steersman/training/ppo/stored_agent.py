@@ -22,8 +22,6 @@ def check_state(state: Arrays, own: Arrays, weights: Sequence[tuple[int, ...]]) 
     """Raise an error if an agent cannot load a state.
 
     Args:
-        state: the saved arrays; others may be among them.
-        own: current arrays of the agent, without Adam moments.
         weights: shapes of the network weights in Adam's order.
 
     Raises:

@@ -61,15 +61,6 @@ def clone(
 ) -> TreeScorer:
     """Return trees that imitate an expert.
 
-    Args:
-        tasks: training questions, at least one with a step.
-        expert: labels the actions of any state.
-        settings: training settings.
-        seed: seed of the expert's choices and of the trees.
-
-    Returns:
-        The trees of the last round.
-
     Raises:
         InputError: no step has both a correct and a wrong action.
         DataError: the extra ``evidence`` is not installed.
@@ -99,14 +90,7 @@ def visit(
     """Return the labelled steps of one walk through a task.
 
     Args:
-        task: the question.
-        expert: labels the actions.
         scorer: chooses the actions; None: the expert chooses, uniformly among correct actions.
-        others: number of wrong actions kept per step.
-        rng: random generator of the expert's choices.
-
-    Returns:
-        One example per step that has a correct action.
     """
     state: Any = task.begin()
     found: list[Examples] = []

@@ -65,7 +65,6 @@ class Checkpoints:
 
         Args:
             number: round number, from 0.
-            arrays: everything that the next round needs.
 
         Raises:
             DataError: the file cannot be written; earlier rounds stay valid.

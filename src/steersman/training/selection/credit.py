@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 
 
 def keep(log: Sequence[Walk]) -> tuple[float, dict[str, Walk]]:
-    """Return the best selection of each question, and their mean reward; ties go to the first.
-
-    Args:
-        log: selections, grouped by question.
-
-    Returns:
-        The mean reward of the best ones, and the best one by question.
-    """
+    """Return the best selection of each question, and their mean reward; ties go to the first."""
     kept: dict[str, Walk] = {}
     for one in log:
         if one.task not in kept or one.reward > kept[one.task].reward:
@@ -51,7 +44,6 @@ def causes(
     policies.
 
     Args:
-        of_one: actions and reward of each selection.
         doubt: prior weight in selections, ≥ 0.
         turns: number of expectation-maximisation steps, ≥ 1.
 

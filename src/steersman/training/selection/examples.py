@@ -56,11 +56,7 @@ class Examples:
 
     @classmethod
     def joined(cls, parts: Sequence[Examples]) -> Examples:
-        """Return the concatenation of examples.
-
-        Args:
-            parts: one or more examples.
-        """
+        """Return the concatenation of examples."""
         return cls(
             np.concatenate([one.rows for one in parts]),
             np.concatenate([one.targets for one in parts]),
@@ -70,11 +66,5 @@ class Examples:
 
     @classmethod
     def step(cls, rows: Floats, targets: Floats, weight: float = 1.0) -> Examples:
-        """Return the actions of one step with equal weights.
-
-        Args:
-            rows: (k, columns) action features.
-            targets: (k,) labels.
-            weight: weight of each action.
-        """
+        """Return the actions of one step with equal weights."""
         return cls(rows, targets, np.full(len(rows), weight), np.array([len(rows)], np.int64))

@@ -43,13 +43,7 @@ def grown(
     before it goes live.
 
     Args:
-        declared: the declared policy, with or without trees.
         log: selections with rewards, 100 or more.
-        settings: settings of the trees.
-        seed: seed of the column sampling.
-
-    Returns:
-        The policy with the new trees.
 
     Raises:
         InputError: too few selections, equal rewards, or a temperature other than 1.
@@ -104,11 +98,7 @@ def apart(
     out a subset of them by the same hash, so it never judges by training units.
 
     Args:
-        log: selections.
         share: share of test units, in [0.1, 1); the guard holds out one tenth.
-
-    Returns:
-        Training and test selections.
 
     Raises:
         InputError: one side has no unit, or the share is out of range.

@@ -80,11 +80,7 @@ class StoredTask:
         return ()
 
     def options(self, state: tuple[int, ...]) -> Options | None:
-        """Return the actions with their rows; None at the end.
-
-        Args:
-            state: a state of this task.
-        """
+        """Return the actions with their rows; None at the end."""
         progress = self._at(state)
         if progress.ended:
             return None
@@ -92,19 +88,11 @@ class StoredTask:
         return Options(names, progress.rows, len(names) - self.form.stop)
 
     def take(self, state: tuple[int, ...], place: int) -> tuple[int, ...]:
-        """Return the state after an action.
-
-        Args:
-            state: current state.
-            place: index of the action in the options.
-        """
+        """Return the state after an action."""
         return (*state, place)
 
     def reward(self, state: tuple[int, ...]) -> NoReturn:
         """Raise an error: only the logged reward is known.
-
-        Args:
-            state: final state.
 
         Raises:
             DataError: always.
@@ -115,11 +103,7 @@ class StoredTask:
         )
 
     def potential(self, state: tuple[int, ...]) -> float:
-        """Return 0: no shaping is declared.
-
-        Args:
-            state: a state of this task.
-        """
+        """Return 0: no shaping is declared."""
         return 0.0 * len(state)
 
     def _at(self, state: tuple[int, ...]) -> Progress:
@@ -131,12 +115,6 @@ class StoredTask:
 
 def form_in(spec: DecisionPoint) -> SequenceForm:
     """Return the selection rules of a decision point of kind sequence.
-
-    Args:
-        spec: its declaration.
-
-    Returns:
-        Features, vector, maximum steps, and whether it may stop.
 
     Raises:
         InputError: its actions are of another kind.
@@ -150,13 +128,6 @@ def form_in(spec: DecisionPoint) -> SequenceForm:
 
 def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
     """Return a stored selection as a walk.
-
-    Args:
-        stored: the selection.
-        form: its rules at logging time.
-
-    Returns:
-        Its steps with the rows of the eligible actions.
 
     Raises:
         DataError: it was logged under other rules.
@@ -191,11 +162,7 @@ async def stored_selections(
     """Return the newest selections of a point with a final reward and the current rules.
 
     Args:
-        connection: inside a transaction of the tenant.
-        row: the decision point.
-        closed: time; reward windows that end later are open.
         since: earliest decision time; None for no limit.
-        limit: maximum number.
 
     Returns:
         Selections in time order. Left out are fallbacks, withdrawn or erased decisions, decisions
@@ -236,8 +203,6 @@ def judge_selections(
     logging policy may have learned from them, so reward models are fitted on the past only.
 
     Args:
-        policy: a policy with the rules of the log.
-        log: selections with rewards, one or more, in time order.
         level: confidence level, in (0, 1).
 
     Returns:

@@ -165,9 +165,6 @@ class RowNetwork(nn.Module):
 def scale_of(rows: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of each column; 1 for a constant column.
 
-    Args:
-        rows: (n, columns).
-
     >>> scale_of(np.array([[1.0, 5.0], [3.0, 5.0]]))
     (array([2., 5.]), array([1., 1.]))
     """

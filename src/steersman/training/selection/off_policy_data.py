@@ -43,20 +43,13 @@ def sequences_of(
     questions than it predicts for: V̂_t = Q̂_t of the mean row of the target's actions.
 
     Args:
-        tasks: questions with their limits at logging time.
-        log: selections, one or more, with exact propensities of every step.
-        scorer: the target's scorer.
         rule: how scores become probabilities. Actions that the log could not draw are missing;
             `evaluate_sequences` gives no estimate if they exceed 1 % of the target's probability.
         folds: number of folds of questions, from 2 to their number; None: no model and no ``dr``.
         adaptive: whether the logging policy learned from these rewards. Folds are then time blocks
             of the ordered log, and models use earlier blocks and other units; the first has none.
         ridge: ridge penalty of each fit on standardised rows, > 0.
-        seed: seed of the folds.
         units: unit of each selection, such as a user or an episode; None: its question.
-
-    Returns:
-        Input of `steersman.ope.evaluate_sequences`.
 
     Raises:
         InputError: no selection, or folds or ridge out of range.

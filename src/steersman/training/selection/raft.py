@@ -131,18 +131,9 @@ def raft(
     """Return a policy improved by logged feedback.
 
     Args:
-        tasks: questions, at least five.
-        start: start policy.
-        settings: RAFT settings.
         tune: trainer for the kept steps; default: trees on top of `start`.
-        seed: random seed.
         folder: checkpoint folder; an interrupted run resumes and gives identical bytes.
-        log: earlier selections under any policy; the first round uses them instead of sampling.
-        sample: sampler like `walks`, possibly on other machines.
         passing: for action credit, maps causes to correct actions; None: causes are correct.
-
-    Returns:
-        The best policy and the statistics of each round.
 
     Raises:
         InputError: too few questions, or the log has none of the training questions.

@@ -29,9 +29,6 @@ def walks_over(address: str | None = None, *, processes: int = 1, questions: int
         processes: local processes without a cluster, ≥ 1.
         questions: questions per work item, ≥ 1; an item should take seconds.
 
-    Returns:
-        A sampler for `raft` and `ppo`.
-
     Raises:
         InputError: `questions` is below 1.
     """

@@ -62,12 +62,7 @@ def split(tasks: Sequence[Task], held_out: float, seed: int) -> tuple[list[Task]
     """Return training questions and held-out questions.
 
     Args:
-        tasks: at least five questions of at least two groups; a group stays on one side.
         held_out: share of held-out questions; slightly more if the last group is large.
-        seed: seed of the order.
-
-    Returns:
-        Both lists, in the order of `tasks`.
 
     Raises:
         InputError: too few questions or groups.

@@ -54,11 +54,7 @@ def digest_of_scorer(scorer: Scorer) -> str:
 
 
 def digest_of_tasks(tasks: Sequence[Task]) -> str:
-    """Return the SHA-256 of questions: their content, declaration and first rows.
-
-    Args:
-        tasks: questions in order. All fields of a dataclass count, see `digest_of`.
-    """
+    """Return the SHA-256 of questions: their content, declaration and first rows."""
     return _digest([(task.id, task.options(task.begin()), task) for task in tasks])
 
 

@@ -64,46 +64,23 @@ class Task(Protocol):
         """Return the first state."""
 
     def options(self, state: Any) -> Options | None:
-        """Return the actions of a state; None at the end.
-
-        Args:
-            state: a state of this task.
-        """
+        """Return the actions of a state; None at the end."""
 
     def take(self, state: Any, place: int) -> Any:
-        """Return the state after an action.
-
-        Args:
-            state: current state.
-            place: index of the action in the options.
-        """
+        """Return the state after an action."""
 
     def reward(self, state: Any) -> float:
-        """Return the reward of a finished selection, in [0, 1].
-
-        Args:
-            state: final state.
-        """
+        """Return the reward of a finished selection, in [0, 1]."""
 
     def potential(self, state: Any) -> float:
-        """Return the shaping potential Φ, which needs no answer; 0 if none is declared.
-
-        Args:
-            state: a state of this task.
-        """
+        """Return the shaping potential Φ, which needs no answer; 0 if none is declared."""
 
 
 class Expert(Protocol):
     """Labels the correct actions in any state of a task."""
 
     def labels(self, task: Any, state: Any, options: Options) -> Floats:
-        """Return (k,) label of each action, in [0, 1].
-
-        Args:
-            task: task of the state.
-            state: current state.
-            options: its actions.
-        """
+        """Return (k,) label of each action, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,17 +137,7 @@ class Along:
 
 
 def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Taken:
-    """Return one choice, drawn with one uniform.
-
-    Args:
-        options: actions of the state.
-        scorer: scores their rows.
-        rule: how scores become probabilities.
-        rng: random generator.
-
-    Returns:
-        The choice with its training data.
-    """
+    """Return one choice, drawn with one uniform."""
     return _eligible(options, scorer.scores(options.rows), rule).drawn(rng)
 
 
@@ -290,15 +257,6 @@ def along(task: Task, log: Sequence[Walk], scorer: Scorer, rule: StepRule) -> li
 def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Walk:
     """Return one complete selection.
 
-    Args:
-        task: the question.
-        scorer: scores action rows.
-        rule: how scores become probabilities.
-        rng: random generator, one uniform per choice.
-
-    Returns:
-        The selection with its reward.
-
     Raises:
         InputError: its propensity underflows.
     """
@@ -314,14 +272,7 @@ def walks(
     its id and the seed.
 
     Args:
-        tasks: questions.
-        scorer: scores action rows.
-        rule: how scores become probabilities.
         each: selections per question, ≥ 1.
-        seed: random seed.
-
-    Returns:
-        `each` selections of the first question, then of the next.
     """
     found = []
     for task in tasks:
@@ -335,10 +286,6 @@ def stream(seed: int, name: str) -> np.random.Generator:
 
     Args:
         seed: random seed, ≥ 0.
-        name: question id.
-
-    Returns:
-        A generator that depends only on both.
 
     >>> stream(1, "q").random() == stream(1, "q").random()
     True
@@ -352,10 +299,6 @@ def turn_stream(seed: int, turn: int, name: str) -> np.random.Generator:
     Args:
         seed: random seed, ≥ 0.
         turn: pass number, 0 to 1,000,002; pass 0 is `stream` of the same seed.
-        name: question id.
-
-    Returns:
-        A generator that differs for every seed and pass.
 
     >>> turn_stream(0, 1, "q").random() == turn_stream(1, 0, "q").random()
     False

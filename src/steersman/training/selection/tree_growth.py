@@ -90,14 +90,6 @@ def grow(
     Args:
         examples: steps with correct and wrong actions; for ``binary`` a target between 0 and 1
             counts partly as both.
-        settings: settings of the trees.
-        start: scores that the trees add to; the result has only the trees.
-        loss: ``binary`` or ``softmax``.
-        seed: seed of column and example sampling.
-
-    Returns:
-        The trees as arrays, which do not need LightGBM. With too few or too similar examples, trees
-        of one leaf: all actions have the same score.
 
     Raises:
         InputError: no example, or all targets are equal.

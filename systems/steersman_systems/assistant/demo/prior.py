@@ -33,12 +33,7 @@ PREFIX = "prior-"
 
 
 def write_prior(database: Database, tenant: Tenant) -> None:
-    """Write the pseudo-requests of every point with fixed actions.
-
-    Args:
-        database: Must be migrated.
-        tenant: Must have declared the assistant's points.
-    """
+    """Write the pseudo-requests of every point with fixed actions."""
     run(_write(database, tenant.id))
 
 
@@ -61,12 +56,7 @@ async def _write(database: Database, tenant: UUID) -> None:
 
 
 def worth(spec: DecisionPoint, reward: float) -> dict[str, float]:
-    """Return outcomes of a right answer whose latency gives the wanted reward.
-
-    Args:
-        spec: Its reward must fall with latency.
-        reward: Must be within the range of right answers.
-    """
+    """Return outcomes of a right answer whose latency gives the wanted reward."""
     right = {"success": 1.0, "tool_ok": 1.0, "cost_usd": 0.0, "cache_hit": 0.0}
     right["guardian_flag"] = 0.0
     at_once = evaluate(spec.reward, {**right, "latency_ms": 0.0}).value

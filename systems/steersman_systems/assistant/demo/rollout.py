@@ -111,14 +111,6 @@ class Shipping:
 def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, Any]:
     """Roll out what the route learned, then a broken version.
 
-    Args:
-        driven: The first order; its service must still run, with a rollout controller.
-        world: The requests.
-        say: Prints a progress line.
-
-    Returns:
-        ``rollouts`` and ``bad_candidate`` of the report.
-
     Raises:
         StoreError: A rollout did not end in time.
     """

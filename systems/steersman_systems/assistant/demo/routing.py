@@ -26,7 +26,6 @@ def chosen_sets(data: Path, sets: str) -> list[str]:
     """Return the names of the sets to learn on.
 
     Args:
-        data: Directory of the sets.
         sets: Folder names, separated by commas; empty: the known folders that exist.
 
     Raises:
@@ -52,16 +51,6 @@ def learn_on(
     show: Callable[[Routed, str], None],
 ) -> list[dict[str, Any]]:
     """Learn on each set and report the rewards.
-
-    Args:
-        data: Directory of the sets.
-        names: Folder names.
-        orders: Number of arrival orders.
-        bar: Progress bar.
-        show: Called with the result of each set and the unit of its reward.
-
-    Returns:
-        The results as JSON values.
 
     Raises:
         InputError: Unknown set.

@@ -69,17 +69,8 @@ def drive(
     """Start a service, let it decide an arrival order, and stop it.
 
     Args:
-        world: The requests.
-        stream: The arrivals.
-        order: Seed of the draws.
         home: Directory of the store, for a new tenant; None: a temporary directory.
-        say: Prints warnings.
         arrivals: Number of arrivals to decide; None: all.
-        controller: Run a rollout controller.
-        progress: Wraps the indexes of the arrivals.
-
-    Yields:
-        The decided order; all its events are stored and learned.
 
     Raises:
         StoreError: The service does not start, or does not learn in time.
@@ -105,9 +96,6 @@ def drive(
 
 def measure(driven: Driven) -> dict[str, Any]:
     """Return acknowledged and stored rows, decision latency and learning lag.
-
-    Args:
-        driven: Its service must still run.
 
     Returns:
         ``acknowledged``: decisions answered as committed, and accepted events. ``stored``: rows of
@@ -143,12 +131,7 @@ def learning_lags(
     """Return the learning lag of each update in milliseconds.
 
     Args:
-        heard: All answers, in order.
         learned: (point, update number, time at which its outcome was received).
-        processes: Number of service processes.
-
-    Returns:
-        One entry per update that every process used; the last updates of a run are left out.
 
     >>> from uuid import UUID
     >>> from steersman_systems.assistant.demo.http_choosers import Heard
@@ -178,15 +161,7 @@ def learning_lags(
 
 
 def explanations(driven: Driven, arrival: int) -> list[dict[str, Any]]:
-    """Return the service's explanations of the decisions about one arrival.
-
-    Args:
-        driven: Its service must still run.
-        arrival: Index of the arrival.
-
-    Returns:
-        One entry per decision of ``driven.log.at(arrival)``, with the recomputed distribution.
-    """
+    """Return the service's explanations of the decisions about one arrival."""
     begin = driven.at[arrival]
     asked = {heard.point: heard.decision_id for heard in reversed(driven.talk.heard[begin:])}
     client = driven.talk.clients[0]
@@ -242,7 +217,6 @@ def wait_for_learner(service: Served, patience_s: float = _PATIENCE_S) -> None:
     """Wait until the learner has no due work.
 
     Args:
-        service: Must be running.
         patience_s: Timeout in seconds.
 
     Raises:

@@ -43,12 +43,6 @@ _TITLE, _QUESTION = 56, 400
 def shown(**asked: Any) -> dict[str, Any]:
     """Compare the learned selector with the best by rank and print the result.
 
-    Args:
-        asked: Options of the command.
-
-    Returns:
-        Set -> the report's figures.
-
     Raises:
         DataError: A set or an extra is missing.
     """

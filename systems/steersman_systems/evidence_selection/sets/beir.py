@@ -30,21 +30,12 @@ _QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/dev.tsv", "qrels/dev.json
 
 
 def is_there(folder: Path) -> bool:
-    """Return whether a folder holds this format.
-
-    Args:
-        folder: to look into.
-    """
+    """Return whether a folder holds this format."""
     return bool(find(folder, "corpus.jsonl") and find(folder, "queries.jsonl"))
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read the test questions; the development or training ones where there are no others.
-
-    Args:
-        folder: as it is published.
-        name: of the set.
-        at_most: passages beside the gold ones.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

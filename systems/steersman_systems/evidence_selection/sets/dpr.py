@@ -33,11 +33,6 @@ _LISTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
 def load(file: Path, name: str, at_most: int) -> EvidenceSet:
     """Read all questions of a file with their candidates.
 
-    Args:
-        file: as it is published.
-        name: of the set.
-        at_most: passages to keep beside the gold ones.
-
     Raises:
         DataError: an entry is not as the format says.
     """

@@ -32,7 +32,6 @@ class Entry:
         """Return a field that must be a text.
 
         Args:
-            field: its name.
             default: for one that is absent or null; None: it must be there.
 
         Raises:
@@ -49,7 +48,6 @@ class Entry:
         """Return a field that names something: a text that is not blank, or a whole number.
 
         Args:
-            field: its name.
             default: for one that is absent or null; None: it must be there.
 
         Raises:
@@ -67,9 +65,6 @@ class Entry:
     def texts(self, field: str) -> list[str]:
         """Return a field that is a list of texts; [] if it is absent or null.
 
-        Args:
-            field: its name.
-
         Raises:
             DataError: it is something else.
         """
@@ -82,9 +77,6 @@ class Entry:
 
     def names(self, field: str) -> list[str]:
         """Return a field that is a list of names or whole numbers; [] if it is absent or null.
-
-        Args:
-            field: its name.
 
         Raises:
             DataError: it is something else.
@@ -99,9 +91,6 @@ class Entry:
     def whole(self, field: str) -> int:
         """Return a field that must be a whole number, or a text of its digits.
 
-        Args:
-            field: its name.
-
         Raises:
             DataError: it is something else.
         """
@@ -114,10 +103,6 @@ class Entry:
 
     def told(self, field: str, *, default: bool = False) -> bool:
         """Return a field that is true or false.
-
-        Args:
-            field: its name.
-            default: for one that is absent or null.
 
         Raises:
             DataError: it is something else.
@@ -132,9 +117,6 @@ class Entry:
     def inner(self, field: str) -> Entry:
         """Return a field that must be an object.
 
-        Args:
-            field: its name.
-
         Raises:
             DataError: it is something else.
         """
@@ -145,9 +127,6 @@ class Entry:
 
     def each(self, field: str) -> Iterator[Entry]:
         """Return the objects of a field that must be a list of them; none if it is absent.
-
-        Args:
-            field: its name.
 
         Raises:
             DataError: it is something else.
@@ -164,11 +143,6 @@ class Entry:
             yield Entry(where, one)
 
     def wrong(self, field: str, wanted: str) -> DataError:
-        """Return the complaint that a field is not what it must be.
-
-        Args:
-            field: its name.
-            wanted: what it must be.
-        """
+        """Return the complaint that a field is not what it must be."""
         seen = repr(self.fields[field])[:60] if field in self.fields else "absent"
         return DataError(f"{self.where}: {field} is {seen}; it must be {wanted}")

@@ -56,9 +56,6 @@ class EvidenceSet:
     def part(self, split: str) -> EvidenceSet:
         """Return the set with the questions of one split alone.
 
-        Args:
-            split: one of the values of `splits`.
-
         Raises:
             DataError: there is no such split.
         """

@@ -26,13 +26,7 @@ _UNKEEPABLE = re.compile(r"\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000)")
 
 
 def find(folder: Path, *patterns: str) -> Path | None:
-    """Return the first file there is, plain or compressed; in alphabetic order of a pattern.
-
-    Args:
-        folder: where to look.
-        patterns: globs, the best first; one for ``.json`` finds ``.jsonl`` as well, since sets are
-            published again with an entry a line.
-    """
+    """Return the first file there is, plain or compressed; in alphabetic order of a pattern."""
     for pattern in patterns:
         written = (pattern, f"{pattern}l") if pattern.endswith(".json") else (pattern,)
         for glob in (f"{one}{packed}" for one in written for packed in ("", ".gz")):
@@ -43,11 +37,6 @@ def find(folder: Path, *patterns: str) -> Path | None:
 
 def all_needed(folder: Path, what: str, *patterns: str) -> list[Path]:
     """Return all files of the first pattern that has any, plain or compressed, in their order.
-
-    Args:
-        folder: where to look.
-        what: the files are, in a few words.
-        patterns: globs, the best first.
 
     Raises:
         DataError: there is no such file.
@@ -73,11 +62,6 @@ def _matching(folder: Path, pattern: str) -> Iterator[Path]:
 def needed(folder: Path, what: str, *patterns: str) -> Path:
     """Return what `find` does, and complain if there is nothing.
 
-    Args:
-        folder: where to look.
-        what: the file is, in a few words.
-        patterns: globs, the best first.
-
     Raises:
         DataError: there is no such file.
     """
@@ -91,9 +75,6 @@ def needed(folder: Path, what: str, *patterns: str) -> Path:
 
 def split_of(file: Path) -> str:
     """Return the part of a set that a file's name tells: train, dev or test; "" if it tells none.
-
-    Args:
-        file: its name alone is looked at.
 
     >>> from pathlib import Path
     >>> (
@@ -110,9 +91,6 @@ def entries(file: Path) -> Iterator[Entry]:
     """Read objects: one a line, or all of them in one JSON list, whichever the file holds.
 
     A file of lines is read line by line, so it may be larger than the memory.
-
-    Args:
-        file: plain or ``.gz``.
 
     Raises:
         DataError: it cannot be read, a line is no JSON object, or it is too large.
@@ -138,9 +116,6 @@ def entries(file: Path) -> Iterator[Entry]:
 def document(file: Path) -> Entry:
     """Read a file that is one JSON object.
 
-    Args:
-        file: plain or ``.gz``.
-
     Raises:
         DataError: it cannot be read, is something else, or is too large.
     """
@@ -152,12 +127,6 @@ def document(file: Path) -> Entry:
 
 def table(file: Path, *, columns: int, quoted: bool = False) -> Iterator[tuple[str, list[str]]]:
     """Read rows of values between tabs, as (file and line, values).
-
-    Args:
-        file: plain or ``.gz``.
-        columns: each row must have.
-        quoted: whether a value in quotes may hold tabs, line ends and doubled quotes, as
-            `csv.writer` writes them; else a quote is a character like any other.
 
     Raises:
         DataError: it cannot be read, or a row has another number of columns.
@@ -183,9 +152,6 @@ def table(file: Path, *, columns: int, quoted: bool = False) -> Iterator[tuple[s
 
 def lines(file: Path) -> Iterator[tuple[int, str]]:
     """Read lines that are not blank, with their numbers from 1.
-
-    Args:
-        file: plain or ``.gz``.
 
     Raises:
         DataError: it cannot be read, or a line is longer than 50 million characters.

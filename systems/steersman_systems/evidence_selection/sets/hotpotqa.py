@@ -44,12 +44,6 @@ def load(
 ) -> EvidenceSet:
     """Read the development questions, or the training ones where there are no others.
 
-    Args:
-        folder: with the file.
-        name: of the set.
-        at_most: candidates of all questions to keep beside the gold ones.
-        patterns: of the file's name, the best first.
-
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """

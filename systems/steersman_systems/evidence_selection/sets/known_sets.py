@@ -95,13 +95,8 @@ def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
     """Read a set from its folder.
 
     Args:
-        name: of the folder: one of `KNOWN`, or any that holds one of these formats.
-        data_dir: that holds it.
         at_most: passages of a collection to read beside the gold ones, ≥ 0; what is left out is
             counted, and makes finding easier.
-
-    Returns:
-        The set.
 
     Raises:
         DataError: it is not there, or a file is broken; the message names file and line.

@@ -31,11 +31,6 @@ FILES = (
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read the development questions, or the training ones where there are no others.
 
-    Args:
-        folder: with the file, in a folder ``data`` as well.
-        name: of the set.
-        at_most: candidates of all questions to keep beside the gold ones.
-
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """

@@ -44,11 +44,6 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read the development questions, or the training ones where there are no others.
 
-    Args:
-        folder: with the file, or its parts.
-        name: of the set.
-        at_most: candidates of all questions to keep beside the gold ones.
-
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """

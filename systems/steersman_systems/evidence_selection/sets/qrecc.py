@@ -35,11 +35,6 @@ FILES = (
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read the test turns, or the training ones where there are no others.
 
-    Args:
-        folder: as it is published.
-        name: of the set.
-        at_most: passages beside the gold ones.
-
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """

@@ -60,9 +60,6 @@ class Gathering:
         """Take a passage that has a name of its own; the same one again is read once.
 
         Args:
-            where: it stands.
-            name: unique in the set.
-            text: of it.
             title: of it; what is beyond 1,000 characters is cut.
 
         Raises:
@@ -90,15 +87,6 @@ class Gathering:
 
     def candidate(self, where: str, text: str, title: str = "", *, gold: bool = False) -> str:
         """Take a passage without a name, of which another question may bring the same.
-
-        Args:
-            where: it stands.
-            text: of it.
-            title: of it.
-            gold: whether it is to be kept in any case.
-
-        Returns:
-            Its id, made of title and text.
 
         Raises:
             DataError: title or text are none of a passage.
@@ -138,13 +126,11 @@ class Gathering:
         """Take a question.
 
         Args:
-            where: it stands.
             question: with gold and answers; blank answers are none, and what is there twice is
                 there once.
             pool: ids of the candidates that it brought, of which those that were too many are none;
                 None: it brought none.
             rewrite: by a person; "" if there is none.
-            split: it belongs to; "" if nobody says.
             conversation: it is a turn of; "" if it is none.
 
         Raises:
@@ -173,10 +159,6 @@ class Gathering:
     def done(self, where: object, *, note: str = "") -> EvidenceSet:
         """Return the set.
 
-        Args:
-            where: it was read from.
-            note: as for `EvidenceSet`.
-
         Raises:
             DataError: there is no question, or no passage.
         """
@@ -197,9 +179,6 @@ class Gathering:
 def kept_name(name: str) -> str:
     """Return an id as passages can have it: itself, or a digest where it is too long or has blanks.
 
-    Args:
-        name: as it was published; an address may have thousands of characters.
-
     >>> kept_name("http://example.org/a#p0"), kept_name("x" * 600)
     ('http://example.org/a#p0', '5130b33e6b87fbf5')
     """
@@ -214,9 +193,6 @@ def _digest(content: str) -> str:
 def turns(texts: Sequence[str]) -> tuple[Turn, ...]:
     """Return turns of texts that two say in turn, the user first.
 
-    Args:
-        texts: the first first.
-
     >>> [turn.speaker for turn in turns(["Who was Curie?", "A chemist.", "Where born?"])]
     ['user', 'agent', 'user']
     """
@@ -225,10 +201,6 @@ def turns(texts: Sequence[str]) -> tuple[Turn, ...]:
 
 def asked_text(entry: Entry, field: str) -> str:
     """Return the text of a question, which may not be blank.
-
-    Args:
-        entry: of it.
-        field: that holds it.
 
     Raises:
         DataError: it is blank or no text.

@@ -25,21 +25,12 @@ _KINDS = ("category", "domain", "type")
 
 
 def is_there(folder: Path) -> bool:
-    """Return whether a folder holds this format.
-
-    Args:
-        folder: to look into.
-    """
+    """Return whether a folder holds this format."""
     return bool(find(folder, "passages.jsonl") and find(folder, "questions.jsonl"))
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read a set.
-
-    Args:
-        folder: with both files.
-        name: of the set.
-        at_most: passages beside the gold ones.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

@@ -47,11 +47,6 @@ _GOLD = (
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read the development turns, or the training ones where there are no others.
 
-    Args:
-        folder: with the files, in folders of their own as well.
-        name: of the set.
-        at_most: passages beside the gold ones.
-
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """

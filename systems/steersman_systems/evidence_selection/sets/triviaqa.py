@@ -44,11 +44,6 @@ _PAGE_CAP = 5_000_000
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     """Read the development questions, or the training ones where there are no others.
 
-    Args:
-        folder: with ``qa`` and ``evidence``, or with a folder that holds them.
-        name: of the set.
-        at_most: passages of all pages to keep beside the gold ones.
-
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
     """

@@ -44,7 +44,6 @@ def demo_cache(database: Database | None, *, say: Callable[[str], None]) -> Iter
 
     Args:
         database: The demo's store; None: the one of ``DATABASE_URL``, if set.
-        say: Prints a warning if PostgreSQL cannot be used.
 
     Raises:
         InputError: ``REDIS_URL`` is not a URL of Redis.

@@ -195,10 +195,6 @@ def _target(ready: _Ready, given: dict[str, Any]) -> Target:
 def read_embedding(file: Path, size: int) -> Target:
     """Return the target in an .npy file.
 
-    Args:
-        file: One vector; pickles are rejected.
-        size: Dimension of the embedder's vectors.
-
     Raises:
         DataError: The file cannot be read, is too large, or is not an .npy file of numbers.
         InputError: Wrong dimension, NaN or infinite numbers, or the zero vector.

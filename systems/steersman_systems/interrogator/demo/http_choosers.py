@@ -134,13 +134,8 @@ def serving(
     Args:
         home: Directory of the store; None: a temporary directory.
         log: Imported at the start; None: no warm start.
-        vectors: (m, size) embeddings of the log's targets, by row.
-        say: Prints warnings.
         name: Name of the tenant; None: a new tenant.
         patience_s: Timeout for learning the log, in seconds.
-
-    Yields:
-        The running service.
 
     Raises:
         StoreError: The service does not start, or does not learn in time.

@@ -112,10 +112,6 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
 def gate_lines(gate: Mapping[str, Any], candidate: str) -> list[str]:
     """Return the verdict of the regression gate as lines, with the reasons.
 
-    Args:
-        gate: Gate of one target set, from `compile_report`.
-        candidate: Name of the policy.
-
     >>> failed = {"measure": "cache_hit_rate", "state": "failed"}
     >>> gate_lines({"passed": False, "measures": [failed]}, "warm")
     ['regression gate of warm: not passed, --rl stays off by default', '  failed: cache hits']

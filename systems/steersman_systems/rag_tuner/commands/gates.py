@@ -72,9 +72,6 @@ def gate_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def gate_sources(options: Mapping[str, Any]) -> list[Source]:
     """Return the sources that hold rollouts until the gates pass; empty without `--gates`.
 
-    Args:
-        options: values of the options that `gate_options` adds, by name.
-
     Raises:
         BadParameter: a point is not written as SKILL/POINT.
         SpecError: the policy file is invalid.

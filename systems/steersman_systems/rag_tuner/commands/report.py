@@ -101,9 +101,6 @@ def canary_of(home: Path, tenant_name: str, rollout: UUID, queries: int) -> Late
 def estimates(folder: Path, parts: Mapping[str, Any]) -> tuple[list[dict[str, Any]], Sequence[str]]:
     """Estimate from the log of a run the reward of fixed parts with the other parts drawn.
 
-    Returns:
-        One row per estimator and no reasons; or no rows and the reasons.
-
     Raises:
         DataError: the run is damaged, or its strategy does not draw.
         InputError: no configuration has these parts, or no evaluation has a reward.

@@ -118,13 +118,7 @@ class Daily:
         """Hold the limit of a request within the context, and release the unspent rest.
 
         Args:
-            tenant: tenant id.
             usd: requested limit in US dollars; None without prices.
-            calls: requested limit of calls.
-
-        Returns:
-            Context of the purse. It may hold less than requested, even nothing; then only cached
-            answers are available.
 
         Raises:
             Refused: the spending record cannot be written.

@@ -72,10 +72,6 @@ def evaluation(
     """Evaluate configurations on a corpus.
 
     Args:
-        asked: the request.
-        opened: the corpus.
-        slices: shared core, taken question by question.
-        stop: event that stops the evaluation before the next question.
         judging: judge of answers; None: only passages are judged.
 
     Raises:

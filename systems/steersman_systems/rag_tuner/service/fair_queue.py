@@ -97,11 +97,6 @@ class Line:
 
         The caller may leave; the turn ends when the thread ends.
 
-        Args:
-            tenant: tenant id; it must hold a place.
-            work: function to run.
-            stop: event that is set when the caller has left.
-
         Raises:
             Exception: the exception of the work.
         """
@@ -172,11 +167,7 @@ class Slices:
         self._reached = 0.0
 
     def share(self, stop: threading.Event) -> Share:
-        """Return the share of an evaluation; its threads take turns.
-
-        Args:
-            stop: event that ends all waits for a turn.
-        """
+        """Return the share of an evaluation; its threads take turns."""
         return Share(self, stop)
 
     def take(self, share: Share) -> float:

@@ -102,19 +102,8 @@ def judged(
     """Evaluate configurations by judged answers.
 
     Args:
-        models: answering and judging models.
-        tenant: tenant id.
-        opened: the corpus.
-        embedders: embedders by name; the corpus's embedder measures relevancy.
-        asked: settings for answering.
         share: share of a core, held for searches, detectors and embeddings, but not during model
             calls.
-        questions: questions with gold documents.
-        configurations: configurations to compare.
-        tuned: weights and gates.
-
-    Returns:
-        Result of each configuration, even if some questions could not be judged.
 
     Raises:
         Refused: no model, no embedder, unusable or deleted cache, or daily limit reached.

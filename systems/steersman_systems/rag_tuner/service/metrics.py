@@ -66,13 +66,7 @@ class TunerCounts:
         self._model_calls, self._model_usd = _zeros([()]), _zeros([()])
 
     def ended(self, result: str) -> None:
-        """Count an evaluation without findings.
-
-        Args:
-            result: busy: queue full; budget: daily limit of the tenant reached; refused: invalid
-                request; late: deadline passed; away: the store, an embedder or a model did not
-                respond; failed: internal error.
-        """
+        """Count an evaluation without findings."""
         self._ended[(result,)] += 1
 
     def spent(self, calls: int, cost_usd: float) -> None:
@@ -90,8 +84,6 @@ class TunerCounts:
         Rewards are counted for the default weights only, because other weights have other scales.
 
         Args:
-            asked: the request.
-            found: its findings.
             seconds: duration in seconds, including the wait.
         """
         judged = _JUDGED[asked.answers is not None]

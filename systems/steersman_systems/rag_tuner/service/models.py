@@ -262,13 +262,7 @@ class Models:
         corpora. A running evaluation that uses one is aborted.
 
         Args:
-            tenant: tenant id.
-            corpora: corpora of the tenant: id -> number of erasures.
-            others: whether `corpora` is complete; False: check only these.
             now: seconds since 1970; None: current time.
-
-        Returns:
-            Number of deleted files.
 
         Raises:
             OSError: a file cannot be deleted.
@@ -311,9 +305,6 @@ class Models:
         """Return the models with the settings of a request.
 
         Args:
-            asked: settings of the request.
-            embedder: embedder of questions, for relevancy.
-            kept: cache of judgements.
             cost_ref_usd: unit of cost in US dollars.
 
         Raises:

@@ -53,7 +53,6 @@ def open_service(parts: Parts, settings: AnswerSettings | None = None) -> Tuning
     """Return the HTTP part of the RAG tuner.
 
     Args:
-        parts: parts of the service process.
         settings: models that answer and judge; None: those that the environment names.
 
     Raises:

@@ -37,19 +37,10 @@ class Strategy(Protocol):
     name: str
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return what to evaluate next.
-
-        Args:
-            rng: Draws.
-        """
+        """Return what to evaluate next."""
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Learn from an evaluation, asked for or not.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth.
-        """
+        """Learn from an evaluation, asked for or not."""
 
     def recommend(self) -> Configuration:
         """Return what should serve, as far as is known.
@@ -73,12 +64,7 @@ class Ledger:
         self._breaches: dict[Configuration, tuple[str, ...]] = {}
 
     def enter(self, batch: Batch, reward: Reward) -> None:
-        """Take down an evaluation.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth.
-        """
+        """Take down an evaluation."""
         self._batches.setdefault(batch.configuration, []).append(batch)
         self._rewards.setdefault(batch.configuration, []).append(reward)
         together = pooled(self._batches[batch.configuration])
@@ -93,26 +79,15 @@ class Ledger:
         return tuple(self._batches)
 
     def evaluations(self, configuration: Configuration) -> int:
-        """Return how often a configuration was evaluated.
-
-        Args:
-            configuration: Any.
-        """
+        """Return how often a configuration was evaluated."""
         return len(self._batches.get(configuration, ()))
 
     def quality(self, configuration: Configuration) -> list[float]:
-        """Return the mean quality of each of a configuration's batches.
-
-        Args:
-            configuration: Any.
-        """
+        """Return the mean quality of each of a configuration's batches."""
         return [sum(one.quality) / 2 for one in self._rewards.get(configuration, ())]
 
     def mean(self, configuration: Configuration) -> float:
         """Return the mean reward of all queries of a configuration, without penalties.
-
-        Args:
-            configuration: One that was evaluated.
 
         Returns:
             Of the queries that have both measures; minus infinity if none has, so that it is never
@@ -123,11 +98,7 @@ class Ledger:
         return -inf if isnan(mean) else mean
 
     def breaches(self, configuration: Configuration) -> tuple[str, ...]:
-        """Return the hard gates that all queries of a configuration together do not hold.
-
-        Args:
-            configuration: One that was evaluated.
-        """
+        """Return the hard gates that all queries of a configuration together do not hold."""
         return self._breaches[configuration]
 
     def best(self, among: Collection[Configuration] | None = None) -> Configuration:
@@ -147,11 +118,7 @@ class Ledger:
 
 
 def nothing_holds(count: int) -> str:
-    """Return what is said when there is nothing to recommend.
-
-    Args:
-        count: Configurations that were looked at.
-    """
+    """Return what is said when there is nothing to recommend."""
     if not count:
         return "nothing was evaluated yet; tell it an evaluation first"
     return (

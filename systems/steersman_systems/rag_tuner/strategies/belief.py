@@ -57,13 +57,7 @@ class Belief:
         return len(self._paid)
 
     def learn(self, batch: Batch, reward: Reward) -> None:
-        """Learn from an evaluation.
-
-        Args:
-            batch: What came of its queries; one from outside the space, such as a baseline, is
-                left out.
-            reward: What that is worth.
-        """
+        """Learn from an evaluation."""
         if batch.configuration in self._space.index:
             self._learn(batch, reward, reward.penalty)
             self._paid.append(_Paid(batch, reward.penalty, []))
@@ -72,9 +66,6 @@ class Belief:
         """Learn what the last evaluation says of fewer passages.
 
         Together they count as much as one evaluation: their queries fare well or badly together.
-
-        Args:
-            batches: Of the last evaluation.
         """
         known = [one for one in batches if one.configuration in self._space.index]
         if not known:
@@ -87,11 +78,7 @@ class Belief:
             self._paid[-1].smaller.extend(known)
 
     def retold(self, tuned: Tuned) -> Belief:
-        """Return what is believed under other reward weights, from the same evaluations.
-
-        Args:
-            tuned: With the same space and gates.
-        """
+        """Return what is believed under other reward weights, from the same evaluations."""
         found = Belief(tuned, self._queries)
         for batch, penalty, smaller in self._paid:
             found._learn(batch, reward_of(batch, tuned), penalty)
@@ -108,40 +95,22 @@ class Belief:
 
         Args:
             count: How many, ≥ 1.
-            rng: Draws.
         """
         return self.quality.draws(count, rng) - self._spent.mean()[:, None]
 
     def drawn(self, rng: np.random.Generator | None = None) -> Floats:
-        """Return one world that may be, for `best` and `ahead`.
-
-        Args:
-            rng: Draws it from the posterior; what is expected unless given.
-        """
+        """Return one world that may be, for `best` and `ahead`."""
         return self.quality.drawn(rng)
 
     def best(self, drawn: Floats | None = None) -> int:
-        """Return the place of the configuration that is worth the most.
-
-        Args:
-            drawn: The world it is looked for in, of `drawn`; what is expected unless given.
-        """
+        """Return the place of the configuration that is worth the most."""
         weights = self.quality.drawn() if drawn is None else drawn
         return int((self.quality.worth(weights) - self._spent.mean()).argmax())
 
     def ahead(
         self, place: int, others: NDArray[np.intp], drawn: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Return how much better than one configuration others are.
-
-        Args:
-            place: Of the one.
-            others: (n,) places of the others.
-            drawn: The world they are compared in, of `drawn`; what is expected unless given.
-
-        Returns:
-            Difference in that world, and its posterior standard deviation, (n,) each.
-        """
+        """Return how much better than one configuration others are."""
         mean, deviation = self.quality.ahead(place, others, drawn)
         return mean - self._spent.ahead(place, others)[0], deviation
 

@@ -49,11 +49,7 @@ class Factored:
         self._floor = floor
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return a configuration drawn by how likely it is the best.
-
-        Args:
-            rng: Draws.
-        """
+        """Return a configuration drawn by how likely it is the best."""
         masses = self.distribution(rng)
         place = int(np.searchsorted(masses.cumsum(), rng.random(), side="right"))
         place = min(place, int(np.flatnonzero(masses)[-1]))
@@ -61,9 +57,6 @@ class Factored:
 
     def distribution(self, rng: np.random.Generator) -> Floats:
         """Return with what probability each configuration would be drawn.
-
-        Args:
-            rng: Draws the posterior draws.
 
         Returns:
             (configurations,) in the order of `Space.all`, summing to 1.
@@ -78,12 +71,7 @@ class Factored:
         return np.asarray((1 - self._floor) * counts / _DRAWS + self._floor * even)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Learn from an evaluation.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth.
-        """
+        """Learn from an evaluation."""
         self._ledger.enter(batch, reward)
         self._belief.learn(batch, reward)
 
@@ -91,9 +79,6 @@ class Factored:
         """Learn what the same evaluation says of fewer passages.
 
         Together they count as much as one evaluation: their queries fare well or badly together.
-
-        Args:
-            batches: Of one evaluation.
         """
         self._belief.learn_smaller(batches)
 

@@ -23,13 +23,7 @@ def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> S
     """Return a strategy that has learned nothing yet.
 
     Args:
-        name: One of `NAMES`.
-        tuned: Bounds, gates, weights.
         queries: How many queries there are to draw slices from, ≥ 1.
-        seed: Of those that have a generator of their own; the others draw from what `ask` is given.
-
-    Returns:
-        The strategy.
 
     Raises:
         InputError: Unknown strategy, or the strategy needs configurations outside the space.

@@ -31,20 +31,11 @@ class Fixed:
         self._configuration = configuration.canonical()
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return it.
-
-        Args:
-            rng: Not used.
-        """
+        """Return it."""
         return Asked(self._configuration, 1.0)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Learn nothing.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth.
-        """
+        """Learn nothing."""
 
     def recommend(self) -> Configuration:
         """Return it, whether it holds the gates or not: it is what the others are held against."""

@@ -86,26 +86,14 @@ class ContextualPpo:
     # -- a batch at a time ------------------------------------------------------------------------
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return a configuration drawn for the mean context.
-
-        Args:
-            rng: Draws.
-
-        Returns:
-            It, and the product of the probabilities of the parts that it reads.
-        """
+        """Return a configuration drawn for the mean context."""
         drawn = self.agent.act(self._mean, rng)
         configuration = self._choices.configuration(drawn.values)
         self._asked.append((configuration, drawn))
         return Asked(configuration, self._choices.product(configuration, drawn.parts))
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Learn from an evaluation, once there are enough; what it did not ask for is noted only.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth; the penalty of broken gates is in it.
-        """
+        """Learn from an evaluation, once there are enough; what it did not ask for is noted only."""
         self._ledger.enter(batch, reward)
         place = next(
             (n for n, one in enumerate(self._asked) if one[0] == batch.configuration), None
@@ -141,10 +129,6 @@ class ContextualPpo:
     ) -> list[tuple[Asked, Drawn]]:
         """Return a configuration for each of some questions, with the draw to tell it by.
 
-        Args:
-            queries: (n,) places of the questions.
-            rng: Draws, in their order.
-
         Raises:
             InputError: A question has no context.
         """
@@ -156,13 +140,7 @@ class ContextualPpo:
         return found
 
     def tell_each(self, queries: NDArray[np.intp], drawn: Sequence[Drawn], rewards: Floats) -> None:
-        """Learn from single questions, once there are 256.
-
-        Args:
-            queries: (n,) places of the questions.
-            drawn: (n,) what `ask_each` gave for each.
-            rewards: (n,) of each; NaN is left out.
-        """
+        """Learn from single questions, once there are 256."""
         for state, one, reward in zip(self._of(queries), drawn, rewards, strict=True):
             if np.isfinite(reward):
                 self._questions.add(state, one, float(reward))
@@ -172,9 +150,6 @@ class ContextualPpo:
     def likeliest(self, query: int) -> Configuration:
         """Return the likeliest configuration for a question.
 
-        Args:
-            query: Its place.
-
         Raises:
             InputError: It has no context.
         """
@@ -183,9 +158,6 @@ class ContextualPpo:
 
     def mapping(self, categories: Sequence[str]) -> dict[str, Configuration]:
         """Return the likeliest configuration for the mean context of each category.
-
-        Args:
-            categories: (queries,) of each question.
 
         Raises:
             InputError: There are not as many as contexts.

@@ -33,13 +33,6 @@ def first_guess(features: Features, parts: Sequence[Part]) -> list[Guess]:
     nothing is known, it stands still. From a random start, most of the training went into learning
     that much; from one that looked part by part, policies stuck where parts depend on each other.
 
-    Args:
-        features: What is seen; without the group ``belief`` there is nothing to follow.
-        parts: Of the moves of the same space.
-
-    Returns:
-        (outputs, features) weights and (outputs,) biases.
-
     Source: Silver et al., Residual Policy Learning (2018), for learning on top of a policy.
     """
     place = {name: number for number, name in enumerate(features.names)}

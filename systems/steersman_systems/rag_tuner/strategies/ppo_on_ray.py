@@ -45,19 +45,8 @@ def train_on_ray(
     takes the episodes with it that it was playing, and nothing else.
 
     Args:
-        environment: The simulator; each runner has its own.
-        address: Of the cluster: ``auto`` on one of its nodes, or ``HOST:PORT``.
         updates: In all, ≥ 1.
-        episodes: Of each update, at least as many as runners.
         runners: That play, one processor each, ≥ 1.
-        settings: Of PPO.
-        seed: Of weights, scaling and episodes.
-        checkpoint: Written after each update, and gone on from if it is there and was begun with
-            the same seed, features, moves and scaling, and so in the same simulator.
-        done: Told of each update.
-
-    Returns:
-        A policy like any other: saved, loaded and deployed in the same way.
 
     Raises:
         InputError: A number out of its range.

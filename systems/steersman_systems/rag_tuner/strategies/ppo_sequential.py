@@ -52,20 +52,11 @@ class SequentialPolicy:
         self.agent, self.features, self.scaling, self.window = agent, features, scaling, window
 
     def state(self, situation: Situation, rng: np.random.Generator | None = None) -> Floats:
-        """Return what the network sees of a situation.
-
-        Args:
-            situation: Any.
-            rng: Draws what may be out of what is believed; unless given, what is expected.
-        """
+        """Return what the network sees of a situation."""
         return self.scaling.apply(self.features.raw(situation, rng))
 
     def save(self, file: Path) -> None:
-        """Write it as safetensors, whole or not at all; the optimiser's state is left behind.
-
-        Args:
-            file: Replaced if it is there.
-        """
+        """Write it as safetensors, whole or not at all; the optimiser's state is left behind."""
         about = json.dumps(self._about()).encode()
         kept = {n: a for n, a in self.agent.state().items() if not n.startswith("adam.")}
         arrays: dict[str, NDArray[Any]] = {n: np.asarray(a, np.float64) for n, a in kept.items()}
@@ -80,10 +71,6 @@ class SequentialPolicy:
     @classmethod
     def load(cls, file: Path, tuned: Tuned) -> SequentialPolicy:
         """Return a policy that was saved.
-
-        Args:
-            file: As `save` wrote it.
-            tuned: Whose space it must have been trained for.
 
         Raises:
             DataError: It cannot be read, is damaged, or was trained for another space or format.
@@ -161,15 +148,7 @@ class SequentialPpo:
         self.age_days = 0.0
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return where a drawn move leads; the running configuration moves once that is told.
-
-        Args:
-            rng: Draws what may be out of what is believed, and then the move.
-
-        Returns:
-            The configuration, and the probability of all moves that lead there, given what was
-            drawn of the belief.
-        """
+        """Return where a drawn move leads; the running configuration moves once that is told."""
         if not self._explore:
             likeliest = self._policy.agent.best(self._state())
             return Asked(self._moves.apply(self._running, likeliest), 1.0)
@@ -178,12 +157,7 @@ class SequentialPpo:
         return Asked(to, self._moves.propensity(self._running, to, masses))
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Remember a batch; what it was evaluated under is what runs now.
-
-        Args:
-            batch: What came of its queries; one from outside the space is only taken down.
-            reward: What that is worth.
-        """
+        """Remember a batch; what it was evaluated under is what runs now."""
         self._ledger.enter(batch, reward)
         if batch.configuration in self._space.index:
             labels = [self._labels[place] for place in batch.queries] if self._labels else ()
@@ -192,11 +166,7 @@ class SequentialPpo:
             self._belief.learn(batch, reward)
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
-        """Learn what the same evaluation says of fewer passages.
-
-        Args:
-            batches: Of one evaluation.
-        """
+        """Learn what the same evaluation says of fewer passages."""
         self._belief.learn_smaller(batches)
 
     def begin_anew(self) -> None:
@@ -209,9 +179,6 @@ class SequentialPpo:
 
     def retune(self, tuned: Tuned) -> None:
         """Follow other reward weights from now on.
-
-        Args:
-            tuned: With the same space and gates.
 
         Raises:
             InputError: It has another space.
@@ -254,11 +221,7 @@ def train_sequential(
     """Return a policy that was trained in simulators.
 
     Args:
-        environments: Alike; an update is learned from one episode of each. One or more.
         updates: How many, ≥ 0; with none it is the first guess that training begins with.
-        settings: Of PPO.
-        seed: Of weights, episodes and draws.
-        done: Called after each update with its number, what it did, and the mean reward of a step.
 
     Raises:
         InputError: No environment, or a negative number of updates.
@@ -280,12 +243,7 @@ def train_sequential(
 
 
 def fitted_scaling(environment: TuningEnvironment, rng: np.random.Generator) -> Scaling:
-    """Return how states are scaled, fitted on episodes of random moves.
-
-    Args:
-        environment: The simulator.
-        rng: Draws episodes and moves.
-    """
+    """Return how states are scaled, fitted on episodes of random moves."""
     rows = []
     sizes = [part.size for part in environment.moves.parts]
     for _ in range(_FITTED_ON):

@@ -36,22 +36,13 @@ class Random:
         self._ledger = Ledger(tuned)
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return a configuration at random.
-
-        Args:
-            rng: Draws.
-        """
+        """Return a configuration at random."""
         drawn = self._space.draw(rng)
         mass = self._space.draw_probabilities[self._space.index[drawn]]
         return Asked(drawn, float(mass))
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Take it down.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth.
-        """
+        """Take it down."""
         self._ledger.enter(batch, reward)
 
     def recommend(self) -> Configuration:

@@ -44,22 +44,13 @@ class Halving:
         self._winners: list[Configuration] = []
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return the next one of the rung; its probability depends on the draws of the bracket.
-
-        Args:
-            rng: Draws the configurations of a new bracket.
-        """
+        """Return the next one of the rung; its probability depends on the draws of the bracket."""
         if not self._due:
             self._climb(rng)
         return Asked(self._due[0], nan)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Take it down; what was asked for is due no longer.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth.
-        """
+        """Take it down; what was asked for is due no longer."""
         self._ledger.enter(batch, reward)
         if batch.configuration in self._due:
             self._due.remove(batch.configuration)

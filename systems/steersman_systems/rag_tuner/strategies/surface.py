@@ -40,10 +40,6 @@ _LEVEL, _PART, _PAIR, _ALL = 0.25, 0.01, 0.003, 0.0005
 def features(space: Space, rank: int = _RANK) -> Floats:
     """Return what the model knows each configuration by.
 
-    Args:
-        space: What may be chosen.
-        rank: The most features; fewer if they explain the kernel to one part in a million.
-
     Returns:
         (configurations, features) float64; the dot product of two rows is their prior covariance.
 
@@ -105,9 +101,6 @@ class Surface:
         """Learn some queries' rewards under one configuration.
 
         Args:
-            place: Of the configuration.
-            queries: (n,) which ones; the same may be there again.
-            rewards: (n,) theirs; NaN is left out.
             weight: As how many independent rewards each counts, above 0.
         """
         known = ~np.isnan(rewards)
@@ -123,9 +116,6 @@ class Surface:
         """Learn some queries' rewards under several configurations at once.
 
         Args:
-            places: Of the configurations.
-            queries: (n,) which ones; the same may be there again.
-            rewards: (configurations, n); a query with a NaN is left out.
             weight: As how many independent rewards each counts, above 0.
         """
         known = ~np.isnan(rewards).any(axis=0)
@@ -159,10 +149,6 @@ class Surface:
 
         Args:
             count: How many, ≥ 1.
-            rng: Draws.
-
-        Returns:
-            (configurations, count).
         """
         weights, lower = self._posterior()
         normal = rng.standard_normal((len(weights), count))
@@ -172,14 +158,7 @@ class Surface:
         )
 
     def drawn(self, rng: np.random.Generator | None = None) -> Floats:
-        """Return weights of the features: one draw from the posterior.
-
-        Args:
-            rng: Draws; the posterior mean unless given.
-
-        Returns:
-            (features,) for `worth` and `ahead`.
-        """
+        """Return weights of the features: one draw from the posterior."""
         weights, lower = self._posterior()
         if rng is None:
             return weights
@@ -189,26 +168,13 @@ class Surface:
         )
 
     def worth(self, weights: Floats) -> Floats:
-        """Return every configuration's reward under some weights, (configurations,).
-
-        Args:
-            weights: (features,) as `drawn` returns them.
-        """
+        """Return every configuration's reward under some weights, (configurations,)."""
         return np.asarray(self._design @ weights)
 
     def ahead(
         self, place: int, others: NDArray[np.intp], weights: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Return how much greater than one configuration's reward others' are.
-
-        Args:
-            place: Of the one.
-            others: (n,) places of the others.
-            weights: (features,) as `drawn` returns them; their mean unless given.
-
-        Returns:
-            Difference under these weights, and its posterior standard deviation, (n,) each.
-        """
+        """Return how much greater than one configuration's reward others' are."""
         mean, lower = self._posterior()
         rows = self._design[others] - self._design[place]
         spread = solve_triangular(lower, rows.T, lower=True, check_finite=False)

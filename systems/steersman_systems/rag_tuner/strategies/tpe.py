@@ -54,11 +54,7 @@ class Tpe:
         self._trials: dict[Configuration, list[Any]] = {}
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return what the sampler suggests.
-
-        Args:
-            rng: Not used; the sampler has a separate generator.
-        """
+        """Return what the sampler suggests."""
         trial = self._study.ask()
         space = self._space
         variant = trial.suggest_categorical("variant", space.variants)
@@ -81,12 +77,7 @@ class Tpe:
         return Asked(asked, nan)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Tell the sampler, of what it did not suggest too, if that is in the space.
-
-        Args:
-            batch: What came of its queries.
-            reward: What that is worth; the penalty of broken gates is in it.
-        """
+        """Tell the sampler, of what it did not suggest too, if that is in the space."""
         self._ledger.enter(batch, reward)
         waiting = self._trials.get(batch.configuration)
         judged = not isnan(reward.value)
