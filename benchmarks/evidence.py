@@ -44,9 +44,7 @@ from steersman.policies.sequence import StepRule
 from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.embedding_cache import CachedEmbedder
 from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.credit import by_task, causes
-from steersman.training.selection.fine_tuners import TreesOnTop
-from steersman.training.selection.raft import RaftSettings, raft
+from steersman.training.selection.raft import RaftSettings, TreesOnTop, by_task, causes, raft
 from steersman.training.selection.task import walks
 from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.baselines import (

@@ -30,12 +30,12 @@ import numpy as np
 from benchmarks.report import Figure, command
 from steersman.errors import DataError
 from steersman.platform.wheel_files import state_directory
-from steersman.providers.detectors.personal import PersonalData
-from steersman.providers.detectors.toxicity_model import toxicity
+from steersman.providers.detectors.national_ids import PersonalData
+from steersman.providers.detectors.toxicity import toxicity
 from steersman.providers.small_models import local_model
 from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.embedding_cache import CachedEmbedder
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher
 from steersman_systems.rag_tuner.entailment import Entailment
 from steersman_systems.rag_tuner.faithfulness_gain import grounding

@@ -31,8 +31,8 @@ from safetensors.numpy import save
 from benchmarks import registry_reload
 from benchmarks.report import Figure, Options, command
 from benchmarks.turns import figure, in_turns
-from steersman.points.eigenvalues import largest_eigenvalue
 from steersman.points.policy_factory import load_policy
+from steersman.points.scale_guard import largest_eigenvalue
 from steersman.points.state_bytes import pack_state
 from steersman.policies import LinTS
 from steersman.registry.consumer import Consumer

@@ -24,10 +24,10 @@ from steersman.platform.wheel_files import state_directory
 from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.embedding_cache import CachedEmbedder
-from steersman.retrieval.entity_links import link_passages
 from steersman.retrieval.exact_index import ExactIndex
+from steersman.retrieval.passage_links import link_passages
 from steersman.retrieval.rerank import CosineReranker
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher
 from steersman.stats import all_alike_interval
 from steersman_systems.rag_tuner.hygiene import conversations

@@ -17,7 +17,7 @@ from steersman.retrieval.embedders import Embedders
 from steersman.retrieval.exact_index import ExactIndex
 from steersman.retrieval.loaded_corpus import find_place, load, one_view
 from steersman.retrieval.pgvector_index import PgvectorIndex
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.serving.corpus_cache import CorpusCache
 from tests.api.test_searching import fill, knows, later, search
 from tests.db.corpora import owned

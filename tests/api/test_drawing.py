@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from steersman.serving.arms import Drawn
 from steersman.serving.draw import draw_many
-from steersman.serving.draw_result import Drawn
 from steersman.wire import DecideRequest, Refused
 from tests.api.rollouts import serving
 

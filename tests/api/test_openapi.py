@@ -9,8 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from steersman.api.openapi import document
-from steersman.api.publish_schemas import published
+from steersman.api.openapi import document, published
 from steersman.api.schemas import EVENT_EXAMPLES, event_schema
 from steersman.wire import EVENT_TYPES
 
@@ -19,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_published_files_are_up_to_date() -> None:
     for path, text in published(ROOT):
-        fix = "run `python -m steersman.api.publish_schemas .`"
+        fix = "run `python -m steersman.api.openapi .`"
         assert path.read_bytes() == text, f"{path} is out of date; {fix}"
 
 

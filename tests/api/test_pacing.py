@@ -9,7 +9,7 @@ import pytest
 
 from steersman.db.declarations import declare
 from steersman.serving.decide import Deciding
-from steersman.serving.slow_lane import Pacing
+from steersman.serving.micro_batch import Pacing
 from tests.api.test_selections import ASK, SELECT, rows_of
 
 

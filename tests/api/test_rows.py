@@ -11,10 +11,9 @@ import pytest
 
 from steersman.db.decisions import DecisionRow
 from steersman.serving.arm_dispatch import Drew
-from steersman.serving.arms import Label
+from steersman.serving.arms import Drawn, Label
 from steersman.serving.decision_rows import Wanted, parts_of, to_row
 from steersman.serving.draw import draw_many
-from steersman.serving.draw_result import Drawn
 from steersman.serving.draw_sequence import picked_in
 from steersman.serving.fallback_records import sign, verify
 from steersman.wire import DecideRequest, write

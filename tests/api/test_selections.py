@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from steersman.client import AsyncClient, Client
-from steersman.db.decisions import DecisionRow
+from steersman.db.decisions import DecisionRow, done_in, offered_of
 from steersman.db.declarations import declare
 from steersman.db.points import find_declared, initial_policy
-from steersman.db.selections import done_in, offered_of
 from steersman.db.tenants import create_tenant
 from steersman.errors import InputError
 from steersman.learning.rebuild import rebuild

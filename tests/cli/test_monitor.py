@@ -22,8 +22,8 @@ from steersman.cli.monitor_values import Frame, TenantView
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
 from steersman.db.derived_snapshots import hold_point
-from steersman.db.events import log_events
 from steersman.db.incidents import open_incident
+from steersman.db.packed_events import log_events
 from steersman.db.rollout_transitions import claim_rollout, start_rollout
 from steersman.db.snapshots import Frozen, mark_published, reserve_snapshot
 from steersman.db.tenants import create_tenant

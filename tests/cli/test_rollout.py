@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.cli.registries import publisher_of, registry_location
+from steersman.cli.signing_keys import publisher_of, registry_location
 from steersman.db.incidents import open_incident
 from steersman.db.points import points_of
 from steersman.db.tenants import find_tenant

@@ -29,7 +29,7 @@ from steersman.db.promotion import pin_point
 from steersman.db.rollouts import rollouts_of
 from steersman.db.verdicts import verdicts_of
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.recompute import recompute
+from steersman.rollouts.verdicts import recompute
 from steersman_systems.assistant.points import point_documents
 from tests.clusters import copy_cluster
 

@@ -4,8 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from steersman.cli.registries import keys_of
-from steersman.cli.snapshot_marks import mark_here
+from steersman.cli.signing_keys import keys_of, mark_here
 from steersman.platform.postgres.database import Database
 from tests.kept import run
 

@@ -8,7 +8,7 @@ from itertools import count
 from steersman.db.archive.compaction import compact
 from steersman.db.archive.destination import Directory
 from steersman.db.decisions import log_decisions
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.db.retention import keep
 from steersman.wire import new_id
 from tests.db.rows import connected, decision, event

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from steersman.db.decisions import DecisionRow
-from steersman.db.events import EventRow
+from steersman.db.packed_events import EventRow
 from steersman.features import FeatureMap
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.feature_encoding import encode

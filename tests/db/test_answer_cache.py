@@ -12,8 +12,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from steersman.db.answer_cache import TableCache
-from steersman.db.answer_limits import AnswerLimits, trim_all_answers, trim_answers
+from steersman.db.answer_cache import AnswerLimits, TableCache, trim_all_answers, trim_answers
 from steersman.db.retention import keep
 from steersman.db.tenants import create_tenant
 from steersman.errors import DataError, InputError, StoreError

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from steersman.db.answer_cache import TableCache
+from steersman.db.answer_cache import AnswerLimits, TableCache, trim_answers
 from steersman.db.answer_cache_redis import RedisCache
-from steersman.db.answer_limits import AnswerLimits, trim_answers
 from steersman.db.tenants import create_tenant
 from steersman.errors import StoreError
 from tests.db.rows import connected

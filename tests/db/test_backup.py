@@ -18,8 +18,8 @@ from steersman.db.audit_chain import audit_head, verify_chain
 from steersman.db.backup import backup, restore
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
-from steersman.db.events import log_events
 from steersman.db.migrate import migrate
+from steersman.db.packed_events import log_events
 from steersman.db.tenants import create_tenant
 from steersman.errors import StoreError
 from steersman.platform.postgres import programs

@@ -18,8 +18,14 @@ from steersman.db.corpora import (
     drop_corpus,
     find_corpus,
 )
-from steersman.db.corpus_documents import erase_documents, find_document, read_documents
-from steersman.db.corpus_links import StoredLinks, read_links, write_links
+from steersman.db.corpus_documents import (
+    StoredLinks,
+    erase_documents,
+    find_document,
+    read_documents,
+    read_links,
+    write_links,
+)
 from steersman.db.corpus_snapshots import (
     corpus_digest,
     corpus_snapshots_of,

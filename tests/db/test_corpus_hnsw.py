@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from steersman.db.backup import backup, restore
-from steersman.db.corpora import corpus_of, corpus_size, create_corpus, drop_corpus
-from steersman.db.corpus_cleanup import sweep_corpora
+from steersman.db.corpora import corpus_of, corpus_size, create_corpus, drop_corpus, sweep_corpora
 from steersman.db.corpus_documents import erase_documents
 from steersman.db.corpus_hnsw import (
     build_hnsw,

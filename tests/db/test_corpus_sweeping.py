@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from steersman.db.corpora import corpus_of, create_corpus
-from steersman.db.corpus_cleanup import sweep_corpora
-from steersman.db.corpus_links import StoredLinks, write_links
+from steersman.db.corpora import corpus_of, create_corpus, sweep_corpora
+from steersman.db.corpus_documents import StoredLinks, write_links
 from steersman.db.corpus_snapshots import corpus_digest, snapshot_corpus
 from steersman.db.corpus_vectors import known_vectors, write_vectors
 from steersman.db.retention import keep

@@ -12,7 +12,7 @@ from steersman.db.audit import history
 from steersman.db.decisions import find_decision, log_decisions
 from steersman.db.declarations import declare
 from steersman.db.erasure import erase, export, sweep
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.db.tenants import create_tenant
 from steersman.errors import InputError
 from steersman.points.state_bytes import pack_state

@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from steersman.platform.postgres.recent_rows import newest_rows
+from steersman.platform.postgres.database import newest_rows
 from tests.db.rows import connected
 
 ROWS = """

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from steersman.db.decisions import log_decisions
-from steersman.db.events import log_events
 from steersman.db.group_commit import GroupCommit
-from steersman.db.packed_events import event_pipeline, log_packed_events, pack_event
+from steersman.db.packed_events import event_pipeline, log_events, log_packed_events, pack_event
 from steersman.db.tenants import create_tenant
 from steersman.db.write_batches import Expired
 from steersman.wire import new_id

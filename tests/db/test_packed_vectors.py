@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from steersman.db.packed_vectors import (
+from steersman.db.answer_cache import (
     MAX_PACKED_BYTES,
     cache_key_bytes,
     pack_vectors,

@@ -14,8 +14,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from steersman.db.answer_cache import pack_vectors
 from steersman.db.answer_cache_redis import RedisCache
-from steersman.db.packed_vectors import pack_vectors
 from steersman.errors import DataError, InputError, StoreError
 from steersman.errors.install_hint import how_to_install
 from tests.db.test_tls import certificate

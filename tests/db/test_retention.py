@@ -14,7 +14,7 @@ from steersman.db.archive.expire import exported
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
 from steersman.db.erasure import erase
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.db.retention import keep
 from steersman.db.tenants import create_tenant
 from steersman.errors import InputError

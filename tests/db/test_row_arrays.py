@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from steersman.db.decisions import DecisionRow, log_decisions
-from steersman.db.events import EventRow, log_events
+from steersman.db.packed_events import EventRow, log_events
 from steersman.platform.postgres.bulk_encoder import connect_writer
 from steersman.platform.postgres.database import as_tenant
 from steersman.wire import new_id

@@ -11,8 +11,8 @@ import pytest
 from steersman.db.audit import record
 from steersman.db.decisions import log_decisions
 from steersman.db.erasure import export
-from steersman.db.events import log_events
 from steersman.db.migrate import migrate
+from steersman.db.packed_events import log_events
 from steersman.db.tenants import create_tenant
 from tests.clusters import execute, on
 from tests.db.rows import connected, decision, event

@@ -2,8 +2,8 @@
 
 import pytest
 
-from steersman.platform.postgres import recovery_check as stuck
-from steersman.platform.postgres.recovery_check import is_stuck
+from steersman.platform.postgres import embedded as stuck
+from steersman.platform.postgres.embedded import is_stuck
 
 SERVER = 700
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.rollouts import walks_over
+from steersman.training.selection.rounds import walks_over
 from steersman_systems.evidence_selection.contenders import LinearlyCloned
 from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.evaluate import evaluate

@@ -13,8 +13,7 @@ from benchmarks.monitoring_stack import CONFIGURATION
 from benchmarks.rollout_fault import canary, fault
 from steersman.db.verdicts import verdicts_of
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.recompute import recompute
-from steersman.rollouts.verdicts import rejudge
+from steersman.rollouts.verdicts import recompute, rejudge
 from steersman.wire import new_id
 from tests.clusters import copy_cluster
 

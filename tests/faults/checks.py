@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from steersman.db.points import points_of
-from steersman.db.snapshot_lineage import line_of
+from steersman.db.snapshots import line_of
 from steersman.db.updates import updates_after
 from steersman.features import FeatureMap
 from steersman.learning.replica import Replica, load

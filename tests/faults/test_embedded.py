@@ -13,7 +13,7 @@ import pytest
 
 from steersman.errors import StoreError
 from steersman.platform.postgres import embedded
-from steersman.platform.postgres.recovery_check import is_stuck
+from steersman.platform.postgres.embedded import is_stuck
 from tests.clusters import open_database
 from tests.faults.harness import children, runs
 

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from steersman.db.decisions import log_decisions
-from steersman.db.events import log_events
 from steersman.db.group_commit import GroupCommit
-from steersman.db.packed_events import event_pipeline, log_packed_events
+from steersman.db.packed_events import event_pipeline, log_events, log_packed_events
 from steersman.db.secret import load_secret
 from steersman.learning.learner import LearnerSettings, run_learner
 from steersman.serving.decide import Deciding

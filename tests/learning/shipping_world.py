@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.db.decisions import log_decisions
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.db.snapshots import find_snapshot
 from steersman.db.updates import base_state
 from steersman.platform.postgres.database import as_tenant

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from steersman.db.decisions import log_decisions
-from steersman.db.events import log_events
 from steersman.db.held_out import hold_out
+from steersman.db.packed_events import log_events
 from steersman.db.points import initial_policy
 from steersman.db.rewards import learned_of
 from steersman.db.updates import updates_after

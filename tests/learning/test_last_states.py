@@ -9,11 +9,10 @@ from steersman.db.erasure import erase, sweep
 from steersman.db.tenants import create_tenant
 from steersman.db.work_queue import due_work
 from steersman.learning import learner as module
-from steersman.learning.bases import StoredBases
-from steersman.learning.batch import learn_batch
 from steersman.learning.claims import Claims
-from steersman.learning.learner import LearnerSettings, run_learner
+from steersman.learning.learner import LearnerSettings, learn_batch, run_learner
 from steersman.learning.rebuild import rebuild
+from steersman.learning.replica import StoredBases
 from tests.db.rows import connected
 from tests.learning.test_claims import LOCKS, workers
 from tests.learning.test_two_learners import row_time

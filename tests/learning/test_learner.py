@@ -9,7 +9,7 @@ import pytest
 
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.db.points import initial_policy
 from steersman.db.tenants import create_tenant
 from steersman.db.work_queue import queue_work

@@ -10,7 +10,7 @@ import pytest
 
 from steersman.db.decisions import log_decisions
 from steersman.db.erasure import erase
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.db.promotion import take_back_snapshot
 from steersman.db.tenants import create_tenant
 from steersman.errors import StateError

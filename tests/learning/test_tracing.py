@@ -6,7 +6,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from steersman.learning import tracing
+from steersman.learning import learner as tracing
 from tests.learning.world import decided, declared, happened, learn_all, rows, write
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

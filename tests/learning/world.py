@@ -11,7 +11,7 @@ import numpy as np
 
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.db.points import points_of
 from steersman.learning.learner import LearnerSettings, run_learner
 from steersman.learning.replica import load
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.db.decisions import DecisionRow
-    from steersman.db.events import EventRow
+    from steersman.db.packed_events import EventRow
     from steersman.db.points import PointRow
-    from steersman.learning.bases import Bases
-    from steersman.learning.replica import Replica
+    from steersman.learning.replica import Bases, Replica
     from steersman.platform.postgres.database import Database
 
 NAMES = ("shallow", "middle", "deep")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from steersman.ope import LoggedData, evaluate
-from steersman.ope.bootstrap import make_blocks
-from steersman.ope.refit import Refit
+from steersman.ope.bootstrap import Refit, make_blocks
 from steersman.ope.reward_models import fit, group_sums
 
 

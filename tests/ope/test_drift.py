@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from steersman.ope import SNIPS, Log, LoggedData, evaluate
+from steersman.ope.estimators import drift_share, levelled, stabilisers
 from steersman.ope.paired import off_policy_delta
-from steersman.ope.stabilise import drift_share, levelled, stabilisers
 
 RUNS, ROWS = 150, 2000
 

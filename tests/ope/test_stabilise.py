@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman.ope import LoggedData, drawn_or_another, evaluate
-from steersman.ope.stabilise import stabilisers
+from steersman.ope.estimators import stabilisers
 
 
 def make_log(seed, rows=300, arms=3):

@@ -8,7 +8,7 @@ import pytest
 from steersman.errors import InputError, MergeError, StateError
 from steersman.points.policy_factory import load_policy
 from steersman.policies import BetaThompson, JointSquareCB, LinTS, LinUCB, states
-from steersman.policies.deltas import remember
+from steersman.policies.mergeable import remember
 from steersman.policies.undo import withdraw
 
 ROW = {"lin_ucb": [1.0, 0.5], "lin_ts": [1.0, 0.5], "squarecb": [1.0, 0.5], "beta": "k"}

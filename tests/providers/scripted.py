@@ -5,7 +5,7 @@ import threading
 
 from steersman.providers.chat import ChatBackend
 from steersman.providers.judges.judge import Judge
-from steersman.providers.rate_limit import Rate
+from steersman.providers.spending_limit import Rate
 
 
 def told(prompt):

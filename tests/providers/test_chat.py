@@ -23,8 +23,7 @@ from steersman.errors import (
     InputError,
     SteersmanError,
 )
-from steersman.providers.breaker import FAILURES, Breaker
-from steersman.providers.chat import ChatBackend
+from steersman.providers.chat import FAILURES, Breaker, ChatBackend
 from tests.providers.chat_server import chat_server, settled_threads
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from steersman.providers.chat import ChatBackend
 from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.judge import Judge, Retry
 from steersman.providers.judges.scores import Tally
-from steersman.providers.rate_limit import Rate
-from steersman.providers.spending_limit import Budget, Prices
+from steersman.providers.spending_limit import Budget, Prices, Rate
 from tests.providers.scripted import Clock, judge_at
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.providers.judges.batch import judge_all
 from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.faithfulness import Faithfulness
+from steersman.providers.judges.judge import judge_all
 from steersman.providers.judges.relevancy import Relevancy
 from steersman.providers.judges.scores import Case, Scored, coverage
 from steersman.providers.spending_limit import Budget

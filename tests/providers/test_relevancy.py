@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError, InputError
-from steersman.providers.judges.batch import judge_all
+from steersman.providers.judges.judge import judge_all
 from steersman.providers.judges.relevancy import Relevancy
 from steersman.providers.judges.scores import Case
 from tests.providers.scripted import Script, judge_at, told

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from steersman.registry.manifest import manifest
+from steersman.registry.consumer import manifest
 from tests.registry.conftest import DAY
 
 

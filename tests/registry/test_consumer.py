@@ -19,8 +19,7 @@ from steersman.errors import (
     VerificationError,
 )
 from steersman.points.state_bytes import pack_state
-from steersman.registry.consumer import Consumer
-from steersman.registry.manifest import manifest
+from steersman.registry.consumer import Consumer, manifest
 from steersman.registry.metadata_signer import at
 from steersman.registry.snapshot import pack_snapshot
 from tests.registry.conftest import DAY, NOW, Clock, state_of

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.points.eigenvalues import largest_eigenvalue, power_iteration, spectrum
 from steersman.points.policy_factory import CLASSES
+from steersman.points.scale_guard import largest_eigenvalue, power_iteration, spectrum
 from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from steersman.errors import InputError, MissingSnapshotError, VerificationError
-from steersman.registry.manifest import manifest
-from steersman.registry.release_status import signed_standing
+from steersman.registry.chain import signed_standing
+from steersman.registry.consumer import manifest
 from tests.registry.conftest import snapshot_of
 from tests.registry.test_attacks import newest
 from tests.registry.test_consumer import version_of

@@ -17,7 +17,7 @@ from steersman.platform.postgres.database import as_tenant
 from steersman.retrieval.documents.chunks import Chunking
 from steersman.retrieval.documents.document import Document
 from steersman.retrieval.embedders import Embedders
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from tests.kept import run
 from tests.retrieval.corpora import PUMPS, SMALL, VALVES, corpora, texts
 from tests.retrieval.hashed_words import HashedWords

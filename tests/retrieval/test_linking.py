@@ -6,8 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.retrieval.entity_links import link_entities, link_passages
-from steersman.retrieval.passage_links import ENTITY, TITLE, Expanding, Links, expand, link_titles
+from steersman.retrieval.passage_links import (
+    ENTITY,
+    TITLE,
+    Expanding,
+    Links,
+    expand,
+    link_entities,
+    link_passages,
+    link_titles,
+)
 from steersman.retrieval.top_k import Ranked
 from tests.retrieval.passages import whole
 

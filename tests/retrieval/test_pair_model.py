@@ -11,7 +11,7 @@ from steersman.errors import DataError, InputError
 from steersman.errors.install_hint import how_to_install
 from steersman.retrieval.pair_model import PairModel, PairWeights
 from steersman.retrieval.rerank import CrossEncoder
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher
 from tests.retrieval.passages import whole
 from tests.retrieval.tiny_models import write

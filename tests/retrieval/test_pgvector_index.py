@@ -17,7 +17,7 @@ from steersman.errors import InputError, StoreError
 from steersman.platform.postgres.database import as_tenant
 from steersman.retrieval.documents.document import Document
 from steersman.retrieval.pgvector_index import PgvectorIndex
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from tests.kept import run
 from tests.retrieval.corpora import corpora
 from tests.retrieval.hashed_words import HashedWords

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from steersman.retrieval import loaded_corpus as opening
-from steersman.retrieval.bm25 import words
+from steersman.retrieval.bm25 import query_terms, words
 from steersman.retrieval.documents.chunks import cut
 from steersman.retrieval.documents.document import Document
 from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.query_words import searched_words
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher, passage_index
-from steersman.retrieval.tokenize import query_terms
 from tests.retrieval.corpora import corpora
 
 NAMES = [

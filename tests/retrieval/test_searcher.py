@@ -12,7 +12,7 @@ from steersman.retrieval.exact_index import ExactIndex
 from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.passage_links import TITLE, Links
 from steersman.retrieval.rerank import CosineReranker
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher, passage_index
 from tests.retrieval.hashed_words import HashedWords
 from tests.retrieval.passages import whole

@@ -24,7 +24,7 @@ from steersman.rollouts.plan import plan_of
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 from steersman.spec.loader import loads
-from steersman.spec.operation import Gates
+from steersman.spec.point import Gates
 from tests.rollouts.world import NoSigner, check_history, document, world
 
 NAMES = ("shallow", "middle", "deep")

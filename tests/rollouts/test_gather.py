@@ -8,12 +8,11 @@ import numpy as np
 
 from steersman.db.decisions import log_decisions
 from steersman.db.erasure import erase
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.rollouts.arms import position
 from steersman.rollouts.commands import act
-from steersman.rollouts.forecast import forecast
+from steersman.rollouts.forecast import forecast, traffic_of
 from steersman.rollouts.plan import plan_of
-from steersman.rollouts.traffic import traffic_of
 from steersman.rollouts.unit_outcomes import Gathering, last_decision_at, observe, shadowed
 from steersman.spec.loader import loads
 from tests.learning.world import decided, happened

@@ -17,7 +17,7 @@ from steersman.rollouts.candidate_evidence import logged_data, off_policy
 from steersman.snapshots.comparison import diff
 from steersman.snapshots.reference_log import Reference
 from steersman.spec.loader import loads
-from steersman.spec.operation import Gates
+from steersman.spec.point import Gates
 from tests.registry.test_diff import AT
 
 SPEC = loads("""

@@ -8,8 +8,8 @@ import pytest
 
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
-from steersman.db.events import log_events
 from steersman.db.held_out import hold_out
+from steersman.db.packed_events import log_events
 from steersman.db.points import initial_policy
 from steersman.errors import RolloutError
 from steersman.learning.held_out import Judged, compare

@@ -8,8 +8,8 @@ import pytest
 from steersman.db.rollout_transitions import move_rollout
 from steersman.errors import FencedError
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.claims import Claims
 from steersman.rollouts.commands import act
+from steersman.rollouts.controller import Claims
 from tests.learning.processes import running, stopped, until
 from tests.rollouts.controlling_process import LEASE_S
 from tests.rollouts.world import PACES, EverybodysClock, check_history, world

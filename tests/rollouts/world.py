@@ -16,8 +16,8 @@ import numpy as np
 
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
-from steersman.db.events import log_events
 from steersman.db.incidents import incidents_of
+from steersman.db.packed_events import log_events
 from steersman.db.points import points_of
 from steersman.db.rollouts import find_rollout
 from steersman.db.tenants import create_tenant
@@ -26,8 +26,8 @@ from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.arms import place, position
 from steersman.rollouts.controller import ControllerSettings, run_controller
 from steersman.rollouts.plan import RolloutPlan
-from steersman.rollouts.recompute import recompute
 from steersman.rollouts.start import Wanted, start
+from steersman.rollouts.verdicts import recompute
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 from tests.learning.world import decided, happened, learn_all

@@ -8,8 +8,7 @@ from steersman.errors import InputError, SpecError
 from steersman.points.policy_factory import build
 from steersman.spec.actions import Mixed, configuration_name
 from steersman.spec.loader import loads
-from steersman.spec.part_counts import too_much
-from steersman.spec.parts import RealPart
+from steersman.spec.parts import RealPart, too_much
 from steersman.spec.policy import FactoredTSPolicy
 
 TUNER = """\

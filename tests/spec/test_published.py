@@ -12,7 +12,7 @@ import pytest
 import steersman.spec
 from steersman.points.policy_factory import CLASSES, build
 from steersman.policies import offered
-from steersman.spec import sequence_features as standing
+from steersman.spec import actions as standing
 from steersman.spec.loader import loads
 from steersman.spec.parts import BooleanPart
 from steersman.spec.policy import Policy

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from steersman.db.decisions import log_decisions
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.testing import check_store
 from tests.db.rows import connected, decision, event
 

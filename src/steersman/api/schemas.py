@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steersman.api.routes.explain import Explanation
 from steersman.api.routes.keys import NewKey, Rotation, ShownKey
 from steersman.api.routes.rollout_plans import NewForecast, ShownForecast
 from steersman.api.routes.rollouts import (
@@ -21,7 +22,7 @@ from steersman.api.routes.rollouts import (
     ShownRollout,
     ShownVerdict,
 )
-from steersman.api.routes.search_messages import (
+from steersman.api.routes.search import (
     DocumentRequest,
     SearchAnswer,
     SearchRequest,
@@ -30,7 +31,6 @@ from steersman.api.routes.search_messages import (
 from steersman.api.routes.snapshots import RetractedSnapshot, RetractSnapshot, ShownSnapshot
 from steersman.api.routes.status import Status
 from steersman.api.routes.units import ErasedRows, EraseRequest, UnitRequest
-from steersman.serving.explanation import Explanation
 from steersman.wire import (
     EVENT_TYPES,
     BatchRequest,

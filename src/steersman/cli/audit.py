@@ -8,12 +8,12 @@ import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.output import show, show_rows
-from steersman.cli.registries import registry_location
+from steersman.cli.signing_keys import registry_location
 from steersman.db.audit import AuditRow, history, record
 from steersman.db.audit_chain import Anchor, ChainReport, audit_head, verify_chain
 from steersman.errors import InputError, VerificationError
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.reasons import checked_reason
+from steersman.rollouts.state_machine import checked_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from steersman.cli.options import administers, for_tenant, home_option, in_store
 from steersman.cli.output import as_fields, show, show_rows
 from steersman.cli.stack import can_compact
 from steersman.cli.supervisor import stop_on_signals, stop_with_parent
-from steersman.db.answer_limits import trim_all_answers
+from steersman.db.answer_cache import trim_all_answers
 from steersman.db.backup import backup, restore
 from steersman.db.migrate import make_partitions
 from steersman.db.retention import keep
@@ -265,8 +265,8 @@ async def _keep(database: Database, cold: str, at: str) -> None:
     # Partitions do not depend on the cold store: without them rows are not stored by day.
     jobs = [asyncio.create_task(_make_room(database, stop))]
     if can_compact():
+        from steersman.db.archive.compaction import run_daily  # noqa: PLC0415 (an extra)
         from steersman.db.archive.destination import open_destination  # noqa: PLC0415
-        from steersman.db.archive.schedule import run_daily  # noqa: PLC0415 (an extra)
 
         try:
             destination = open_destination(cold)

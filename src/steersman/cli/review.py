@@ -46,10 +46,12 @@ def scan_command(
     The detectors find personal data, hateful and offensive words, and differing answers to the same
     question. Stored excerpts are masked. Scanning the same answers again adds nothing.
     """
-    from steersman.providers.detectors.answer_review import flagged_answers  # noqa: PLC0415
-    from steersman.providers.detectors.instability import Instability  # noqa: PLC0415
-    from steersman.providers.detectors.personal import PersonalData  # noqa: PLC0415 (slow)
-    from steersman.providers.detectors.toxicity_model import toxicity  # noqa: PLC0415
+    from steersman.providers.detectors.answer_review import (  # noqa: PLC0415
+        Instability,
+        flagged_answers,
+    )
+    from steersman.providers.detectors.national_ids import PersonalData  # noqa: PLC0415 (slow)
+    from steersman.providers.detectors.toxicity import toxicity  # noqa: PLC0415
 
     personal = PersonalData()
     detectors: list[Detector] = [personal]

@@ -10,8 +10,7 @@ import click
 from steersman.cli.arguments import Number
 from steersman.cli.local_store import close, open_store
 from steersman.cli.options import home_option, lending, run
-from steersman.cli.registries import publisher_of, registry_location
-from steersman.cli.signing_keys import git_commit
+from steersman.cli.signing_keys import git_commit, publisher_of, registry_location
 from steersman.cli.supervisor import stop_on_signals, stop_with_parent
 from steersman.points.systems import load, systems_with
 from steersman.registry.bucket import open_place

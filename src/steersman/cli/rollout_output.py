@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
     from steersman.db.rollouts import RolloutRow
     from steersman.rollouts.commands import Explained
-    from steersman.rollouts.forecast import Forecast
+    from steersman.rollouts.forecast import Forecast, Traffic
     from steersman.rollouts.plan import RolloutPlan
-    from steersman.rollouts.traffic import Traffic
 
 COLUMNS = ("id", "skill", "decision", "candidate", "status", "stage", "share", "started_at")
 

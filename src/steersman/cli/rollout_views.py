@@ -26,10 +26,9 @@ from steersman.db.verdicts import verdicts_of
 from steersman.errors import InputError, RolloutError
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.commands import Explained, explain
-from steersman.rollouts.forecast import forecast
+from steersman.rollouts.forecast import forecast, traffic_of
 from steersman.rollouts.plan import RolloutPlan, plan_of
-from steersman.rollouts.recompute import recompute
-from steersman.rollouts.traffic import traffic_of
+from steersman.rollouts.verdicts import recompute
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from steersman.db.rollouts import RolloutRow
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
-    from steersman.rollouts.traffic import Traffic
+    from steersman.rollouts.forecast import Traffic
 
 T = TypeVar("T")
 

@@ -11,15 +11,13 @@ import click
 from steersman.cli.arguments import Number
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.output import as_text, show_rows
-from steersman.cli.registries import publisher_of
-from steersman.cli.signing_keys import repository_of, trusted_root_of
+from steersman.cli.signing_keys import publisher_of, repository_of, trusted_root_of
 from steersman.errors import SigningError
 from steersman.points.systems import systems_with
 from steersman.registry.consumer import Consumer
 from steersman.rollouts.pipeline.config import load_config, shipped_config
-from steersman.rollouts.pipeline.context import Workshop
 from steersman.rollouts.pipeline.preflight import check_pipeline
-from steersman.rollouts.pipeline.reports import STEPS
+from steersman.rollouts.pipeline.reports import STEPS, Workshop
 from steersman.rollouts.pipeline.steps import Asked, run_pipeline
 from steersman.snapshots.verified_bases import Verified
 

@@ -6,16 +6,50 @@ import os
 import secrets
 import shutil
 import subprocess
-from pathlib import Path  # noqa: TC003 -- examples make one
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from steersman.cli.registries import keys_of, publisher_of, registry_location
-from steersman.errors import SigningError
+from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
+from steersman.cli.output import show
+from steersman.errors import SigningError, SteersmanError
+from steersman.platform.postgres.database import AWAY
 from steersman.registry.bucket import open_place
 from steersman.registry.consumer import Consumer
 from steersman.registry.keys import Keys
 from steersman.registry.repository import Publisher
+from steersman.snapshots.release_marks import mark_point, release_version
+
+if TYPE_CHECKING:
+    from steersman.db.tenants import Tenant
+    from steersman.db.work_queue import Point
+    from steersman.platform.postgres.database import Database
+
+
+def registry_location(home: Path) -> str:
+    """Return the location of all tenants' repositories.
+
+    >>> os.environ["STEERSMAN_REGISTRY"] = "s3://bucket/registry"
+    >>> registry_location(Path("home"))
+    's3://bucket/registry'
+    >>> del os.environ["STEERSMAN_REGISTRY"]
+    """
+    return os.environ.get("STEERSMAN_REGISTRY") or str(home / "registry")
+
+
+def keys_of(home: Path, tenant: str) -> Keys:
+    """Return a tenant's folder of signing keys, which may not exist; see ``STEERSMAN_KEYS``."""
+    return Keys(Path(os.environ.get("STEERSMAN_KEYS") or home / "keys") / tenant)
+
+
+def publisher_of(home: Path, tenant: str) -> Publisher | None:
+    """Return the publisher of a tenant's snapshots; None: its keys are not on this machine."""
+    keys = keys_of(home, tenant)
+    if not keys.trusted_root.exists():
+        return None
+    return Publisher(open_place(f"{registry_location(home).rstrip('/')}/{tenant}"), keys)
+
 
 _ROOT = "STEERSMAN_ROOT_PASSPHRASE"
 _NEW_ROOT = "STEERSMAN_NEW_ROOT_PASSPHRASE"
@@ -169,3 +203,45 @@ def ask_passphrase(home: Path, *, new_for: str | None = None) -> str:
     twice = new_for is not None
     typed: str = click.prompt(prompt, hide_input=True, confirmation_prompt=twice, err=True)
     return typed
+
+
+@click.command("release")
+@click.argument("skill")
+@click.argument("point")
+@click.argument("version")
+@tenant_option
+@administers
+def release_command(
+    skill: str, point: str, version: str, tenant_name: str, home: Path, *, as_json: bool
+) -> None:
+    """Sign the mark `released` for VERSION of POINT now; consumers then load it.
+
+    `steersman rollout run` signs it within 30 seconds after a promotion. A version that never
+    served is refused: promote it with a rollout.
+    """
+    publisher = need_publisher(home, tenant_name)
+
+    async def work(database: Database, tenant: Tenant) -> bool:
+        await find_point(database, tenant, skill, point)
+        key = tenant.id, skill, point
+        return await release_version(database, key, version, publisher, actor=actor())
+
+    changed = for_tenant(home, tenant_name, work)
+    shown = {"version": version, "standing": "released", "changed": changed}
+    show(shown, as_json=as_json)
+
+
+async def mark_here(home: Path, tenant_name: str, database: Database, point: Point) -> None:
+    """Sign the marks of a point's versions, if this machine has the keys.
+
+    Without the keys, the controller signs them later. A failure is printed, not raised.
+    """
+    try:
+        publisher = publisher_of(home, tenant_name)
+        if publisher is not None:
+            await mark_point(database, point, publisher, actor=actor())
+    except (*AWAY, SteersmanError) as error:
+        # The command itself succeeded, so this must not look like its failure.
+        click.echo(
+            f"mark not signed yet: {error}; `steersman rollout run` signs it later", err=True
+        )

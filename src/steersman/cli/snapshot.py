@@ -11,11 +11,15 @@ import click
 
 from steersman.cli.options import actor, administers, find_point, for_tenant, tenant_option
 from steersman.cli.output import show, write_file
-from steersman.cli.signing_keys import git_commit, need_publisher
+from steersman.cli.signing_keys import git_commit, mark_here, need_publisher, release_command
 from steersman.cli.snapshot_keys import keys, write_down
-from steersman.cli.snapshot_list import list_command, show_command
-from steersman.cli.snapshot_marks import mark_here, release_command
-from steersman.cli.snapshot_views import diff_command, fetch_command, manifest_command
+from steersman.cli.snapshot_views import (
+    diff_command,
+    fetch_command,
+    list_command,
+    manifest_command,
+    show_command,
+)
 from steersman.db.audit import record
 from steersman.db.promotion import unpin_point
 from steersman.db.snapshots import find_snapshot
@@ -23,7 +27,7 @@ from steersman.errors import StateError
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.state_bytes import pack_state
 from steersman.registry.snapshot import unpack_snapshot
-from steersman.rollouts.reasons import checked_reason
+from steersman.rollouts.state_machine import checked_reason
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 from steersman.snapshots.reproduce import reproduce

@@ -10,9 +10,9 @@ import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.output import show
-from steersman.cli.registries import keys_of
 from steersman.cli.signing_keys import (
     ask_passphrase,
+    keys_of,
     make_registry,
     need_publisher,
     new_passphrase,
@@ -20,7 +20,7 @@ from steersman.cli.signing_keys import (
 )
 from steersman.db.audit import record
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.reasons import checked_reason
+from steersman.rollouts.state_machine import checked_reason
 
 if TYPE_CHECKING:
     from steersman.db.tenants import Tenant

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
+import struct
 import threading
+import zlib
 from concurrent.futures import wait
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from steersman.db.answer_limits import AnswerLimits, trim_answers
-from steersman.db.packed_vectors import (
-    MAX_PACKED_BYTES,
-    cache_key_bytes,
-    pack_vectors,
-    unpack_vectors,
-)
-from steersman.errors import StoreError
+import numpy as np
+
+from steersman.errors import DataError, InputError, StoreError
 from steersman.platform.postgres.database import AWAY, as_tenant
 
 if TYPE_CHECKING:
@@ -25,10 +24,166 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from uuid import UUID
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from steersman.platform.postgres.database import Database
+
+MAX_PACKED_BYTES = 1 << 20
+"""Maximum bytes of one value: 1,365 vectors of 384 numbers."""
+_HEAD = struct.Struct("<BIII")  # format, rows, columns, CRC-32 of the numbers
+_FORMAT = 1
+_KEY = re.compile(r"(?:[0-9a-f]{2}){1,64}")
+
+
+def pack_vectors(vectors: NDArray[np.float16]) -> bytes:
+    """Return vectors as bytes.
+
+    Args:
+        vectors: (rows, columns) float16, all finite, both 1 or more, together at most 1 MiB.
+
+    Raises:
+        InputError: wrong type or shape, too large, or not finite.
+
+    >>> len(pack_vectors(np.zeros((2, 3), np.float16)))
+    25
+    """
+    if vectors.dtype != np.float16 or vectors.ndim != 2 or 0 in vectors.shape:
+        raise InputError(
+            f"vectors are {vectors.dtype} of shape {vectors.shape}; "
+            "they must be float16 of shape (rows, columns) with at least one of each"
+        )
+    if _HEAD.size + vectors.nbytes > MAX_PACKED_BYTES:
+        raise InputError(
+            f"vectors of shape {vectors.shape} take {vectors.nbytes:,} bytes; "
+            f"the maximum is {MAX_PACKED_BYTES:,}; use fewer options"
+        )
+    if not np.isfinite(vectors).all():
+        raise InputError("vectors have a number that is not finite; nothing was cached")
+    numbers = vectors.astype("<f2").tobytes()
+    return _HEAD.pack(_FORMAT, *vectors.shape, zlib.crc32(numbers)) + numbers
+
+
+def unpack_vectors(packed: bytes) -> NDArray[np.float16]:
+    """Return the vectors in bytes: (rows, columns) float16, all finite.
+
+    Raises:
+        DataError: the bytes are damaged.
+
+    >>> unpack_vectors(pack_vectors(np.ones((1, 2), np.float16)))
+    array([[1., 1.]], dtype=float16)
+    """
+    if not _HEAD.size <= len(packed) <= MAX_PACKED_BYTES:
+        raise _damaged(f"it has {len(packed):,} bytes")
+    kind, rows, columns, crc = _HEAD.unpack_from(packed)
+    if kind != _FORMAT or 2 * rows * columns != len(packed) - _HEAD.size or not rows * columns:
+        raise _damaged(f"{len(packed):,} bytes of format {kind} and shape ({rows}, {columns})")
+    if zlib.crc32(packed[_HEAD.size :]) != crc:
+        raise _damaged("its checksum differs")
+    vectors = np.frombuffer(packed, "<f2", offset=_HEAD.size).reshape(rows, columns)
+    if not np.isfinite(vectors).all():
+        raise _damaged("a number is not finite")
+    return vectors.astype(np.float16)
+
+
+def cache_key_bytes(key: str) -> bytes:
+    r"""Return the bytes of a hexadecimal key of 2 to 128 digits.
+
+    Raises:
+        InputError: the key is invalid.
+
+    >>> cache_key_bytes("00ff")
+    b'\x00\xff'
+    """
+    if not _KEY.fullmatch(key):
+        raise InputError(f"key is {key[:140]!r}; it must have 2 to 128 hex digits")
+    return bytes.fromhex(key)
+
+
+def _damaged(why: str) -> DataError:
+    return DataError(
+        f"a cached answer is damaged: {why}; embedding it again. If this repeats, check whether "
+        "another program writes to this cache"
+    )
+
+
+_TOO_MANY = (
+    "DELETE FROM answer_cache AS c USING ("
+    "SELECT key, sum(octet_length(value)) OVER (ORDER BY used_at DESC, key) AS total "
+    "FROM answer_cache) AS o WHERE c.key = o.key AND o.total > $1"
+)
+_ALONE = (
+    "SELECT pg_try_advisory_xact_lock("
+    "hashtextextended('answers/' || current_setting('app.tenant'), 0))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """Limits of a tenant's answer cache.
+
+    Attributes:
+        days: days after the last use until an answer is removed, 1 to 3,650.
+        max_bytes: maximum total size, ≥ 1 MiB; the least recently used answers are removed
+            first.
+
+    Raises:
+        InputError: a number is out of range.
+
+    >>> AnswerLimits().days
+    30
+    """
+
+    days: int = 30
+    max_bytes: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        for name, value, least, most in (
+            ("days", self.days, 1, 3650),
+            ("max_bytes", self.max_bytes, MAX_PACKED_BYTES, 1 << 50),
+        ):
+            if not least <= value <= most:
+                raise InputError(f"{name} is {value!r}; allowed is {least:,} to {most:,}")
+
+
+async def trim_answers(
+    connection: Any, limits: AnswerLimits, *, now: datetime | None = None
+) -> int:
+    """Remove the cached answers of a tenant that exceed the limits.
+
+    Args:
+        now: current time; default: system clock.
+
+    Returns:
+        Number of removed answers; 0 if another process is trimming.
+    """
+    # Prevents a deadlock of two processes that remove the same rows.
+    if not await connection.fetchval(_ALONE):
+        return 0
+    before = (now or datetime.now(UTC)) - timedelta(days=limits.days)
+    old = await connection.execute("DELETE FROM answer_cache WHERE used_at < $1", before)
+    many = await connection.execute(_TOO_MANY, limits.max_bytes)
+    return int(old.split()[-1]) + int(many.split()[-1])
+
+
+async def trim_all_answers(database: Database, limits: AnswerLimits | None = None) -> int:
+    """Remove the cached answers of every tenant that exceed the limits.
+
+    Args:
+        limits: cache limits per tenant; default: `AnswerLimits()`.
+
+    Raises:
+        StoreError: the database is unreachable.
+    """
+    connection = await database.connect("owner")
+    removed = 0
+    try:
+        for row in await connection.fetch("SELECT id FROM tenant ORDER BY id"):
+            async with as_tenant(connection, row["id"]):
+                removed += await trim_answers(connection, limits or AnswerLimits())
+    finally:
+        await connection.close()
+    return removed
+
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

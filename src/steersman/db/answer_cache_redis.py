@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from steersman.db.packed_vectors import (
+from steersman.db.answer_cache import (
     MAX_PACKED_BYTES,
     cache_key_bytes,
     pack_vectors,

@@ -2,16 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003 (records are decoded by these types)
+from collections.abc import Sequence
 from datetime import datetime  # noqa: TC003
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID  # noqa: TC003
 
-from steersman.db.tenant_ranges import slices
+import numpy as np
+
+from steersman.db.write_batches import slices
+from steersman.errors import InputError
 from steersman.platform.postgres.database import as_tenant
+from steersman.spec.actions import Mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from steersman.spec.actions import Actions
+
+    Floats = NDArray[np.float64]
+    from collections.abc import Mapping
+
+    from steersman.policies.offered import Offered
+
+
+def offered_of(
+    eligible: Sequence[str] | None,
+    links: Mapping[str, Sequence[str]] | None,
+    features: Sequence[float] | None,
+) -> Offered:
+    """Return the candidates of a stored selection.
+
+    Raises:
+        InputError: the row is not a selection.
+
+    >>> offered_of(["a"], {"a": ["b"]}, [0.5, 0.25]).rows.tolist()
+    [[0.5], [0.25]]
+    """
+    from steersman.policies.offered import Offered, offered_names  # noqa: PLC0415 (slow)
+
+    if not eligible:
+        raise InputError("this row has no candidates; it is not from a sampled selection")
+    count = len(offered_names(eligible, links))
+    rows = np.asarray(() if features is None else features, np.float64)
+    if len(rows) % count:
+        raise InputError(f"{len(rows)} numbers cannot be split among {count} candidates")
+    return Offered.of(eligible, links, rows.reshape(count, -1))
+
+
+def done_in(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the actions of a stored selection.
+
+    >>> done_in([{"eligible": ["a", "stop"], "action": "a", "p": 0.5}])
+    ['a']
+    """
+    return [step["action"] for step in steps]
+
+
+class LoggedDistribution:
+    """Encoder of the column ``distribution``.
+
+    Args:
+        actions: declared actions.
+
+    >>> from steersman.spec.actions import Mixed
+    >>> parts = {"k": {"type": "integer", "low": 1, "high": 2}, "on": {"type": "boolean"}}
+    >>> mixed = Mixed.model_validate({"kind": "mixed", "parts": parts})
+    >>> LoggedDistribution(mixed).of(np.array([0.5, 0.25, 0.125, 0.125])).tolist()
+    [0.75, 0.25, 0.625, 0.375]
+    >>> mixed.marginals
+    ('k=1', 'k=2', 'on=false', 'on=true')
+    """
+
+    def __init__(self, actions: Actions) -> None:
+        self._columns: tuple[NDArray[np.intp], ...] = ()
+        self._count = 0
+        if isinstance(actions, Mixed):
+            columns = []
+            for part, name in enumerate(actions.order):
+                grid = actions.parts[name].grid
+                place = {value: self._count + number for number, value in enumerate(grid)}
+                columns.append([place[values[part]] for values in actions.configurations])
+                self._count += len(grid)
+            self._columns = tuple(np.array(column, np.intp) for column in columns)
+
+    def of(self, distribution: Floats) -> NDArray[np.float32]:
+        """Return the logged form of a distribution.
+
+        Returns:
+            float32 marginals as in `Mixed.marginals`; for other actions, all probabilities.
+        """
+        if not self._columns:
+            return distribution.astype(np.float32)
+        found = np.zeros(self._count)
+        for column in self._columns:
+            found += np.bincount(column, weights=distribution, minlength=self._count)
+        return found.astype(np.float32)
+
+    def of_many(self, distributions: Sequence[Floats]) -> list[list[float]]:
+        """Return the logged form of several distributions over the same actions."""
+        if not self._columns:
+            every: list[list[float]] = np.array(distributions, dtype=np.float32).tolist()
+            return every
+        return [self.of(one).tolist() for one in distributions]
 
 
 class DecisionRow(NamedTuple):

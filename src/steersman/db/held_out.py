@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import SpecError
-from steersman.platform.postgres.recent_rows import newest_rows
+from steersman.platform.postgres.database import newest_rows
 from steersman.spec.actions import Sequence
 from steersman.spec.loader import loads
 

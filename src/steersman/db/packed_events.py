@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import msgspec
 
-from steersman.db.events import LOG_EVENTS, VERDICTS, Verdict
-from steersman.db.tenant_ranges import slices
+from steersman.db.write_batches import slices
 from steersman.platform.postgres.bulk_encoder import COLUMN, ROW, timestamp
 from steersman.platform.postgres.pipeline import SharedPipeline
 
@@ -23,11 +22,63 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steersman.db.events import EventRow
     from steersman.platform.postgres.database import Database
     from steersman.platform.postgres.pipeline import Pipeline
 
     _Answers = list[tuple[bytes, bytes, bytes]]
+
+Verdict = Literal["replayed", "conflict", "unknown"]
+VERDICTS: dict[bytes, Verdict] = {b"r": "replayed", b"c": "conflict", b"u": "unknown"}
+# To tell its own rows from those of others the function compares their xmin with the id of the
+# whole transaction, so it must be called at its top level: within a savepoint of the caller rows
+# carry the id of that, new events would be taken for replayed ones, and would not be written.
+LOG_EVENTS = "SELECT owner, event, verdict FROM log_events($1, $2, $3, $4)"
+
+
+class EventRow(NamedTuple):
+    """Row of table ``event``, in column order.
+
+    Attributes:
+        tenant: tenant id.
+        id: id chosen by the application.
+        decision: decision of the event,
+        episode: or its episode.
+        type: interaction.create, interaction.output, feedback.submit or task_result.
+        schema_version: version of its format.
+        at: time of the event.
+        received_at: arrival time.
+        outcomes: finite numbers by name; None for none.
+        action_taken: action of the application instead of the decided one.
+        body: other data; None for none.
+        body_hash: hash of the sent event.
+        traceparent: W3C trace context of the request.
+    """
+
+    tenant: UUID
+    id: str
+    decision: UUID | None
+    episode: str | None
+    type: str
+    schema_version: int
+    at: datetime
+    received_at: datetime
+    outcomes: Any
+    action_taken: str | None
+    body: Any
+    body_hash: bytes
+    traceparent: str | None
+
+
+async def log_events(connection: Any, rows: Sequence[EventRow]) -> dict[tuple[UUID, str], Verdict]:
+    """Write events of any tenants and queue their work in one transaction, all or none."""
+    batch = sorted(rows, key=_order)
+    answers = await connection.fetch(LOG_EVENTS, batch, *slices([row.tenant for row in batch]))
+    return {(tenant, event): VERDICTS[verdict] for tenant, event, verdict in answers}
+
+
+def _order(row: EventRow) -> tuple[int, str]:
+    return row.tenant.int, row.id
+
 
 _COLUMNS = 13
 _TEXT, _JSONB, _BYTEA, _UUID, _INT2, _INT4, _TIME = 25, 3802, 17, 2950, 21, 23, 1184

@@ -15,8 +15,7 @@ from steersman.db.derived_snapshots import (
 )
 from steersman.db.points import learned_from, tell_services
 from steersman.db.rewards import spec_of
-from steersman.db.snapshot_lineage import line_of
-from steersman.db.snapshots import find_snapshot
+from steersman.db.snapshots import find_snapshot, line_of
 from steersman.db.updates import UPDATE_COLUMNS
 from steersman.errors import InputError, RolloutError, StateError
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from steersman.db.answer_limits import AnswerLimits, trim_answers
-from steersman.db.archive.expire import EPOCH, OldDays
-from steersman.db.archive.file_checks import Looked
-from steersman.db.corpus_cleanup import sweep_corpora
+from steersman.db.answer_cache import AnswerLimits, trim_answers
+from steersman.db.archive.expire import EPOCH, Looked, OldDays
+from steersman.db.corpora import sweep_corpora
 from steersman.db.erasure import sweep
 from steersman.db.snapshot_references import thin_states
 from steersman.errors import InputError

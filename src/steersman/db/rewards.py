@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.db.snapshot_lineage import line_of
+from steersman.db.snapshots import line_of
 from steersman.errors import StoreError
 from steersman.spec.loader import loads
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -16,6 +17,26 @@ import asyncpg
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
     from uuid import UUID
+
+
+def slices(tenants: Sequence[UUID]) -> tuple[list[UUID], list[int], list[int]]:
+    """Return the distinct tenants, and the first and last index of each, from 1.
+
+    >>> from uuid import UUID
+    >>> slices([UUID(int=1), UUID(int=1), UUID(int=2)])[1:]
+    ([1, 3], [2, 3])
+    """
+    names: list[UUID] = []
+    firsts: list[int] = []
+    lasts: list[int] = []
+    place = 0
+    for tenant, group in groupby(tenants):
+        names.append(tenant)
+        firsts.append(place + 1)
+        place += sum(1 for _ in group)
+        lasts.append(place)
+    return names, firsts, lasts
+
 
 _log = logging.getLogger(__name__)
 _OUTAGES = ("08", "25006", "40003", "53", "55P03", "57", "58", "XX")

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError, StateError
-from steersman.features.hashed import HashedCategory, HashedField, HashedText, HashedVector
-from steersman.features.hashing import SignedHash, unit
+from steersman.features.hashed import (
+    HashedCategory,
+    HashedField,
+    HashedText,
+    HashedVector,
+    SignedHash,
+    unit,
+)
 from steersman.features.numbers import (
     BLOCK_NORM_SQUARED,
     NumberSlot,

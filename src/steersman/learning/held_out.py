@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from steersman.db.decisions import offered_of
 from steersman.db.held_out import hold_out
 from steersman.db.rewards import learned_of
-from steersman.db.selections import offered_of
 from steersman.errors import SteersmanError
 from steersman.features import FeatureMap
 from steersman.ope import LoggedData, drawn_or_another, never_drawn, suited_estimator
 from steersman.ope.paired import off_policy_delta
 from steersman.points.feature_encoding import encode
+from steersman.policies.sequential import weigh_whole
 from steersman.policies.undo import withdraw
-from steersman.policies.whole_selections import weigh_whole
 from steersman.spec.actions import Mixed
 from steersman.spec.actions import Sequence as SequenceActions
 
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from steersman.db.rewards import Learned
     from steersman.db.work_queue import Point
     from steersman.policies import ChoicePolicy
-    from steersman.policies.sequential import SequencePolicy
-    from steersman.policies.whole_selections import Whole
+    from steersman.policies.sequential import SequencePolicy, Whole
     from steersman.spec.point import DecisionPoint
 
     Floats = NDArray[np.float64]

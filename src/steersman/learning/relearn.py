@@ -14,8 +14,8 @@ from steersman.db.derived_snapshots import contexts_of, copy_updates, logged_aft
 from steersman.db.rewards import spec_of
 from steersman.errors import InputError
 from steersman.features import FeatureMap
-from steersman.learning.policy_input import sees
 from steersman.learning.replica import apply_update
+from steersman.learning.reward_updates import sees
 from steersman.points.feature_encoding import encode
 from steersman.wire import id_time
 

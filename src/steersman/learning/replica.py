@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from steersman.db.updates import newest_checkpoint, updates_after
+from steersman.db.updates import base_state, newest_checkpoint, updates_after
 from steersman.errors import StateError, SteersmanError
 from steersman.features import FeatureMap
-from steersman.learning.bases import StoredBases
 from steersman.points.feature_encoding import encode
 from steersman.points.policy_factory import load_policy
 from steersman.points.state_bytes import unpack_state
@@ -33,8 +32,45 @@ if TYPE_CHECKING:
 
     from steersman.db.points import PointRow
     from steersman.db.updates import UpdateRow
-    from steersman.learning.bases import Bases
     from steersman.policies import ChoicePolicy
+
+
+class Bases(Protocol):
+    """Source of base states for replicas."""
+
+    async def check(self, connection: Any, row: PointRow) -> None:
+        """Raise an error if the base of ``row.snapshot`` must not be used.
+
+        Called before a checkpoint replaces the base.
+
+        Raises:
+            SteersmanError: the base must not be used.
+        """
+
+    async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
+        """Return the policy of ``row.snapshot`` before its first update.
+
+        Raises:
+            SteersmanError: the base is missing or must not be loaded.
+        """
+
+
+class StoredBases:
+    """Base states from the database, checked by hash only."""
+
+    async def check(self, connection: Any, row: PointRow) -> None:
+        """Accept every base."""
+
+    async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
+        """Return the policy from the snapshot row.
+
+        Raises:
+            StateError: the snapshot is missing or its bytes do not match their hash.
+        """
+        point = row.tenant, row.skill, row.point
+        state = await base_state(connection, point, row.snapshot)
+        return await asyncio.to_thread(lambda: load_policy(unpack_state(state)))
+
 
 _CHUNK = 250  # updates read at a time
 _SLICE_S = 0.001  # of learning before decisions continue

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steersman.db.rewards import Learned, RewardRow
 from steersman.db.updates import UpdateRow
 from steersman.errors import InputError, SteersmanError
 from steersman.learning.credit import Credit, changed, credit_of, is_learnable
-from steersman.learning.policy_input import seen
 from steersman.learning.replica import apply_update
+from steersman.spec.actions import Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,44 @@ if TYPE_CHECKING:
     from steersman.learning.replica import Replica
     from steersman.learning.reward_inputs import Evidence
     from steersman.spec.point import DecisionPoint
+
+
+def sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
+    """Return a key of the feature encoding; stored features fit if the keys are equal."""
+    policy = spec.policy
+    if policy.algorithm.startswith("joint_"):
+        return "joint", getattr(spec.actions, "features", ())
+    if isinstance(spec.actions, Sequence):
+        return "sequence", spec.actions.features
+    if policy.algorithm == "beta_thompson":
+        return "key", policy.key
+    if policy.algorithm in {"fixed", "rules"} or getattr(policy, "contextual", None) is False:
+        return ("nothing",)
+    return "x", feature_hash
+
+
+def seen(
+    replica: Replica, spec: DecisionPoint, decided: Decided
+) -> tuple[list[float] | None, str | None]:
+    """Return the features of a decision for a policy.
+
+    Raises:
+        InputError: the declaration does not allow the context, or action features are missing.
+    """
+    row = replica.row
+    joint = row.spec.policy.algorithm.startswith(("joint_", "sequence_"))
+    if decided.p_kind == "exact" or joint:
+        same = decided.spec_hash == row.spec_hash and decided.feature_hash == row.feature_hash
+        if same or sees(spec, decided.feature_hash) == sees(row.spec, row.feature_hash):
+            return decided.x, None if joint else decided.key
+    if joint:
+        raise InputError(
+            f"decision {decided.id} lacks the features that {row.spec.policy.algorithm} "
+            "learns from; it is skipped"
+        )
+    x, key = replica.encode(decided.context)
+    return None if x is None else x.tolist(), key
+
 
 _log = logging.getLogger(__name__)
 

@@ -178,7 +178,7 @@ def evaluate(
 
     Source:
         Each estimator's own docstring; martingale variance and stabilised weights: Hadad et al.
-        (2021) and Bibaut et al. (2021), see ``steersman.ope.stabilise``.
+        (2021) and Bibaut et al. (2021), see ``steersman.ope.estimators``.
     """
     chosen = _resolve(estimators)
     _check(data, interval, level, resamples, seed)

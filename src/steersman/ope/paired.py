@@ -17,8 +17,8 @@ from steersman.errors import InputError
 from steersman.errors.format import brief
 from steersman.ope import ESTIMATORS, Log, LoggedData, evaluate
 from steersman.ope.arguments import check_log_and_seed
+from steersman.ope.estimators import levelled
 from steersman.ope.intervals import left_open_between, widened
-from steersman.ope.stabilise import levelled
 from steersman.stats import Interval, all_alike_interval
 
 if TYPE_CHECKING:

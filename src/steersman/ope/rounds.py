@@ -13,7 +13,7 @@ from steersman.errors.format import brief
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from steersman.ope.refit import Refit
+    from steersman.ope.bootstrap import Refit
 
     Floats = NDArray[np.float64]
 

@@ -16,23 +16,154 @@ do not cost a thousand panels, and lie closer above m, where the best of many al
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
+from math import ceil, copysign, cos, erfc, inf, log2, pi, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtr, ndtri
+from scipy.special.cython_special import owens_t
 
 from steersman.errors import InputError
 from steersman.errors.format import brief
 from steersman.policies import inputs
 from steersman.policies.gaussian_compiled import choose_compiled
-from steersman.policies.gaussian_few import best_of_three, best_of_two
-from steersman.policies.gaussian_many import grid_size, integrate_alike
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    from collections.abc import Callable, Sequence
+
+    Integral = Callable[[Floats, Floats, Floats], Floats]
+
+_SMALLEST_SPAN = 1e-6  # of the spread; a grid over less would only show rounding
+
+
+def grid_size(means: Floats, sds: Floats) -> tuple[int, int]:
+    """Return how many grid means and grid spreads give every probability to 1e-10.
+
+    Found by comparing with the direct integral for up to 3,000 arms, spreads up to four times each
+    other, and means up to ten of the smallest spread apart.
+    """
+    smallest = float(sds.min())
+    apart = float(means.max() - means.min()) / smallest
+    return 10 + int(2.6 * apart), 9 + ceil(6.0 * log2(float(sds.max()) / smallest))
+
+
+def integrate_alike(
+    means: Floats, sds: Floats, size: tuple[int, int], integral: Integral
+) -> Floats:
+    """Return the K integrals, from those of a grid of made-up arms.
+
+    Args:
+        means: (K,).
+        sds: (K,), > 0.
+        size: numbers of means and of spreads in the grid, p and q.
+        integral: given (p·q,) means, sds and counts, returns the (p·q,) integrals among that many
+            arms of each kind; counts need be neither whole nor positive.
+    """
+    p, q = size
+    smallest = float(sds.min())
+    grid_means, of_means = _polynomials(means, p, _SMALLEST_SPAN * smallest)
+    grid_logs, of_logs = _polynomials(np.log(sds), q, _SMALLEST_SPAN)
+    to_means, to_logs = _values_to_coefficients(p), _values_to_coefficients(q)
+    counts = to_means.T @ (of_means @ of_logs.T) @ to_logs
+    grid = np.repeat(grid_means, q), np.tile(np.exp(grid_logs), p)
+    mass = integral(*grid, counts.ravel()).reshape(p, q)
+    coefficients = to_means @ mass @ to_logs.T
+    # Polynomials may end a rounding error below zero.
+    result: Floats = np.maximum(((coefficients.T @ of_means) * of_logs).sum(0), 0.0)
+    return result
+
+
+def _polynomials(values: Floats, n: int, smallest: float) -> tuple[Floats, Floats]:
+    """Return n Chebyshev nodes (n,) around ``values``, and T_0 .. T_n-1 at the values, (n, K)."""
+    low, high = float(values.min()), float(values.max())
+    half = max(0.5 * (high - low), smallest)
+    x = (values - 0.5 * (low + high)) / half
+    table: Floats = np.empty((n, len(values)))
+    table[0] = 1.0
+    table[1] = x
+    x += x
+    for k in range(2, n):
+        np.multiply(x, table[k - 1], out=table[k])
+        table[k] -= table[k - 2]
+    nodes = np.array([cos(pi * (j + 0.5) / n) for j in range(n)])
+    return 0.5 * (low + high) + half * nodes, table
+
+
+@lru_cache(maxsize=64)
+def _values_to_coefficients(n: int) -> Floats:
+    """Return the (n, n) matrix that turns values at the nodes into Chebyshev coefficients."""
+    k = np.arange(n)
+    matrix: Floats = np.cos(np.outer(k, pi * (k + 0.5) / n)) * (2.0 / n)
+    matrix[0] *= 0.5
+    return matrix
+
+
+_SQRT_HALF = sqrt(0.5)
+
+
+def best_of_two(means: Sequence[float], sds: Sequence[float]) -> list[float]:
+    """Return P (2,) of N(means[i], sds[i]²) to be the larger; at least one sd is above 0."""
+    unit = max(sds)
+    gap = (means[0] - means[1]) / unit / sqrt((sds[0] / unit) ** 2 + (sds[1] / unit) ** 2)
+    first = _normal_cdf(gap)
+    return [first, 1.0 - first]
+
+
+def best_of_three(means: Sequence[float], sds: Sequence[float]) -> list[float]:
+    """Return P (3,) of N(means[i], sds[i]²) to be the largest; all sds are above 0.
+
+    With a, b, c in falling order of their means, h_ab = (m_a - m_b) / √(s_a² + s_b²), and
+
+        T_ab = T(h_ab, ((m_a - m_c) s_b² + (m_b - m_c) s_a²) / (q (m_a - m_b))),
+        q² = s_a² s_b² + s_a² s_c² + s_b² s_c²,
+
+    P_a = (Φ(h_ab) + Φ(h_ac)) / 2 - T_ab - T_ac. T_ba = -T_ab, so three values serve all arms; the
+    middle arm alone has differences of both signs, which takes another 1/2 from it. Nothing
+    cancels where one spread is far smaller than another.
+
+    Source:
+        Owen (1956), "Tables for computing bivariate normal probabilities", equation 2.1, with the
+        correlation s_a² / √((s_a² + s_b²)(s_a² + s_c²)) put in.
+    """
+    first, second, third = means
+    a, b, c = (0, 1, 2) if first >= second else (1, 0, 2)
+    if third > means[b]:
+        a, b, c = (c, a, b) if third > means[a] else (a, c, b)
+    sa, sb, sc = sds[a], sds[b], sds[c]
+    unit = max(sa, sb, sc)
+    sa, sb, sc = sa / unit, sb / unit, sc / unit
+    va, vb, vc = sa * sa, sb * sb, sc * sc
+    ab, bc = (means[a] - means[b]) / unit, (means[b] - means[c]) / unit
+    ac = (means[a] - means[c]) / unit
+    h_ab, h_ac, h_bc = ab / sqrt(va + vb), ac / sqrt(va + vc), bc / sqrt(vb + vc)
+    if ac == 0.0:
+        ac = bc = 1.0  # all equal: any direction from which they become so gives the same limit
+    q = sqrt(va * vb + va * vc + vb * vc)
+    t_ab = owens_t(h_ab, _ratio(ac * vb + bc * va, q * ab))
+    t_ac = owens_t(h_ac, _ratio(ab * vc - bc * va, q * ac))
+    t_bc = owens_t(h_bc, _ratio(-ab * vc - ac * vb, q * bc))
+    p_ab, p_ac, p_bc = _normal_cdf(h_ab), _normal_cdf(h_ac), _normal_cdf(h_bc)
+    best = 0.5 * (p_ab + p_ac) - t_ab - t_ac
+    middle = 0.5 * (p_bc - p_ab) + t_ab - t_bc  # Φ(-h) = 1 - Φ(h)
+    last = 0.5 * (2.0 - p_ac - p_bc) + t_ac + t_bc
+    best, middle, last = best * (best > 0.0), middle * (middle > 0.0), last * (last > 0.0)
+    total = best + middle + last
+    found = [0.0, 0.0, 0.0]
+    found[a], found[b], found[c] = best / total, middle / total, last / total
+    return found
+
+
+def _normal_cdf(z: float) -> float:
+    return 0.5 * erfc(-z * _SQRT_HALF)
+
+
+def _ratio(top: float, bottom: float) -> float:
+    return top / bottom if bottom else copysign(inf, top)
+
 
 _OFFSETS = np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])[:, None]
 _CLOSER = np.array([-8.0, -4, -2, -1, 0, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 8])[:, None]

@@ -13,8 +13,7 @@ import msgspec
 
 from steersman.errors import InputError, VerificationError
 from steersman.points.scale_guard import measure
-from steersman.points.state_bytes import pack_state
-from steersman.points.state_header import state_header
+from steersman.points.state_bytes import pack_state, state_header
 from steersman.registry.versions import Version
 from steersman.wire import Refused, read
 

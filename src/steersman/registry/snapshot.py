@@ -14,8 +14,7 @@ import numpy as np
 
 from steersman.errors import StateError, VerificationError
 from steersman.points.policy_factory import load_policy
-from steersman.points.state_bytes import pack_state, unpack_state
-from steersman.points.state_header import state_header
+from steersman.points.state_bytes import pack_state, state_header, unpack_state
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -21,6 +22,46 @@ from steersman.platform.durable_files import flush_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_log = logging.getLogger(__name__)
+
+
+def check_conditions(place: Place) -> None:
+    """Write a test file twice, and refuse storage that lets the second writer win.
+
+    Some S3-compatible services ignore ``If-None-Match`` and ``If-Match``. There, one publication
+    could silently overwrite another. The test file is removed again.
+
+    Raises:
+        RegistryError: conditional writes do not work, or the storage does not respond.
+
+    >>> import tempfile
+    >>> from steersman.registry.storage import DirectoryPlace
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_conditions(DirectoryPlace(folder))
+    """
+    path = f"probe/{uuid4().hex}"
+    try:
+        first = place.write_new(path, b"first")
+        if place.write_new(path, b"second") is not None:
+            raise _ignored("If-None-Match")
+        place.replace(path, b"third", expected_tag=first)
+        if place.replace(path, b"fourth", expected_tag=first) is not None:
+            raise _ignored("If-Match")
+    finally:
+        try:
+            place.remove(path)
+        except RegistryError as error:  # the result of the check matters more than this error
+            _log.warning("the test file %s could not be removed from the registry: %s", path, error)
+
+
+def _ignored(header: str) -> RegistryError:
+    message = (
+        f"the bucket ignores {header}: two publishers could overwrite each other; no registry "
+        "was created. Use a service with conditional writes, or a directory"
+    )
+    return RegistryError(message)
+
 
 MAX_FILE = 272 * 1024 * 1024  # an incompressible state of 256 MiB
 _DRAFTS = ".writing"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from steersman.errors import MissingSnapshotError
-from steersman.registry.chain import releases_of
-from steersman.registry.release_status import offered, standings_of
+from steersman.registry.chain import offered, releases_of, standings_of
 from steersman.registry.versions import Version
 
 if TYPE_CHECKING:
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from tuf.api.metadata import Targets
 
     from steersman.registry.cache import Cache
-    from steersman.registry.chain import Release
-    from steersman.registry.release_status import Standing
+    from steersman.registry.chain import Release, Standing
 
 
 class Choosing:

@@ -10,6 +10,7 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.errors.install_hint import how_to_install
+from steersman.retrieval.stemmer import stem
 from steersman.retrieval.top_k import Ranked, best
 
 if TYPE_CHECKING:
@@ -117,3 +118,26 @@ def _numbered(
                 known[word] = numbers.setdefault(stem(word), len(numbers))
         rows.append([known[word] for word in found] or [0])
     return rows, numbers
+
+
+_SPOKEN = """
+a about after all also an and any are as at be been before between but by can could did do does
+during for from had has have he her his how i if in into is it its may might more most no not
+of on only or other our over she should so some such than that the their then there these they
+this to under was we were what when where which who whom whose why will with would you your
+"""
+_FUNCTION_WORDS = frozenset(_SPOKEN.split())
+
+
+def query_terms(text: str, split: Callable[[str], list[str]] = words) -> list[str]:
+    """Return what is looked up for a query: its stems without words that hold sentences together.
+
+    These are common in questions and tell nothing of what is asked. A query of nothing else keeps
+    them, so that "To be or not to be" can be found.
+
+    >>> query_terms("What lifts the wings?"), query_terms("Who?")
+    (['lift', 'wing'], ['who'])
+    """
+    found = split(text)
+    telling = [word for word in found if word not in _FUNCTION_WORDS]
+    return [stem(word) for word in telling or found]

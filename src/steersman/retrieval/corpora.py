@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 
 from steersman.db.audit import record
 from steersman.db.corpora import CorpusRow, corpus_of, create_corpus, drop_corpus, find_corpus
-from steersman.db.corpus_documents import erase_documents, fingerprints_of, write_documents
+from steersman.db.corpus_documents import (
+    StoredLinks,
+    erase_documents,
+    fingerprints_of,
+    write_documents,
+    write_links,
+)
 from steersman.db.corpus_hnsw import build_hnsw, drop_hnsw, ensure_pgvector, has_hnsw
-from steersman.db.corpus_links import StoredLinks, write_links
 from steersman.db.corpus_snapshots import CorpusSnapshotRow, drop_corpus_snapshot, snapshot_corpus
 from steersman.errors import CorpusError, InputError
 from steersman.retrieval.add_documents import Added, Adding

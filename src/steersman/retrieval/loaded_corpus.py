@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.db.corpora import corpus_of
-from steersman.db.corpus_documents import read_documents
+from steersman.db.corpus_documents import read_documents, read_links
 from steersman.db.corpus_hnsw import hnsw_id, indexed_by_hnsw, sees_hnsw
-from steersman.db.corpus_links import read_links
 from steersman.db.corpus_snapshots import find_corpus_snapshot
 from steersman.db.corpus_vectors import read_vectors
 from steersman.errors import CorpusError, MissingCorpusError
@@ -25,9 +24,8 @@ from steersman.platform.postgres.database import set_tenant
 from steersman.retrieval.documents.duplicates import unique
 from steersman.retrieval.documents.passage import Lineage, Passage, passage_text
 from steersman.retrieval.documents.text_encoding import is_storable
-from steersman.retrieval.entity_links import link_passages
 from steersman.retrieval.exact_index import ExactIndex, MissingVectors
-from steersman.retrieval.passage_links import Links
+from steersman.retrieval.passage_links import Links, link_passages
 from steersman.retrieval.pgvector_index import PgvectorIndex
 from steersman.retrieval.query_words import searched_words
 from steersman.retrieval.stemmer import stem

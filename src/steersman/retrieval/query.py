@@ -13,8 +13,7 @@ from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.embedding_cache import unit_rows
 from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.passage_links import expand
-from steersman.retrieval.results import Found, Hit
-from steersman.retrieval.search_settings import CANDIDATES
+from steersman.retrieval.results import CANDIDATES, Found, Hit
 from steersman.retrieval.top_k import Ranked, ordered
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from steersman.retrieval.dense import Embedder
     from steersman.retrieval.passage_links import Links
     from steersman.retrieval.rerank import Reranker
+    from steersman.retrieval.results import SearchSettings
     from steersman.retrieval.search_engines import Engines
-    from steersman.retrieval.search_settings import SearchSettings
 
     T = TypeVar("T")
 

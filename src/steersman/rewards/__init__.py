@@ -6,7 +6,13 @@ decision and per episode. `revision` returns the change for a learner.
 
 from __future__ import annotations
 
-from steersman.rewards.evaluation import Reward, credit, evaluate, evaluate_window, revision
-from steersman.rewards.outcomes import Outcome
+from steersman.rewards.evaluation import (
+    Outcome,
+    Reward,
+    credit,
+    evaluate,
+    evaluate_window,
+    revision,
+)
 
 __all__ = ["Outcome", "Reward", "credit", "evaluate", "evaluate_window", "revision"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from steersman.db.decisions import offered_of
 from steersman.db.rewards import spec_of
-from steersman.db.selections import offered_of
 from steersman.db.snapshots import find_snapshot
 from steersman.errors import InputError, RolloutError
 from steersman.features import FeatureMap
 from steersman.learning.candidates import holds_line
 from steersman.points.feature_encoding import encode
-from steersman.policies.whole_selections import weigh_whole
+from steersman.policies.sequential import weigh_whole
 from steersman.spec.actions import Mixed
 from steersman.spec.actions import Sequence as SequenceActions
 
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
     from steersman.db.points import PointRow
     from steersman.db.snapshots import SnapshotRow
-    from steersman.learning.bases import Bases
+    from steersman.learning.replica import Bases
     from steersman.policies import ChoicePolicy
-    from steersman.policies.sequential import SequencePolicy
-    from steersman.policies.whole_selections import Whole
+    from steersman.policies.sequential import SequencePolicy, Whole
     from steersman.spec.point import DecisionPoint
 
     Floats = NDArray[np.float64]

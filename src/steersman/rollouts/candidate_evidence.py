@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.db.held_out import alike
-from steersman.platform.postgres.recent_rows import newest_rows
+from steersman.platform.postgres.database import newest_rows
 from steersman.rollouts.candidate import LoggedChoice, logged_columns
 from steersman.rollouts.evidence import OffPolicyEvidence, ShadowEvidence
 from steersman.spec.actions import Mixed
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from steersman.ope import Estimate, LoggedData
     from steersman.rollouts.candidate import Candidate
     from steersman.rollouts.plan import RolloutPlan
-    from steersman.spec.operation import Gates
-    from steersman.spec.point import DecisionPoint
+    from steersman.spec.point import DecisionPoint, Gates
 
 MOST_ROWS = 5_000
 _TIGHTEST_ROWS = 1_000
@@ -267,7 +266,7 @@ def least_value(
 def beyond_gates(found: OffPolicyEvidence, gates: RolloutPlan | Gates) -> list[str]:
     """Return why an estimate misses the declared gates; empty if it passes.
 
-    >>> from steersman.spec.operation import Gates
+    >>> from steersman.spec.point import Gates
     >>> beyond_gates(OffPolicyEvidence(max_weight_share=0.04, effective_sample_size=99.8), Gates())
     ['effective sample size 99; at least 100 needed']
     """

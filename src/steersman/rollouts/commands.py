@@ -19,12 +19,11 @@ from steersman.db.rollout_transitions import claim_rollout, move_rollout
 from steersman.db.rollouts import find_rollout
 from steersman.db.verdicts import latest_verdict
 from steersman.errors import RolloutError
-from steersman.learning.bases import StoredBases
+from steersman.learning.replica import StoredBases
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.candidate import candidate_of
 from steersman.rollouts.plan import RolloutPlan
-from steersman.rollouts.reasons import checked_reason
-from steersman.rollouts.state_machine import Action, Status, legal_actions, next_of
+from steersman.rollouts.state_machine import Action, Status, checked_reason, legal_actions, next_of
 from steersman.rollouts.transitions import audit, finish, next_stage, roll_back, take_back
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from steersman.db.points import PointRow, UnreadablePoint
     from steersman.db.rollouts import RolloutRow
     from steersman.db.verdicts import VerdictRow
-    from steersman.learning.bases import Bases
+    from steersman.learning.replica import Bases
     from steersman.platform.postgres.database import Database
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.db.points import PointRow
     from steersman.db.rollouts import RolloutRow
     from steersman.db.verdicts import VerdictRow
-    from steersman.learning.bases import Bases
+    from steersman.learning.replica import Bases
     from steersman.rollouts.candidate import Candidate
     from steersman.rollouts.evidence import OffPolicyEvidence, SourceEvidence
     from steersman.rollouts.trusted_clock import Moment

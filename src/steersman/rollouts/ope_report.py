@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.db.points import PointRow
-    from steersman.learning.bases import Bases
+    from steersman.learning.replica import Bases
     from steersman.ope import Report
     from steersman.spec.point import DecisionPoint
 

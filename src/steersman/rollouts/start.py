@@ -12,12 +12,12 @@ from steersman.db.derived_snapshots import hold_point, hold_view, last_update
 from steersman.db.rollout_transitions import start_rollout
 from steersman.db.rollouts import rollouts_of
 from steersman.errors import RolloutError
-from steersman.learning.bases import StoredBases
+from steersman.learning.replica import StoredBases
 from steersman.rollouts.candidate import candidate_of
 from steersman.rollouts.candidate_evidence import logged_choices, off_policy
 from steersman.rollouts.checks import what_the_log_says
 from steersman.rollouts.plan import RolloutPlan, plan_of
-from steersman.rollouts.reasons import checked_reason
+from steersman.rollouts.state_machine import checked_reason
 from steersman.rollouts.transitions import audit
 from steersman.snapshots.promote import check_promotable
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steersman.db.points import PointRow
     from steersman.db.rollouts import RolloutRow
     from steersman.db.work_queue import Point
-    from steersman.learning.bases import Bases
+    from steersman.learning.replica import Bases
     from steersman.platform.postgres.database import Database
     from steersman.rollouts.evidence import OffPolicyEvidence
     from steersman.spec.point import DecisionPoint

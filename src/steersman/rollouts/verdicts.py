@@ -31,6 +31,7 @@ from steersman.rollouts.plan import RolloutPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from steersman.db.verdicts import VerdictRow
     from steersman.rollouts.arm_comparison import Compared
     from steersman.rollouts.checks import Weight
 
@@ -137,3 +138,12 @@ def _tupled(evidence: Mapping[str, Any]) -> dict[str, Any]:
         for name, metric in evidence["metrics"].items()
     }
     return {**evidence, "metrics": metrics}
+
+
+def recompute(row: VerdictRow) -> bool:
+    """Return whether a verdict and its reasons follow from its inputs."""
+    try:
+        again = rejudge(row.inputs)
+    except InputError:
+        return False
+    return (again.verdict, list(again.reasons), again.step) == (row.verdict, row.reasons, row.step)

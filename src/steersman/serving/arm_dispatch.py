@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from steersman.serving.arms import Arms, Label, Turn
+    from steersman.serving.arms import Arms, Drawn, Label, Turn
     from steersman.serving.draw import Served
-    from steersman.serving.draw_result import Drawn
     from steersman.wire import DecideRequest
 
     Asked: TypeAlias = Sequence[tuple[DecideRequest, dict[str, Any]]]

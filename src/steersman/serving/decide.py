@@ -28,9 +28,8 @@ from steersman.serving.arm_dispatch import Drew, take_turns
 from steersman.serving.decision_rows import Wanted, declared, to_answer, to_row
 from steersman.serving.draw import GUARDIAN, draw_many, fall_back
 from steersman.serving.fallback_records import sign
-from steersman.serving.micro_batch import Gathering
+from steersman.serving.micro_batch import Gathering, Pacing
 from steersman.serving.pending_decision import OnItsWay, key_conflict, same_request, waiting_of
-from steersman.serving.slow_lane import Pacing
 from steersman.wire import DecideRequest, Decision, Problem, Refused, canonical_hash, new_id
 
 if TYPE_CHECKING:

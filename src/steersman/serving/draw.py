@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.db.logged_distribution import LoggedDistribution
+from steersman.db.decisions import LoggedDistribution
 from steersman.errors import ActionError, InputError
 from steersman.points.feature_encoding import as_stored, encode, encode_rows, reads_vector, rounded
 from steersman.policies.configurations import Configurations
 from steersman.policies.linear import decide_alike
 from steersman.privacy.declared_scrub import scrubbing_of
-from steersman.serving.draw_result import Drawn
+from steersman.serving.arms import Drawn
 from steersman.serving.draw_sequence import draw_selection, first_candidates
 from steersman.spec.actions import Mixed
 from steersman.spec.actions import Sequence as SequenceActions

@@ -9,7 +9,7 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.points.feature_encoding import as_stored, encode, rounded
 from steersman.policies.offered import Offered, offered_names
-from steersman.serving.draw_result import Drawn
+from steersman.serving.arms import Drawn
 from steersman.wire import Refused, Step, read, selection_name
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
-    from steersman.db.events import Verdict
     from steersman.db.group_commit import GroupCommit
+    from steersman.db.packed_events import Verdict
     from steersman.privacy.declared_scrub import Scrubbing
     from steersman.serving.replicas import Replicas
     from steersman.wire import EventType

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from steersman.errors import InputError
+from steersman.errors import DataError, InputError
+from steersman.errors.install_hint import how_to_install
 from steersman.ope import LoggedData, never_drawn
 from steersman.ope.paired import OffPolicyDelta, off_policy_delta
 from steersman.points.policy_factory import load_policy
-from steersman.points.state_header import state_header
+from steersman.points.state_bytes import state_header
 from steersman.policies.configurations import are_configurations
 from steersman.policies.sequential import SequencePolicy
-from steersman.registry.changes import Changed, Shift, Traffic
 from steersman.registry.versions import Ingredients, change_between
-from steersman.snapshots.comparison_picture import draw_diff
-from steersman.snapshots.comparison_report import diff_text
 from steersman.snapshots.reference_log import decided
 
 if TYPE_CHECKING:
@@ -31,6 +29,209 @@ if TYPE_CHECKING:
     from steersman.snapshots.reference_log import Decided, Reference
 
     Floats = NDArray[np.float64]
+    from collections.abc import Iterator
+
+_MOST_ACTIONS_COMPARISON_REPORT = 20
+_WIDTH = 24
+
+
+def diff_text(
+    names: tuple[str, str],
+    change: Change,
+    changed: Mapping[str, Mapping[str, Changed]],
+    *,
+    added: tuple[str, ...],
+    removed: tuple[str, ...],
+    traffic: Traffic | None,
+    off_policy: OffPolicyDelta | None,
+) -> str:
+    """Return the difference as text, in lines of at most 100 columns."""
+    lines = [f"{names[0]} → {names[1]}  ({_KINDS[change]})"]
+    for title, entries in changed.items():
+        lines += _section(title, entries)
+    for sign, actions in (("+", added), ("-", removed)):
+        lines += [f"  {sign} action {_brief(action, 80)}" for action in actions]
+    if traffic is not None:
+        lines += _traffic_comparison_report(traffic)
+    if off_policy is not None:
+        lines += _off_policy_comparison_report(off_policy)
+    return "\n".join(lines)
+
+
+_KINDS = {
+    "patch": "patch: more data",
+    "minor": "minor: other parameters or features",
+    "major": "major: different algorithm",
+}
+
+
+def _section(title: str, changes: Mapping[str, Changed]) -> Iterator[str]:
+    if changes:
+        yield title
+    for name, change in changes.items():
+        pair = f"{_brief(change.before, 32)} → {_brief(change.after, 32)}"
+        yield f"  {_brief(name, _WIDTH):{_WIDTH}} {pair}"
+
+
+def _traffic_comparison_report(traffic: Traffic) -> Iterator[str]:
+    yield f"traffic on {traffic.rows:,} logged requests"
+    for shift in traffic.shifts[:_MOST_ACTIONS_COMPARISON_REPORT]:
+        change = shift.after - shift.before
+        yield (
+            f"  {_brief(shift.action, _WIDTH):{_WIDTH}} {shift.before:7.2%} → {shift.after:7.2%}"
+            f"  {change:+8.2%}"
+        )
+    rest = traffic.shifts[_MOST_ACTIONS_COMPARISON_REPORT:]
+    if rest:
+        largest = abs(rest[0].after - rest[0].before)
+        yield f"  and {len(rest):,} more actions, each changing by at most {largest:.2%}"
+    yield f"  {'moved on average':{_WIDTH}} {traffic.moved:7.2%} of a request's probability"
+    yield f"  {'most likely action differs':{_WIDTH}} {traffic.flipped:7.2%} of the requests"
+
+
+def _off_policy_comparison_report(found: OffPolicyDelta) -> Iterator[str]:
+    yield f"off-policy ({found.estimator}) on {found.rows:,} rewarded requests"
+    sizes = f"{found.ess[0]:,.0f} and {found.ess[1]:,.0f}"
+    if found.values is not None and found.delta is not None:
+        yield f"  {'value':{_WIDTH}} {found.values[0]:.4f} → {found.values[1]:.4f}"
+        interval = f"[{found.low:+.4f}, {found.high:+.4f}] at {found.level:.0%}"
+        yield f"  {'difference':{_WIDTH}} {found.delta:+.4f}  {interval}"
+    yield f"  {'effective sample size':{_WIDTH}} {sizes}"
+    for reason in found.reasons:
+        yield f"  refused: {reason}"
+
+
+def _brief(value: Any, most: int) -> str:
+    if value is None:
+        return "none"
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+_MOST_ACTIONS = 12
+_BEFORE, _AFTER = "#999999", "#0b6e4f"
+
+
+def draw_diff(
+    file: Path, names: tuple[str, str], traffic: Traffic | None, off_policy: OffPolicyDelta | None
+) -> None:
+    """Write traffic per action before and after, and the off-policy difference below it.
+
+    Raises:
+        DataError: matplotlib is not installed.
+        InputError: no reference log, or an unsupported extension.
+    """
+    if traffic is None:
+        raise InputError("no data to draw: compare the snapshots on a reference log")
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
+    except ImportError as error:
+        message = "matplotlib is not installed; pictures need: "
+        raise DataError(message + how_to_install("demo")) from error
+    count = min(len(traffic.shifts), _MOST_ACTIONS)
+    figure = Figure(figsize=(8.0, 2.6 + 0.4 * count), layout="constrained")
+    kinds = figure.canvas.get_supported_filetypes()
+    if file.suffix[1:].lower() not in kinds:
+        message = f"unsupported picture file {file.name!r:.80}; allowed endings: "
+        raise InputError(message + ", ".join(f".{kind}" for kind in sorted(kinds)))
+    upper, lower = figure.subplots(2, 1, height_ratios=[0.6 + 0.4 * count, 0.7])
+    _draw_traffic(upper, traffic, names)
+    _draw_delta(lower, off_policy)
+    figure.suptitle(f"{names[0]} → {names[1]}")
+    # No date and no random ids, so that one difference is one file.
+    figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
+
+
+def _draw_traffic(axes: Any, traffic: Traffic, names: tuple[str, str]) -> None:
+    shown = traffic.shifts[:_MOST_ACTIONS][::-1]
+    places = range(len(shown))
+    for offset, colour, name, shares in (
+        (0.2, _BEFORE, names[0], [shift.before for shift in shown]),
+        (-0.2, _AFTER, names[1], [shift.after for shift in shown]),
+    ):
+        axes.barh([place + offset for place in places], shares, 0.38, color=colour, label=name)
+    # A dollar sign would begin mathematics.
+    axes.set_yticks(list(places), [shift.action[:40].replace("$", r"\$") for shift in shown])
+    axes.set_xlabel(f"share of {traffic.rows:,} logged requests")
+    axes.set_xlim(0.0, 1.0)
+    axes.legend(loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(b=False)
+
+
+def _draw_delta(axes: Any, found: OffPolicyDelta | None) -> None:
+    axes.spines[["top", "right", "left"]].set_visible(b=False)
+    axes.set_yticks([])
+    axes.axvline(0.0, color=_BEFORE, linewidth=1.0)
+    if found is None or found.delta is None:
+        reasons = "no log" if found is None else "; ".join(found.reasons)
+        axes.set_xlabel(f"off-policy difference: refused ({reasons[:90]})")
+        return
+    half = (found.high or 0.0) - found.delta
+    axes.errorbar([found.delta], [0.0], xerr=[[half], [half]], fmt="o", color=_AFTER, capsize=4)
+    sizes = f"{found.ess[0]:,.0f} and {found.ess[1]:,.0f}"
+    axes.set_xlabel(
+        f"difference in reward, off-policy ({found.level:.0%}; effective sample sizes {sizes})"
+    )
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One entry that differs.
+
+    Args:
+        before: value in the first snapshot; None if absent.
+        after: value in the second snapshot; None if absent.
+    """
+
+    before: Any
+    after: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both values as JSON values."""
+        return {"before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Traffic share of one action on the reference log.
+
+    Args:
+        action: action name.
+        before: share under the first snapshot, in [0, 1].
+        after: share under the second snapshot, in [0, 1].
+    """
+
+    action: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Traffic shifts between actions.
+
+    Args:
+        shifts: shift per action, the largest change first.
+        moved: mean probability that moves from one action to another, in [0, 1].
+        flipped: share of requests whose most likely action changes, in [0, 1].
+        rows: number of requests compared.
+    """
+
+    shifts: tuple[Shift, ...]
+    moved: float
+    flipped: float
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the traffic shifts as JSON values."""
+        return {
+            "rows": self.rows,
+            "moved": self.moved,
+            "flipped": self.flipped,
+            "actions": [asdict(shift) for shift in self.shifts],
+        }
+
 
 _ABOUT = ("version", "algorithm", "dim", "feature_hash", "spec_hash", "samples", "line", "line_seq")
 

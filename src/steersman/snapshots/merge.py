@@ -14,7 +14,7 @@ import numpy as np
 
 from steersman.errors import MergeError, VerificationError
 from steersman.points.policy_factory import load_policy
-from steersman.points.state_header import state_header
+from steersman.points.state_bytes import state_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,14 +15,13 @@ from steersman.db.audit import record
 from steersman.db.derived_snapshots import Segment, hold_point
 from steersman.db.promotion import last_number, promote_snapshot
 from steersman.db.rewards import learned_of, spec_of
-from steersman.db.snapshot_lineage import Stretch, decisions_learned, line_of, same_update
-from steersman.db.snapshots import find_snapshot
+from steersman.db.snapshots import Stretch, decisions_learned, find_snapshot, line_of, same_update
 from steersman.db.updates import base_state, newest_checkpoint, write_checkpoint
 from steersman.errors import StateError
 from steersman.features import FeatureMap
 from steersman.learning.candidates import Origin
 from steersman.learning.relearn import Relearning
-from steersman.platform.postgres.worker_sessions import allow_long
+from steersman.platform.postgres.database import allow_long
 from steersman.points.policy_factory import load_policy
 from steersman.points.state_bytes import pack_state, unpack_state
 from steersman.registry.versions import Ingredients

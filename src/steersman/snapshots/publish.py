@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from steersman.db.work_queue import Point
     from steersman.platform.postgres.database import Database
     from steersman.policies import ChoicePolicy
-    from steersman.registry.release_status import Standing
+    from steersman.registry.chain import Standing
     from steersman.snapshots.publish_guard import Reason
 
 

@@ -12,8 +12,7 @@ from steersman.errors import InputError
 from steersman.ope import drawn_or_another
 from steersman.policies import JointLinTS, JointSquareCB
 from steersman.policies.configurations import are_configurations
-from steersman.policies.sequential import SequencePolicy
-from steersman.policies.whole_selections import weigh_whole
+from steersman.policies.sequential import SequencePolicy, weigh_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

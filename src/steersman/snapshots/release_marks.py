@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steersman.db.snapshots import SnapshotRow
     from steersman.db.work_queue import Point
     from steersman.platform.postgres.database import Database
-    from steersman.registry.release_status import Standing
+    from steersman.registry.chain import Standing
 
 _MANY = 1000  # rollouts of one point, or entries of the audit
 _MARKED = "snapshot.mark"

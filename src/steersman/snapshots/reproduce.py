@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.db.points import initial_policy
 from steersman.db.rewards import spec_of
-from steersman.db.snapshot_lineage import line_of
-from steersman.db.snapshots import find_snapshot
+from steersman.db.snapshots import find_snapshot, line_of
 from steersman.db.updates import updates_after
 from steersman.errors import StateError, SteersmanError
 from steersman.learning.replica import apply_update
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from steersman.db.snapshot_lineage import Stretch
+    from steersman.db.snapshots import Stretch
     from steersman.db.updates import UpdateRow
     from steersman.db.work_queue import Point
     from steersman.platform.postgres.database import Database

@@ -80,7 +80,7 @@ class Prepared:
 
 
 class Verified:
-    """Loader of verified bases for all tenants; a `steersman.learning.bases.Bases`.
+    """Loader of verified bases for all tenants; a `steersman.learning.replica.Bases`.
 
     Args:
         home: directory of the cache, the trusted roots, and the registry unless ``source`` is

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.db.decisions import offered_of
 from steersman.db.held_out import hold_out
 from steersman.db.rewards import learned_of, spec_of
-from steersman.db.selections import offered_of
 from steersman.db.snapshots import find_snapshot
 from steersman.db.tenants import tenant_name
 from steersman.db.updates import base_state

@@ -20,10 +20,22 @@ from steersman.spec.base import (
     repeats,
 )
 from steersman.spec.parts import Part, Value  # noqa: TC001 (pydantic reads them)
-from steersman.spec.sequence_features import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+STANDING = (
+    *("hop", "linked", "linked_last", "novelty", "picked", "is_pick", "is_stop", "stop_after"),
+)
+"""Columns that describe the state of the selection, in order.
+
+hop: number of links followed to the candidate; 0 for an initial candidate. linked: number of picked
+candidates that link to it. linked_last: whether the last pick links to it. novelty: 1 minus the
+largest cosine similarity of its vector to a picked vector; 1 without vectors. picked: number of
+picks so far. is_pick, is_stop: type of the action. stop_after: number of picks so far, for stop
+only. All other columns are 0 for stop.
+"""
+
 
 MOST_CONFIGURATIONS = 10_000
 """Largest number of combinations of parts in a mixed decision point. Each is one action."""

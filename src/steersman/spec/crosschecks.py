@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steersman.spec.actions import FIRST_ELIGIBLE, Actions, Choice, Mixed, Sequence
+from steersman.spec.actions import FIRST_ELIGIBLE, STANDING, Actions, Choice, Mixed, Sequence
 from steersman.spec.base import Meant, Problem, some_of
 from steersman.spec.expressions import compile_rule
-from steersman.spec.part_counts import too_much
+from steersman.spec.parts import too_much
 from steersman.spec.policy import (
     BetaThompsonPolicy,
     FactoredTSPolicy,
@@ -22,16 +22,15 @@ from steersman.spec.policy import (
     SequenceTreesPolicy,
 )
 from steersman.spec.rule_kinds import never_works
-from steersman.spec.sequence_features import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from steersman.spec.context import Context
-    from steersman.spec.operation import Learning
+    from steersman.spec.point import Learning
+    from steersman.spec.policy import RuleList, Target
     from steersman.spec.privacy import Privacy
     from steersman.spec.rule_kinds import Kind
-    from steersman.spec.rules import RuleList, Target
 
 Path = tuple[str | int, ...]
 _ANY = "any"

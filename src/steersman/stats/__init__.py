@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from steersman.stats.bca import bca_interval
-from steersman.stats.bernstein import bernstein_half_width, empirical_bernstein
 from steersman.stats.comparisons import (
     Comparison,
     SampleRatio,
+    cuped_adjust,
     non_inferiority_test,
     sample_ratio_test,
     welch_test,
 )
 from steersman.stats.crossed import crossed_mean
-from steersman.stats.cuped import cuped_adjust
 from steersman.stats.group_sequential import group_sequential_bounds
-from steersman.stats.interval import Interval
+from steersman.stats.interval import (
+    Interval,
+    all_alike_interval,
+    bernstein_half_width,
+    empirical_bernstein,
+)
 from steersman.stats.power import achieved_power, minimum_detectable_effect, required_sample_size
 from steersman.stats.sequential import asymptotic_confidence_sequence, msprt
 from steersman.stats.survival import Estimate, SurvivalCurve, kaplan_meier
@@ -23,7 +27,6 @@ from steersman.stats.two_arms import (
     sequential_sample_ratio_test,
     two_arm_confidence_sequence,
 )
-from steersman.stats.zero_variance import all_alike_interval
 
 __all__ = [
     "Comparison",

@@ -11,9 +11,8 @@ from scipy.special import stdtrit
 from steersman.errors import InputError
 from steersman.errors.format import brief
 from steersman.stats.arguments import LARGEST, finite, numbers, open_unit
-from steersman.stats.interval import Interval
+from steersman.stats.interval import Interval, all_alike_interval
 from steersman.stats.survival import Estimate
-from steersman.stats.zero_variance import all_alike_interval
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from steersman.db.tenants import Tenant
     from steersman.db.work_queue import Point
     from steersman.platform.postgres.database import Database
-    from steersman.registry.release_status import Standing
+    from steersman.registry.chain import Standing
 
 _log = logging.getLogger(__name__)
 _AWAY = (*AWAY, StoreError, asyncpg.InterfaceError)

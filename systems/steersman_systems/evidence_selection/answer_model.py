@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import BackendError, InputError
 from steersman.providers.judges.scores import Tally
-from steersman.retrieval.tokenize import query_terms
+from steersman.retrieval.bm25 import query_terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

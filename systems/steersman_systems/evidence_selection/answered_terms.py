@@ -16,7 +16,7 @@ from steersman_systems.evidence_selection import answers
 from steersman_systems.evidence_selection.measures import cited
 
 if TYPE_CHECKING:
-    from steersman.providers.judges.batch import Measure
+    from steersman.providers.judges.judge import Measure
     from steersman_systems.evidence_selection.answer_model import Answered, Answerer
     from steersman_systems.evidence_selection.environment import State
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from steersman.errors import ActionError, InputError
-from steersman.errors.number_checks import check_numbers
+from steersman.errors.format import check_numbers
 from steersman.policies.sequence import EXPAND, STOP, Step
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.providers.judges.batch import Measure
+    from steersman.providers.judges.judge import Measure
     from steersman_systems.evidence_selection.answer_model import Answerer
     from steersman_systems.evidence_selection.environment import Selection, Selector
     from steersman_systems.evidence_selection.pool import Pool

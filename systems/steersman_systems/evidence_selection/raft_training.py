@@ -18,8 +18,7 @@ import numpy as np
 from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.fine_tuners import FreshTrees, TreesOnTop
-from steersman.training.selection.raft import RaftSettings
+from steersman.training.selection.raft import FreshTrees, RaftSettings, TreesOnTop
 from steersman.training.selection.raft import raft as raft_rounds
 from steersman.training.selection.task import walks
 from steersman.training.selection.tree_growth import TreeSettings
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.fine_tuners import Tuner
+    from steersman.training.selection.raft import Tuner
     from steersman.training.selection.rounds import Trained
     from steersman.training.selection.task import Walk
     from steersman_systems.evidence_selection.tasks import EvidenceTask

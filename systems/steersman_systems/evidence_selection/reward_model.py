@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from steersman.errors import InputError
-from steersman.retrieval.tokenize import query_terms
+from steersman.retrieval.bm25 import query_terms
 from steersman_systems.evidence_selection.evaluate import folds_of
 from steersman_systems.evidence_selection.paired import mean_of
 

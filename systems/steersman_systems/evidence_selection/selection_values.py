@@ -15,7 +15,7 @@ from steersman_systems.rag_tuner.ranking_metrics import all_gold_at, ndcg_at, re
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from steersman.providers.judges.batch import Measure
+    from steersman.providers.judges.judge import Measure
     from steersman_systems.evidence_selection.answer_model import Answered, Answerer
     from steersman_systems.evidence_selection.environment import Selection
     from steersman_systems.evidence_selection.pool import Candidate, Pool

@@ -14,7 +14,7 @@ def record(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, 
     """Ask 10,000 random questions about the requests reserved for warm starts."""
     from steersman.retrieval.dense import MiniLM  # noqa: PLC0415 (slow)
     from steersman_systems.interrogator import log_recorder as recording  # noqa: PLC0415
-    from steersman_systems.interrogator import step_log
+    from steersman_systems.interrogator import step_log  # noqa: PLC0415
     from steersman_systems.interrogator.questions import load_questions  # noqa: PLC0415
     from steersman_systems.interrogator.target_sets import load_targets  # noqa: PLC0415
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.stats import Interval
 from steersman_systems.rag_tuner.question_means import LEVEL, mean_over
 from steersman_systems.rag_tuner.recorded import MEASURES

@@ -136,9 +136,9 @@ def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:
     from steersman_systems.rag_tuner.report import compile_report  # noqa: PLC0415
     from steersman_systems.rag_tuner.run_folder import RunFolder  # noqa: PLC0415 (slow)
     from steersman_systems.rag_tuner.slices import rotating, stratified  # noqa: PLC0415 (slow)
-    from steersman_systems.rag_tuner.strategies.factory import (
-        DEFAULT,  # noqa: PLC0415
-        build_strategy,  # noqa: PLC0415 (slow)
+    from steersman_systems.rag_tuner.strategies.factory import (  # noqa: PLC0415
+        DEFAULT,
+        build_strategy,
     )
 
     run = RunFolder(folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}")

@@ -30,10 +30,10 @@ import msgspec
 
 from steersman.errors import DataError, InputError
 from steersman.providers.detectors.answer_review import Flagged, flagged
-from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.detectors.national_ids import PersonalData
+from steersman.providers.judges.judge import Turns
 from steersman.providers.prompts import is_readable
-from steersman.providers.rate_limit import Rate
-from steersman.providers.single_flight import Turns
+from steersman.providers.spending_limit import Rate
 from steersman_systems.rag_tuner.judged_answers import Answered
 from steersman_systems.rag_tuner.limits import Limits, Line
 from steersman_systems.rag_tuner.recorded import COST_K, MEASURES

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from steersman.providers.backend import Backend
     from steersman.retrieval.documents.passage import Passage
-    from steersman.retrieval.search_settings import SearchSettings
+    from steersman.retrieval.results import SearchSettings
     from steersman.retrieval.searcher import Searcher
     from steersman_systems.rag_tuner.judged_collections import JudgedCollection, Question
 

@@ -19,24 +19,21 @@ from steersman.errors import (
     BudgetError,
     InputError,
 )
-from steersman.providers.backend import Completion, MeteredBackend
+from steersman.providers.backend import MAX_PROMPT_CHARACTERS, Completion, MeteredBackend
 from steersman.providers.judges.judge import Judge
 from steersman.providers.judges.scores import Case, Tally
 from steersman.providers.prompts import is_readable
-from steersman.providers.rate_limit import Rate
-from steersman.providers.request import MAX_PROMPT_CHARACTERS
-from steersman.providers.spending_limit import Budget, Prices
+from steersman.providers.spending_limit import Budget, Prices, Rate
 from steersman_systems.rag_tuner.search_call import PASSING, Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from steersman.providers.backend import Backend
+    from steersman.providers.detectors.answer_review import Instability
     from steersman.providers.detectors.flags import Detector, Flag
-    from steersman.providers.detectors.instability import Instability
-    from steersman.providers.judges.batch import Measure
     from steersman.providers.judges.cache import JudgeCache
-    from steersman.providers.judges.judge import Retry
+    from steersman.providers.judges.judge import Measure, Retry
     from steersman_systems.rag_tuner.search_call import Searched
 
 PROMPTS: Mapping[str, str] = {

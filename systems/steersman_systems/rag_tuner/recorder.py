@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman_systems.rag_tuner.hygiene import conversations
 from steersman_systems.rag_tuner.recorded import Recorded, graded, key_of
 

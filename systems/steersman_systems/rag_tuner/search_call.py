@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman_systems.rag_tuner.ranking_metrics import ndcg_at, recall_at
 from steersman_systems.rag_tuner.recorded import COST_K
 from steersman_systems.rag_tuner.reward import Batch

@@ -14,7 +14,7 @@ import pytest
 
 from steersman.db.archive.destination import Bucket, Directory, open_destination
 from steersman.db.decisions import DecisionRow, log_decisions
-from steersman.db.events import EventRow, log_events
+from steersman.db.packed_events import EventRow, log_events
 from steersman.platform.postgres.database import Database, as_tenant
 from tests.db.rows import decision, event
 

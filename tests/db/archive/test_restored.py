@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from steersman.db.archive.compaction import compact
+from steersman.db.archive.compaction import compact, sorted_out
 from steersman.db.archive.ledger import Export
-from steersman.db.archive.orphan_files import sorted_out
 from steersman.db.backup import backup, restore
 from steersman.db.erasure import erase
 from steersman.db.migrate import migrate

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from steersman.db.archive import schedule
-from steersman.db.archive.compaction import Compacted
+from steersman.db.archive import compaction as schedule
+from steersman.db.archive.compaction import Compacted, run_daily
 from steersman.db.archive.destination import Directory
 from steersman.db.archive.query import query
-from steersman.db.archive.schedule import run_daily
 from steersman.errors import InputError, SteersmanError
 
 

@@ -17,12 +17,10 @@ import torch
 
 from steersman.errors import DataError, InputError, StateError
 from steersman.errors.install_hint import how_to_install
-from steersman.training.ppo.action_parts import Part
+from steersman.training.ppo.action_parts import Part, Stage
 from steersman.training.ppo.agent import PPO
-from steersman.training.ppo.environment import Stage
-from steersman.training.ppo.learning_rate import following
 from steersman.training.ppo.rllib import _about, _read, _write, train_rllib
-from steersman.training.ppo.settings import Settings
+from steersman.training.ppo.settings import Settings, following
 
 PARTS = (Part("switch", 2), Part("k", 11, ordered=True), Part("again", 3))
 

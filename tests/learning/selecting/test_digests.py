@@ -16,8 +16,7 @@ from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.fine_tuners import TreesOnTop
-from steersman.training.selection.raft import RaftSettings, raft
+from steersman.training.selection.raft import RaftSettings, TreesOnTop, raft
 from steersman.training.selection.run_digest import (
     digest_of,
     digest_of_log,

@@ -10,9 +10,15 @@ from steersman.errors import DataError, InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import scorer_state
 from steersman.policies.sequence import Step, StepRule
-from steersman.training.selection.credit import by_task, causes, keep
-from steersman.training.selection.fine_tuners import TreesOnTop
-from steersman.training.selection.raft import RaftSettings, raft, visiting
+from steersman.training.selection.raft import (
+    RaftSettings,
+    TreesOnTop,
+    by_task,
+    causes,
+    keep,
+    raft,
+    visiting,
+)
 from steersman.training.selection.rounds import crossed, split
 from steersman.training.selection.task import Options, Taken, Walk, stream, walks
 from steersman.training.selection.tree_growth import TreeSettings

@@ -7,7 +7,7 @@ from steersman.errors import InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.training.selection.raft import RaftSettings, raft
-from steersman.training.selection.rollouts import walks_over
+from steersman.training.selection.rounds import walks_over
 from steersman.training.selection.task import walks
 from steersman_systems.evidence_selection.made_up import COLUMNS, made_up
 

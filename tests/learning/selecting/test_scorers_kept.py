@@ -7,8 +7,7 @@ from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer, scorer_from_state, scorer_state
 from steersman.policies.sequence import StepRule
 from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.fine_tuners import TreesOnTop
-from steersman.training.selection.raft import RaftSettings, raft
+from steersman.training.selection.raft import RaftSettings, TreesOnTop, raft
 from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.made_up import COLUMNS, made_up
 

@@ -7,7 +7,7 @@ from steersman.policies import SequenceLinear
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.offered import Offered
 from steersman.policies.sequence import StepRule
-from steersman.policies.whole_selections import weigh_whole
+from steersman.policies.sequential import weigh_whole
 from steersman.training.selection.task import choose, stream, walk, walks
 from steersman_systems.evidence_selection.made_up import COLUMNS, made_up
 

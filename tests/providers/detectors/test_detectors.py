@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
+from steersman.providers.detectors.answer_review import Instability
 from steersman.providers.detectors.flags import detect_all, violations
-from steersman.providers.detectors.instability import Instability
-from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.detectors.national_ids import PersonalData
 
 
 def test_each_kind_is_flagged_at_its_place():

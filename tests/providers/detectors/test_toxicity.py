@@ -8,9 +8,7 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.errors.install_hint import how_to_install
-from steersman.providers.detectors.onnx_locale import in_plain_locale
-from steersman.providers.detectors.toxicity import Toxicity
-from steersman.providers.detectors.toxicity_model import toxicity
+from steersman.providers.detectors.toxicity import Toxicity, in_plain_locale, toxicity
 
 
 @pytest.fixture(scope="module")

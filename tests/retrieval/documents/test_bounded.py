@@ -9,8 +9,7 @@ import pytest
 
 from steersman.errors import DataError
 from steersman.errors.install_hint import how_to_install
-from steersman.retrieval.documents.limits import Limits
-from steersman.retrieval.documents.parsed import Work
+from steersman.retrieval.documents.parsed import Limits, Work
 from steersman.retrieval.documents.parser_process import BoundedParser
 from steersman.retrieval.documents.parser_worker import _outcome, answer
 from steersman.retrieval.documents.read import read

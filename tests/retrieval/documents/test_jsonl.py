@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import DataError
-from steersman.retrieval.documents.limits import Limits
+from steersman.retrieval.documents.parsed import Limits
 from steersman.retrieval.documents.read import read
 
 GOOD = b'{"id": "a", "text": "one"}\n'

@@ -4,7 +4,7 @@ import pytest
 
 from steersman.errors import DataError
 from steersman.retrieval.documents.chunks import Chunking, cut
-from steersman.retrieval.documents.limits import Limits
+from steersman.retrieval.documents.parsed import Limits
 from steersman.retrieval.documents.parser_process import BoundedParser
 from steersman.retrieval.documents.read import read
 from tests.retrieval.documents.pdf_files import bomb, pdf, rewritten

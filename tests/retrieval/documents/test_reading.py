@@ -11,7 +11,7 @@ import pytest
 
 from steersman.errors import DataError, InputError
 from steersman.retrieval.documents.chunks import cut
-from steersman.retrieval.documents.limits import Limits
+from steersman.retrieval.documents.parsed import Limits
 from steersman.retrieval.documents.read import files, read
 
 BLOCKED = """

@@ -9,12 +9,12 @@ import numpy as np
 
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
-from steersman.db.events import log_events
-from steersman.learning.bases import StoredBases
+from steersman.db.packed_events import log_events
+from steersman.learning.replica import StoredBases
 from steersman.points.systems import installed_systems
 from steersman.registry.consumer import Consumer
 from steersman.rollouts.pipeline.config import load_config
-from steersman.rollouts.pipeline.context import Workshop
+from steersman.rollouts.pipeline.reports import Workshop
 from steersman_systems.assistant.points import point_documents
 from tests.db.rows import connected, decision_of
 from tests.learning.shipping_world import registry_of

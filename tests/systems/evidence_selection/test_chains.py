@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from steersman.training.selection.credit import by_task, causes
+from steersman.training.selection.raft import by_task, causes
 from steersman_systems.evidence_selection.chains import Chains
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.environment import Environment, Limits

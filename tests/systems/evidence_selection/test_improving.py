@@ -9,7 +9,7 @@ from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer, scorer_state
 from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.fine_tuners import TreesOnTop
+from steersman.training.selection.raft import TreesOnTop
 from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.environment import Environment, Limits

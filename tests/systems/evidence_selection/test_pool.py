@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.retrieval.bm25 import Bm25
+from steersman.retrieval.bm25 import Bm25, query_terms
 from steersman.retrieval.stemmer import stem
-from steersman.retrieval.tokenize import query_terms
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.question import Question, Turn
 from tests.retrieval.hashed_words import HashedWords

@@ -13,7 +13,7 @@ from steersman.errors import (
     InputError,
 )
 from steersman.providers.chat import ChatBackend
-from steersman.providers.detectors.instability import Instability
+from steersman.providers.detectors.answer_review import Instability
 from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.judge import Retry
 from steersman.retrieval.searcher import Searcher

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from steersman.db.events import log_events
+from steersman.db.packed_events import log_events
 from steersman.errors import InputError
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.plan import plan_of

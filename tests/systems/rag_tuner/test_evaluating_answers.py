@@ -16,15 +16,14 @@ import numpy as np
 import pytest
 
 from steersman.errors import BackendAnswerError, BackendUnavailableError, DataError, InputError
+from steersman.providers.detectors.answer_review import Instability
 from steersman.providers.detectors.flags import Flag
-from steersman.providers.detectors.instability import Instability
-from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.detectors.national_ids import PersonalData
 from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.faithfulness import Faithfulness
 from steersman.providers.judges.judge import Retry
 from steersman.providers.judges.relevancy import Relevancy
-from steersman.providers.rate_limit import Rate
-from steersman.providers.spending_limit import Prices
+from steersman.providers.spending_limit import Prices, Rate
 from steersman.retrieval.documents.document import Document
 from steersman.retrieval.documents.passage import Lineage, Passage
 from steersman.retrieval.searcher import Searcher

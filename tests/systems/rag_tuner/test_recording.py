@@ -8,7 +8,7 @@ pytest.importorskip("bm25s")
 from steersman.errors import BackendUnavailableError, DataError, InputError
 from steersman.retrieval.passage_links import link_titles
 from steersman.retrieval.rerank import CosineReranker
-from steersman.retrieval.search_settings import SearchSettings
+from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher
 from steersman_systems.rag_tuner.configuration import Configuration, Space
 from steersman_systems.rag_tuner.judged_collections import JudgedCollection, Question

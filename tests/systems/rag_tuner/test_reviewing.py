@@ -5,9 +5,8 @@ import json
 import pytest
 
 from steersman.errors import DataError
-from steersman.providers.detectors.answer_review import flagged_answers
-from steersman.providers.detectors.instability import Instability
-from steersman.providers.detectors.personal import PersonalData
+from steersman.providers.detectors.answer_review import Instability, flagged_answers
+from steersman.providers.detectors.national_ids import PersonalData
 
 
 def written(tmp_path, *answers):

@@ -12,12 +12,17 @@ from msgspec import Meta
 from steersman.api.app import Route
 from steersman.db.points import find_declared
 from steersman.errors import InputError
-from steersman.platform.http.messages import Answer, converted, json_answer, read_json
-from steersman.platform.http.read_timeout import READ_S, in_time
+from steersman.platform.http.messages import (
+    READ_S,
+    Answer,
+    converted,
+    in_time,
+    json_answer,
+    read_json,
+)
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.forecast import Forecast, forecast
+from steersman.rollouts.forecast import Forecast, Traffic, forecast, traffic_of
 from steersman.rollouts.plan import plan_of
-from steersman.rollouts.traffic import Traffic, traffic_of
 from steersman.wire import Refused
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.db.incidents import IncidentRow
     from steersman.db.rollouts import RolloutRow
     from steersman.db.verdicts import VerdictRow
-    from steersman.learning.bases import Bases
+    from steersman.learning.replica import Bases
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.platform.postgres.database import Database

@@ -17,7 +17,7 @@ from steersman.errors import InputError, RolloutError, StateError
 from steersman.platform.http.messages import Answer, converted, json_answer, read_json
 from steersman.platform.http.tenant_limiter import Apart
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.reasons import checked_reason
+from steersman.rollouts.state_machine import checked_reason
 from steersman.snapshots.retract import retract_version
 from steersman.wire import Refused
 

@@ -17,8 +17,7 @@ import msgspec
 from steersman.api.app import Route
 from steersman.db.points import PointRow, UnreadablePoint, points_as_they_are
 from steersman.db.rollouts import active_rollouts
-from steersman.platform.http.messages import Answer, flag, json_answer
-from steersman.platform.http.read_timeout import READ_S, in_time
+from steersman.platform.http.messages import READ_S, Answer, flag, in_time, json_answer
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.state_bytes import state_sha256
 

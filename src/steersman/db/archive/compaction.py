@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
+import time
+from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import time as time_of_day
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.db.archive import ledger
 from steersman.db.archive.datasets import DATASETS, DECISION
-from steersman.db.archive.ledger import Export
-from steersman.db.archive.orphan_files import check_whole, sorted_out
+from steersman.db.archive.ledger import Erased, Export
 from steersman.db.archive.parquet_files import (
     NotCovered,
     Writer,
@@ -31,19 +35,91 @@ from steersman.db.archive.parquet_files import (
     read_rows,
     united,
 )
-from steersman.errors import DataError, StoreError
+from steersman.errors import DataError, InputError, SteersmanError, StoreError
 from steersman.platform.postgres.database import as_tenant, set_tenant
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from uuid import UUID
 
     from steersman.db.archive.datasets import Dataset, Row
     from steersman.db.archive.destination import Destination
-    from steersman.db.archive.ledger import Erased
-    from steersman.db.archive.orphan_files import Unnamed
     from steersman.platform.postgres.database import Database
+
+_PART = re.compile(r"day=(\d{4}-\d\d-\d\d)/part-([1-9]\d{0,8})\.parquet")
+_NOBODY = Erased(frozenset(), frozenset())
+
+
+class Unnamed(NamedTuple):
+    """Unregistered file.
+
+    Attributes:
+        generation: generation in its name.
+        path: relative to the destination.
+    """
+
+    generation: int
+    path: str
+
+
+def sorted_out(
+    folder: str, paths: Iterable[str], current: Mapping[date, Export]
+) -> tuple[list[str], dict[date, list[Unnamed]]]:
+    """Return the obsolete files, and by day the files whose rows to take in.
+
+    >>> sorted_out("event/t", ["event/t/day=2026-03-01/part-7.parquet"], {})[1][date(2026, 3, 1)]
+    [Unnamed(generation=7, path='event/t/day=2026-03-01/part-7.parquet')]
+    """
+    there = set(paths)
+    found: dict[date, list[Unnamed]] = defaultdict(list)
+    for path in there - {export.path for export in current.values()}:
+        match = _PART.fullmatch(path.removeprefix(f"{folder}/"))
+        day = _day(match[1]) if match else None
+        if match and day:
+            found[day].append(Unnamed(int(match[2]), path))
+    replaced: list[str] = []
+    ahead: dict[date, list[Unnamed]] = {}
+    for day, files in found.items():
+        export = current.get(day)
+        newest = max(files).generation
+        if export is None or (newest >= export.generation and export.path not in there):
+            ahead[day] = sorted(files)  # lower generations too: their replacement is missing
+        elif export.path in there:
+            replaced += [file.path for file in files if file.generation < export.generation]
+            if newest >= export.generation:
+                ahead[day] = sorted(f for f in files if f.generation >= export.generation)
+    return sorted(replaced), ahead
+
+
+def check_whole(path: Path, dataset: Dataset, place: str) -> None:
+    """Read an unregistered file completely, to reject a damaged one.
+
+    Raises:
+        DataError: the file cannot be read, or its rows are not in order.
+    """
+    last = None
+    try:
+        for row in read_rows(path, dataset, _NOBODY):
+            key = dataset.key_of(row)
+            if None in key or (last is not None and key <= last):
+                raise ValueError(f"row {key} comes after {last}")  # noqa: TRY301 (told below)
+            last = key
+    except (DataError, KeyError, TypeError, ValueError) as error:
+        message = (
+            f"{place} is not registered in table cold_export, as after restoring an old backup, "
+            f"and cannot be read: {error}; it may be the only copy of its rows: put an intact copy "
+            "in its place, or move it out of the cold store to continue without it"
+        )
+        raise DataError(message) from error
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
 
 _LOCK = 7_365_366
 _PREFETCH = 1_000
@@ -303,3 +379,85 @@ async def _to_file(draft: Path, dataset: Dataset, rows: AsyncIterator[Row]) -> t
 
 async def _tenants(connection: Any) -> list[UUID]:
     return [row["id"] for row in await connection.fetch("SELECT id FROM tenant ORDER BY id")]
+
+
+_LONGEST_WAIT_S = 60.0
+_LONGEST_BETWEEN_S = 86_400.0
+_RETRY_S = 600.0
+
+
+async def run_daily(
+    database: Database,
+    destination: Destination,
+    *,
+    tenants: Sequence[UUID] | None = None,
+    clock: Callable[[], float] = time.time,
+    at: str = "02:30",
+    stop: asyncio.Event | None = None,
+    report: Callable[[Compacted | SteersmanError], None] | None = None,
+) -> None:
+    """Compact now and then every day at a given time, until stopped.
+
+    A failed run is logged and retried after ten minutes. Several processes may run it; they take
+    turns, and the second finds nothing to do.
+
+    Args:
+        tenants: tenants to compact; default: all, including future ones.
+        clock: Unix time in seconds.
+        at: time of day "HH:MM", in UTC.
+        stop: event that ends the loop; default: cancellation only.
+
+    Raises:
+        InputError: ``at`` is not a time of day.
+    """
+    when = _time_of_day(at)
+    stopped = stop or asyncio.Event()
+    due = clock()
+    while not await _reached(due, clock, stopped):
+        today = datetime.fromtimestamp(clock(), UTC).date()
+        outcome: Compacted | SteersmanError
+        try:
+            yesterday = today - timedelta(days=1)
+            outcome = await compact(database, destination, tenants=tenants, until=yesterday)
+            due = next_run(clock(), when)
+        except SteersmanError as error:
+            _log.exception("compaction failed; retrying in 10 min")
+            outcome, due = error, clock() + _RETRY_S
+        if report is not None:
+            report(outcome)
+
+
+def next_run(now: float, at: time_of_day) -> float:
+    """Return the next run time after ``now``.
+
+    Args:
+        now: Unix time in seconds.
+        at: time of day, in UTC.
+
+    Returns:
+        Unix time in seconds.
+
+    >>> (next_run(0.0, time_of_day(2, 30)), next_run(9_000.0, time_of_day(2, 30)))
+    (9000.0, 95400.0)
+    """
+    moment = datetime.fromtimestamp(now, UTC)
+    run = datetime.combine(moment.date(), at, UTC)
+    return (run if run > moment else run + timedelta(days=1)).timestamp()
+
+
+async def _reached(due: float, clock: Callable[[], float], stopped: asyncio.Event) -> bool:
+    """Wait until ``due``; return whether to stop instead."""
+    # The next run is within a day, also if the clock is set back further.
+    while not stopped.is_set() and 0 < (left := due - clock()) <= _LONGEST_BETWEEN_S:
+        # In short steps: the clock may be set, and the machine may sleep.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(left, _LONGEST_WAIT_S)):
+                await stopped.wait()
+    return stopped.is_set()
+
+
+def _time_of_day(text: str) -> time_of_day:
+    if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
+        return time_of_day.fromisoformat(text)
+    message = f"invalid compaction time {text!r}; allowed is HH:MM from 00:00 to 23:59, in UTC"
+    raise InputError(message)

@@ -7,6 +7,8 @@ has no work for them. Then its partition is dropped, without DELETE or VACUUM.
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,14 +16,69 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import asyncpg
 
 from steersman.db.archive import datasets, ledger
-from steersman.db.archive.file_checks import Looked
+from steersman.db.archive.parquet_files import digest_of
 from steersman.db.rewards import spec_of
-from steersman.errors import SteersmanError
+from steersman.errors import DataError, SteersmanError
 from steersman.platform.postgres.database import as_tenant, set_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from uuid import UUID
+
+    from steersman.db.archive.destination import Destination
+    from steersman.db.archive.ledger import Export
+
+
+class Looked:
+    """Cold files that were checked, each once.
+
+    Reading a file takes long, so it must not happen while a table is locked. A question about an
+    unchecked file is noted; the caller runs `look` and asks again.
+
+    Args:
+        destination: file storage; None: trust the ledger.
+    """
+
+    def __init__(self, destination: Destination | None) -> None:
+        self._destination = destination
+        self._found: dict[str, str] = {}
+        self._wanted: dict[str, Export] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether an unchecked file was asked for."""
+        return bool(self._wanted)
+
+    def problem(self, export: Export) -> str:
+        """Return what is wrong with a file; empty if it is intact or if `is_wanted` is set now."""
+        if self._destination is None:
+            return ""
+        if export.path not in self._found:
+            self._wanted[export.path] = export
+        return self._found.get(export.path, "")
+
+    async def look(self) -> None:
+        """Check all files that were asked for."""
+        for path, export in self._wanted.items():
+            self._found[path] = await asyncio.to_thread(self._look, export)
+        self._wanted = {}
+
+    def _look(self, export: Export) -> str:
+        assert self._destination is not None  # noqa: S101 (asked about only then)
+        scratch = self._destination.scratch() / "looked-at"
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        try:
+            digest = digest_of(self._destination.fetch(export.path, scratch))
+        except FileNotFoundError:
+            return f"{export.path} is missing from the cold store; compact again, or restore it"
+        except (DataError, OSError) as error:
+            return f"cannot read {export.path}: {error}"
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if digest != export.sha256:
+            return f"{export.path} is damaged; remove it and compact again, or restore it"
+        return ""
+
 
 _TABLES = ("event", "decision")  # events first: decisions stay as long as their events
 _DATASETS = {"event": ("event",), "decision": ("decision", "reward")}

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.db.decisions import log_decisions
-from steersman.db.events import log_events
 from steersman.db.imports.mapping import load_mapping
 from steersman.db.imports.readers import read_rows
 from steersman.db.imports.rows import Converter
+from steersman.db.packed_events import log_events
 from steersman.db.points import find_declared, points_as_they_are
 from steersman.errors import InputError, StoreError
 from steersman.platform.postgres.database import OF_SERVER, as_tenant
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.db.decisions import DecisionRow
-    from steersman.db.events import EventRow
     from steersman.db.imports.mapping import LoadedMapping, LogMapping
     from steersman.db.imports.readers import Raw
     from steersman.db.imports.rows import Converted
+    from steersman.db.packed_events import EventRow
     from steersman.db.points import PointRow
     from steersman.platform.postgres.database import Database
 

@@ -10,10 +10,10 @@ from uuid import UUID
 import msgspec
 
 from steersman.db.decisions import DecisionRow
-from steersman.db.events import EventRow
 from steersman.db.imports import values
 from steersman.db.imports.logged_choice import Drawing
 from steersman.db.imports.mapping import field_of
+from steersman.db.packed_events import EventRow
 from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.points.feature_encoding import encode

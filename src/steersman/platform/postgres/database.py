@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from array import array
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,99 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from asyncpg import Connection, Pool
+
+    Worker = Literal["learner", "controller"]
+    from collections.abc import Mapping
+
+MOST_BYTES = 256 << 20
+_PAGE = 100
+_NAME = 100  # approximate bytes of a name in a list
+
+
+async def newest_rows(
+    connection: Any, query: str, *arguments: Any, most_bytes: int = MOST_BYTES
+) -> list[tuple[Any, ...]]:
+    """Return decision rows within a memory limit, oldest first.
+
+    Args:
+        most_bytes: approximate limit for features and steps in bytes; the newest row is
+            always included.
+
+    Returns:
+        The columns of each row; features as float32.
+    """
+    found: list[tuple[Any, ...]] = []
+    held = 0
+    async for row in connection.cursor(query, *arguments, prefetch=_PAGE):
+        held += _size(row)
+        if found and held > most_bytes:
+            break
+        found.append(tuple(_small(name, value) for name, value in row.items()))
+    found.reverse()
+    return found
+
+
+def _small(name: str, value: Any) -> Any:
+    return array("f", value) if name == "features" and value is not None else value
+
+
+def _size(row: Mapping[str, Any]) -> int:
+    features, steps = row.get("features"), row.get("steps")
+    return 4 * len(features or ()) + _NAME * sum(len(one["eligible"]) for one in steps or ())
+
+
+_WITH_TRANSACTION_TIMEOUT = 17
+_LEASES = 6
+"""Maximum duration of a transaction, far longer than a batch."""
+
+_END_UNFINISHED = """
+SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = session_user
+  AND application_name = current_setting('application_name') AND pid <> pg_backend_pid()
+  AND state = 'active' AND wait_event = 'ClientRead'
+  AND state_change < clock_timestamp() - make_interval(secs => $1)
+"""
+
+
+async def work_under_lease(connection: Any, worker: Worker, lease_s: float) -> None:
+    """Name a session and limit its open transactions by its lease.
+
+    Args:
+        lease_s: lease in seconds, above 0.
+    """
+    lease_ms = round(lease_s * 1000)
+    await connection.execute(f"SET application_name = 'steersman {worker}'")
+    await connection.execute(f"SET idle_in_transaction_session_timeout = {lease_ms}")
+    if not _is_old(connection):
+        await connection.execute(f"SET transaction_timeout = {_LEASES * lease_ms}")
+    await connection.execute(f"SET lock_timeout = {max(1, lease_ms // 4)}")
+
+
+async def end_unfinished(connection: Any, lease_s: float) -> int:
+    """End sessions of the same work that stopped within a statement; does nothing from 17 on.
+
+    Args:
+        lease_s: lease of this work in seconds.
+    """
+    if not _is_old(connection):
+        return 0
+    async with connection.transaction():
+        # A user can see and end its own sessions; the current role does not matter.
+        await connection.execute("SET LOCAL ROLE NONE")
+        ended: int = await connection.fetchval(_END_UNFINISHED, _LEASES * lease_s)
+    return ended
+
+
+async def allow_long(connection: Any) -> None:
+    """Remove the time limit of the current transaction, except for idling."""
+    if not _is_old(connection):
+        await connection.execute("SET LOCAL transaction_timeout = 0")
+
+
+def _is_old(connection: Any) -> bool:
+    major: int = connection.get_server_version().major
+    return major < _WITH_TRANSACTION_TIMEOUT
+
 
 Role = Literal["owner", "app", "worker"]
 _OLDEST = 15

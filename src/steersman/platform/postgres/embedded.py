@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, flock
 from hashlib import sha256
@@ -24,10 +24,36 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from steersman.errors import StoreError
-from steersman.platform.postgres.recovery_check import is_stuck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+_STATUS_LINE = 7  # of postmaster.pid
+_PROCESSES = Path("/proc")
+
+
+def is_stuck(data: Path) -> bool:
+    """Return whether a server that rejects connections has no recovery process.
+
+    This is also true for a moment during a normal start, so ask repeatedly.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        lines = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        pid, status = int(lines[0]), lines[_STATUS_LINE].strip()
+        ours = (_PROCESSES / str(pid) / "cwd").samefile(data)
+        return ours and status != "stopping" and b"startup" not in set(_tasks(pid))
+    return False
+
+
+def _tasks(server: int) -> Iterator[bytes]:
+    """Yield the first word of each server process title."""
+    for process in _PROCESSES.glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            parent = (process / "stat").read_bytes().rpartition(b")")[2].split()[1]
+            if int(parent) == server:
+                _, _, title = (process / "cmdline").read_bytes().partition(b"postgres: ")
+                yield title.rstrip(b"\0").split()[0]
+
 
 _LONGEST_SOCKET = 90
 _START_S = 60

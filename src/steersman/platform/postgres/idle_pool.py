@@ -10,11 +10,15 @@ import asyncio
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.platform.postgres.database import AWAY, Database, reset
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from asyncpg import Pool
+
     from steersman.platform.postgres.database import Role
 
 _MOST = 2
@@ -116,3 +120,35 @@ class _Lent:
 async def _close(connection: Any) -> None:
     with suppress(*AWAY):
         await connection.close(timeout=_PATIENCE_S)
+
+
+class Pools(NamedTuple):
+    """Connection pools; all except the last have role app.
+
+    Attributes:
+        serving: for decisions and searches: points, earlier answers, places of corpora.
+        reading: for reads by people, which tenants may request in any number.
+        keys: for verifying keys.
+        acting: for rare actions of any role: erase, revoke a key, act on a rollout.
+    """
+
+    serving: Pool[Any]
+    reading: Pool[Any]
+    keys: Pool[Any]
+    acting: LendingDatabase
+
+
+async def open_pools(stack: AsyncExitStack, database: Database) -> Pools:
+    """Return open pools that the stack closes.
+
+    Raises:
+        StoreError: the store does not respond.
+    """
+    pools = []
+    for most in (4, 4, 2):
+        pools.append(await database.pool("app", least=1, most=most))
+        stack.push_async_callback(pools[-1].close)
+    acting = LendingDatabase(of=database)
+    stack.push_async_callback(acting.close)
+    serving, reading, keys = pools
+    return Pools(serving, reading, keys, acting)

@@ -13,7 +13,7 @@ from steersman.retrieval.documents.text_encoding import storable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.retrieval.documents.limits import Limits
+    from steersman.retrieval.documents.parsed import Limits
 
 _log = logging.getLogger(__name__)
 _IDS = ("doc_id", "id", "_id")
@@ -35,7 +35,7 @@ def read_lines(stream: IO[bytes], name: str, limits: Limits) -> list[Document]:
         DataError: a line is wrong, has an id that was there before, or goes beyond a limit.
 
     >>> import io
-    >>> from steersman.retrieval.documents.limits import Limits
+    >>> from steersman.retrieval.documents.parsed import Limits
     >>> lines = io.BytesIO(b'{"id": 7, "text": "Pumps hum.", "year": 1951}\n')
     >>> [document] = read_lines(lines, "manuals.jsonl", Limits())
     >>> document.doc_id, document.source, document.meta

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from steersman.errors import DataError
-from steersman.retrieval.documents.limits import Limits
-from steersman.retrieval.documents.parsed import Outcome, Parsed, Work
+from steersman.retrieval.documents.parsed import Limits, Outcome, Parsed, Work
 from steersman.retrieval.documents.parser_worker import LENGTH_BYTES, answer
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.points.systems import System
     from steersman.registry.consumer import Consumer
     from steersman.rollouts.pipeline.config import LoadedConfig
-    from steersman.rollouts.pipeline.context import Workshop
+    from steersman.rollouts.pipeline.reports import Workshop
 
 
 async def check_pipeline(

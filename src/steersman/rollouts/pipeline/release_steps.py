@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steersman.errors import RolloutError
     from steersman.platform.postgres.database import Database
     from steersman.rollouts.pipeline.config import Deployment
-    from steersman.rollouts.pipeline.context import Workshop
+    from steersman.rollouts.pipeline.reports import Workshop
     from steersman.rollouts.plan import RolloutPlan
     from steersman.snapshots.publish import Signer
     from steersman.spec.point import DecisionPoint

@@ -6,9 +6,9 @@ same result. So no step publishes a candidate whose gates did not pass just befo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from steersman.db.points import find_declared
 from steersman.errors import RolloutError, SteersmanError, StoreError
@@ -19,10 +19,8 @@ from steersman.rollouts.pipeline.candidate_declaration import (
     check_points,
     document_of,
 )
-from steersman.rollouts.pipeline.dataset import count_log
 from steersman.rollouts.pipeline.reports import STEPS, Gate, Step, StepReport
-from steersman.rollouts.pipeline.trial import try_candidate
-from steersman.rollouts.pipeline.trials import gates_of
+from steersman.rollouts.pipeline.trial import gates_of, try_candidate
 from steersman.rollouts.plan import RolloutPlan, plan_of
 
 if TYPE_CHECKING:
@@ -33,10 +31,60 @@ if TYPE_CHECKING:
     from steersman.db.verdicts import VerdictRow
     from steersman.points.systems import System
     from steersman.rollouts.pipeline.config import LoadedConfig
-    from steersman.rollouts.pipeline.context import Workshop
-    from steersman.rollouts.pipeline.reports import Status
-    from steersman.rollouts.pipeline.trials import Trial
+    from steersman.rollouts.pipeline.reports import Status, Workshop
+    from steersman.rollouts.pipeline.trial import Trial
     from steersman.spec.point import DecisionPoint
+
+
+@dataclass(frozen=True, slots=True)
+class LogCounts:
+    """Counts of a log.
+
+    Attributes:
+        decisions: number in the lookback window.
+        exact: number with an exact propensity.
+        usable: number of exact ones that are not degraded and have a final reward.
+        first_at: time of the first decision; None without any.
+        last_at: time of the last decision; None without any.
+        degraded: share that the fallback answered; None without any.
+        since: start of the lookback window.
+    """
+
+    decisions: int
+    exact: int
+    usable: int
+    first_at: datetime | None
+    last_at: datetime | None
+    degraded: float | None
+    since: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values and dates."""
+        return asdict(self)
+
+
+async def count_log(
+    connection: Any, row: PointRow, *, now: datetime, lookback_days: float
+) -> LogCounts:
+    """Count the decisions of a log in the `lookback_days` before `now`.
+
+    `connection` is in a transaction of the tenant. A decision has no final reward while its window
+    is open.
+    """
+    since = now - timedelta(days=lookback_days)
+    found = await connection.fetchrow(
+        "SELECT count(*) AS decisions, count(*) FILTER (WHERE d.p_kind = 'exact') AS exact, "
+        "count(*) FILTER (WHERE d.p_kind = 'exact' AND NOT d.degraded AND d.weight > 0 "
+        "  AND d.window_ends <= $5 AND r.value IS NOT NULL) AS usable, "
+        "min(d.at) AS first_at, max(d.at) AS last_at, avg(d.degraded::integer)::float8 AS degraded "
+        "FROM decision AS d LEFT JOIN LATERAL (SELECT r.value FROM reward AS r "
+        "  WHERE r.tenant = $1 AND r.decision = d.id "
+        "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
+        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.at >= $4 AND d.at <= $5",
+        *(row.tenant, row.skill, row.point, since, now),
+    )
+    return LogCounts(**found, since=since)
+
 
 _ENDED_BADLY = {"rolled_back", "aborted"}
 

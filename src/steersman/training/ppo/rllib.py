@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.training.ppo.environment import Stage
+    from steersman.training.ppo.action_parts import Stage
     from steersman.training.ppo.settings import Settings
 
     Arrays = dict[str, NDArray[Any]]

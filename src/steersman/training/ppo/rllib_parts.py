@@ -18,16 +18,15 @@ from ray.rllib.core.distribution.torch.torch_distribution import (
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
-from steersman.training.ppo.learning_rate import following
 from steersman.training.ppo.network import Network
+from steersman.training.ppo.settings import following
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from steersman.training.ppo.action_parts import Part
-    from steersman.training.ppo.environment import Stage
+    from steersman.training.ppo.action_parts import Part, Stage
 
     Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.errors.number_checks import check_numbers
+from steersman.errors.format import check_numbers
 from steersman.policies.sequence import StepRule
 from steersman.training.selection.examples import Examples
 from steersman.training.selection.task import choose, turn_stream

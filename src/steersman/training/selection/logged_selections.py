@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from steersman.db.decisions import offered_of
 from steersman.db.held_out import alike
-from steersman.db.selections import offered_of
 from steersman.errors import DataError, InputError
 from steersman.ope import evaluate_sequences
-from steersman.platform.postgres.recent_rows import newest_rows
+from steersman.platform.postgres.database import newest_rows
 from steersman.policies.offered import Progress, SequenceForm
 from steersman.policies.sequence import Step, sequence_propensity
 from steersman.spec.actions import Sequence as SequenceActions

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.format import check_numbers
 from steersman.errors.install_hint import how_to_install
-from steersman.errors.number_checks import check_numbers
 
 try:
     import torch

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from steersman.errors import DataError, InputError
+from steersman.errors.format import check_numbers
 from steersman.errors.install_hint import how_to_install
-from steersman.errors.number_checks import check_numbers
 from steersman.policies.tree_scorer import LEAVES, TreeScorer, blank
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.cli.options import run
 from steersman.db.decisions import DecisionRow, log_decisions
-from steersman.db.events import EventRow, log_events
+from steersman.db.packed_events import EventRow, log_events
 from steersman.db.points import points_of
 from steersman.features import FeatureMap
 from steersman.platform.postgres.database import as_tenant

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.cli.options import run
-from steersman.cli.registries import publisher_of
-from steersman.cli.signing_keys import make_sample_registry
+from steersman.cli.signing_keys import make_sample_registry, publisher_of
 from steersman.db.declarations import declare
 from steersman.db.derived_snapshots import hold_point
 from steersman.db.points import points_of

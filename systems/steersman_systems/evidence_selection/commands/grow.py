@@ -16,7 +16,7 @@ from steersman.db.points import initial_policy
 from steersman.errors import InputError
 from steersman.platform.postgres.database import as_tenant
 from steersman.policies import SequenceTrees
-from steersman.rollouts.reasons import checked_reason
+from steersman.rollouts.state_machine import checked_reason
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 from steersman.training.selection.log_trees import apart, grown

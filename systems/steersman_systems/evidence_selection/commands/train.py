@@ -9,7 +9,7 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.rollouts import walks_over
+from steersman.training.selection.rounds import walks_over
 from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.baselines import TopK
 from steersman_systems.evidence_selection.case_studies import reasons_of_picks

@@ -18,7 +18,7 @@ from steersman.cli.options import run
 from steersman.cli.running_service import served
 from steersman.client import Client
 from steersman.db.decisions import DecisionRow, log_decisions
-from steersman.db.events import EventRow, log_events
+from steersman.db.packed_events import EventRow, log_events
 from steersman.db.points import points_of
 from steersman.errors import StoreError
 from steersman.features import FeatureMap

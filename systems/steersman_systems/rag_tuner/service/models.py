@@ -161,8 +161,10 @@ class Models:
         # A service without models does not pay for these imports.
         from steersman.providers.chat import ChatBackend  # noqa: PLC0415
         from steersman.providers.judges.judge import Judge  # noqa: PLC0415
-        from steersman.providers.rate_limit import Rate  # noqa: PLC0415
-        from steersman.providers.spending_limit import Prices  # noqa: PLC0415
+        from steersman.providers.spending_limit import (  # noqa: PLC0415
+            Prices,
+            Rate,
+        )
 
         self._writer: Backend = ChatBackend(settings.url, settings.model, api_key=settings.api_key)
         self._judge: Backend = self._writer
@@ -310,7 +312,7 @@ class Models:
         Raises:
             DataError: a detector is not installed.
         """
-        from steersman.providers.detectors.instability import Instability  # noqa: PLC0415
+        from steersman.providers.detectors.answer_review import Instability  # noqa: PLC0415
         from steersman.providers.judges.faithfulness import Faithfulness  # noqa: PLC0415
         from steersman.providers.judges.judge import Retry  # noqa: PLC0415 (as above)
         from steersman.providers.judges.relevancy import Relevancy  # noqa: PLC0415
@@ -334,8 +336,8 @@ class Models:
         )
 
     def _detectors(self, asked: AskedAnswers) -> list[Detector]:
-        from steersman.providers.detectors.personal import PersonalData  # noqa: PLC0415 (as above)
-        from steersman.providers.detectors.toxicity_model import toxicity  # noqa: PLC0415
+        from steersman.providers.detectors.national_ids import PersonalData  # noqa: PLC0415 (as above)
+        from steersman.providers.detectors.toxicity import toxicity  # noqa: PLC0415
 
         known: dict[str, Callable[[], Detector]] = {
             "personal_data": PersonalData,

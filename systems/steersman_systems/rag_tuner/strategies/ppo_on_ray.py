@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steersman.training.ppo.environment import Stage
+from steersman.training.ppo.action_parts import Stage
 from steersman.training.ppo.rllib import train_rllib
 from steersman.training.ppo.settings import Settings
 from steersman_systems.rag_tuner.strategies.ppo_guess import first_guess
