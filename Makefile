@@ -10,20 +10,22 @@ PYTEST := $(VENV)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 # A BLAS with threads of its own would only get in their way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+PRODUCT := tests src systems sdk tools docs README.md
+LAB := tests/lab lab benchmarks
 # Folders of `make quick`: with all others, reading the tests alone takes half a minute.
 QUICK := $(foreach floor,errors wire spec stats features policies rewards ope testing registry, \
   src/steersman/$(floor)) $(foreach floor,wire spec stats features policies rewards ope testing \
-  registry rollout store repository,tests/$(floor))
+  registry rollouts db repository,tests/$(floor))
 # Many tests start programs. Containers often tell Python to keep no compiled files; every program would
 # then compile all of this project once more, a fifth of a second each.
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test quick check format bench lock clean
+.PHONY: help demo up test test-lab quick check format bench lock clean
 
 help:  ## what can be made
-	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /make \1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 14
 
 demo: ## set up .venv, then replay real requests while three policies learn, over the real service
 	@tools/install core demo
@@ -33,9 +35,13 @@ up: ## set up .venv, then run everything with a sample tenant and key, until Ctr
 	@tools/install core data
 	@exec $(VENV)/steersman up $(ARGS)
 
-test: ## every test (under ten minutes on two cores; on slow ones up to twenty)
+test: ## the tests of product, client and systems (under seven minutes on two cores)
 	@tools/install dev rag
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) $(if $(ARGS),$(ARGS),$(PRODUCT) --ignore=tests/lab)
+
+test-lab: ## the tests of the lab and of the benchmarks
+	@tools/install dev rag
+	@$(PYTEST) $(if $(ARGS),$(ARGS),$(LAB))
 
 quick: ## the tests of the pure floors and the registry that take a moment and need no server (a minute)
 	@tools/install dev rag

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.report import Figure, command
+from lab.evidence_worlds import BEST, COLUMNS, made_up
 from steersman.errors import DataError
 from steersman.platform.wheel_files import state_directory
 from steersman.policies.network_scorer import NetworkScorer
@@ -58,7 +59,6 @@ from steersman_systems.evidence_selection.baselines import (
 from steersman_systems.evidence_selection.chains import Chains
 from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.experts import GoldExpert, RankExpert
-from steersman_systems.evidence_selection.made_up import BEST, COLUMNS, made_up
 from steersman_systems.evidence_selection.paired import mean_of
 from steersman_systems.evidence_selection.prepared_set import prepare
 from steersman_systems.evidence_selection.raft_training import REWARD, feedback, improved

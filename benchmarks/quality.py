@@ -28,6 +28,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.report import Figure, command
+from lab.entailment import Entailment
+from lab.faithfulness_gain import grounding
+from lab.support_scores import EntailmentSupport, sentences_of
 from steersman.errors import DataError
 from steersman.platform.wheel_files import state_directory
 from steersman.providers.detectors.national_ids import PersonalData
@@ -37,10 +40,7 @@ from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.embedding_cache import CachedEmbedder
 from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher
-from steersman_systems.rag_tuner.entailment import Entailment
-from steersman_systems.rag_tuner.faithfulness_gain import grounding
 from steersman_systems.rag_tuner.judged_collections import load_judged
-from steersman_systems.rag_tuner.support_scores import EntailmentSupport, sentences_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

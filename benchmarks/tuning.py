@@ -216,7 +216,7 @@ def paired(gained: list[Gained], unit: NDArray[np.intp]) -> tuple[float, float]:
     225 and 300 queries, 200 data sets each, it covers the truth in 93 to 99 of 100; one over splits
     alone does in 30 to 39, and one over splits with the correction of Nadeau & Bengio (2003),
     section 3, in 97 to 100, being 1.3 to 1.8 times as wide: it takes the choices of all splits for
-    one (``tests/benchmarks/test_tuning_benchmark.py``).
+    one (``tests/lab/benchmarks/test_tuning_benchmark.py``).
     """
     of_split = np.array([one.ahead.mean() for one in gained])
     sums, times = np.zeros(len(unit)), np.zeros(len(unit))

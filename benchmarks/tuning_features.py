@@ -30,8 +30,8 @@ from benchmarks.tuning_ppo import (
     ppo_recovers,
     train_on,
 )
+from lab.made_up_collections import made_up
 from steersman_systems.rag_tuner.features import GROUPS
-from steersman_systems.rag_tuner.made_up import made_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,13 +24,13 @@ from scipy.stats import t as student
 from benchmarks import tuning_world
 from benchmarks.report import Figure, command
 from benchmarks.tuning import World, mean_rewards, policies, recorded_of
+from lab.made_up_collections import made_up
 from steersman.errors import DataError, InputError
 from steersman.training.ppo.settings import Settings
 from steersman_systems.rag_tuner.configuration import Configuration
 from steersman_systems.rag_tuner.environment import TuningEnvironment
 from steersman_systems.rag_tuner.features import GROUPS, Features
 from steersman_systems.rag_tuner.loop import LearnsSmaller, retell
-from steersman_systems.rag_tuner.made_up import made_up
 from steersman_systems.rag_tuner.reward import reward_of
 from steersman_systems.rag_tuner.slices import rotating
 from steersman_systems.rag_tuner.strategies.factory import build_strategy

@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 import numpy as np
 
+from lab.made_up_collections import made_up
 from steersman.errors import SteersmanError
+from steersman_systems.rag_tuner.environment import TuningEnvironment
 from steersman_systems.rag_tuner.policy_config import load_policy_config
 from steersman_systems.rag_tuner.recorded import load_recorded
-from steersman_systems.rag_tuner.environment import TuningEnvironment
-from steersman_systems.rag_tuner.made_up import made_up
 from steersman_systems.rag_tuner.strategies.ppo_on_ray import train_on_ray
 
 _SHARE = 5

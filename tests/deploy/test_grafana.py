@@ -28,12 +28,12 @@ from steersman_systems.interrogator.investigation import investigate
 from steersman_systems.interrogator.metrics import InterrogatorMetrics
 from steersman_systems.interrogator.questions import load_questions
 from steersman_systems.interrogator.targets import Target
-from tests.api import test_tuner_judging as judging
-from tests.api import test_tuning as tuning
 from tests.api.conftest import starter as starter  # noqa: PLC0414 (a fixture)
 from tests.api.test_serving_rollouts import ask_units, prepared, staged
 from tests.providers.chat_server import chat_server
 from tests.retrieval.hashed_words import HashedWords
+from tests.systems.rag_tuner.service import test_tuner_judging as judging
+from tests.systems.rag_tuner.service import test_tuning as tuning
 
 FOLDER = Path(__file__).parent.parent.parent / "deploy" / "grafana"
 DASHBOARDS = {

@@ -12,9 +12,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from steersman.cli import main
-from tests.cli.evidence_sets import write_bands
 from tests.deploy import spreading_process
 from tests.ray_nodes import ROOT, two_nodes
+from tests.systems.evidence_selection.commands.evidence_sets import write_bands
 from tests.systems.rag_tuner.worlds import world
 
 pytestmark = [

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import COLUMNS, made_up
 from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer
@@ -29,7 +30,6 @@ from steersman_systems.evidence_selection.answer_model import Answered
 from steersman_systems.evidence_selection.answered_terms import AnsweredTerms
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.environment import Environment, Limits
-from steersman_systems.evidence_selection.made_up import COLUMNS, made_up
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.reward import RewardTerms, completeness, containment
 from steersman_systems.evidence_selection.tasks import EvidenceTask

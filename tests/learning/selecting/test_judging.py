@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import made_up
 from steersman.errors import DataError, InputError
 from steersman.ope import evaluate_sequences
 from steersman.policies import SequenceTrees
@@ -15,7 +16,6 @@ from steersman.training.selection.log_trees import apart, grown
 from steersman.training.selection.logged_selections import StoredSelection, judge_selections
 from steersman.training.selection.off_policy_data import sequences_of
 from steersman.training.selection.task import along, walks
-from steersman_systems.evidence_selection.made_up import made_up
 
 LOGGED, RULE = NetworkScorer.linear(np.array([2.0, 2, 1, 0, 0, 1, 0])), StepRule(20, 1.0, 0.2)
 TARGET, OTHER_RULE = NetworkScorer.linear(np.array([3.0, 2.5, 1, 0, 0, 1.5, 0])), StepRule(20, 1.0)

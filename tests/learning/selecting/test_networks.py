@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import COLUMNS, made_up
 from steersman.errors import InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.training.selection.examples import Examples
 from steersman.training.selection.raft import RaftSettings, raft
 from steersman.training.selection.task import walks
-from steersman_systems.evidence_selection.made_up import COLUMNS, made_up
 
 torch = pytest.importorskip("torch", reason="needs the extra rl")
 

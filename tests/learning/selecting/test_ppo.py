@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import BEST, COLUMNS, made_up
 from steersman.errors import DataError, InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import scorer_state
 from steersman.policies.sequence import StepRule, step_distribution
 from steersman.training.selection.task import walks
-from steersman_systems.evidence_selection.made_up import BEST, COLUMNS, made_up
 from tests.forked import call
 
 torch = pytest.importorskip("torch", reason="needs the extra rl")

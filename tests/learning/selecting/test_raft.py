@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import BEST, COLUMNS, made_up
 from steersman.errors import DataError, InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import scorer_state
@@ -22,7 +23,6 @@ from steersman.training.selection.raft import (
 from steersman.training.selection.rounds import crossed, split
 from steersman.training.selection.task import Options, Taken, Walk, stream, walks
 from steersman.training.selection.tree_growth import TreeSettings
-from steersman_systems.evidence_selection.made_up import BEST, COLUMNS, made_up
 from tests.forked import call
 
 pytest.importorskip("lightgbm", reason="needs the extra evidence")

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import COLUMNS, made_up
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer, scorer_from_state, scorer_state
 from steersman.policies.sequence import StepRule
 from steersman.training.selection.behaviour_cloning import CloneSettings, clone
 from steersman.training.selection.raft import RaftSettings, TreesOnTop, raft
 from steersman.training.selection.tree_growth import TreeSettings
-from steersman_systems.evidence_selection.made_up import COLUMNS, made_up
 
 pytest.importorskip("lightgbm", reason="needs the extra evidence")
 RULE = StepRule(20, 1.0, 0.1)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import COLUMNS, made_up
 from steersman.policies import SequenceLinear
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.offered import Offered
 from steersman.policies.sequence import StepRule
 from steersman.policies.sequential import weigh_whole
 from steersman.training.selection.task import choose, stream, walk, walks
-from steersman_systems.evidence_selection.made_up import COLUMNS, made_up
 
 RULE = StepRule(4, 1.0, 0.2)
 LIKES = NetworkScorer.linear(np.array([2.0, 1.0, 0.5, 0, 0, 0, 0.3]))

@@ -5,11 +5,11 @@ import pytest
 
 pytest.importorskip("torch")
 
+from lab.made_up_collections import made_up
 from steersman.errors import InputError, StateError
 from steersman_systems.rag_tuner.actions import STEPS_K, STEPS_WEIGHT
 from steersman_systems.rag_tuner.configuration import Configuration
 from steersman_systems.rag_tuner.environment import TuningEnvironment, changed_parts, drawn_weights
-from steersman_systems.rag_tuner.made_up import made_up
 from steersman_systems.rag_tuner.reward import reward_of
 from tests.systems.rag_tuner.worlds import SPACE, tuned, world
 

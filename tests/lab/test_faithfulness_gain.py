@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from lab.faithfulness_gain import grounding, write_answers
 from steersman.errors import BackendUnavailableError, InputError
 from steersman.providers.backend import encoded
 from steersman.retrieval.documents.document import Document
 from steersman.retrieval.documents.passage import Lineage, Passage
 from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher
-from steersman_systems.rag_tuner.faithfulness_gain import grounding, write_answers
 from steersman_systems.rag_tuner.judged_collections import JudgedCollection, Question
 
 FACTS = {

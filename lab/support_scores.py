@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lab.negation import denial_of
 from steersman.errors import InputError
-from steersman_systems.rag_tuner.negation import denial_of
 from steersman_systems.rag_tuner.ranking_metrics import recall_at
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from lab.entailment import Entailment
     from steersman.retrieval.dense import Embedder
-    from steersman_systems.rag_tuner.entailment import Entailment
 
 NEAREST = 6
 """Sentences of a text that are read: those closest to the statement."""

@@ -11,9 +11,9 @@ pytest.importorskip("bm25s", reason="the extra rag or demo")
 
 from steersman.cli import main
 from steersman.points.state_bytes import pack_state, unpack_state
-from tests.cli.evidence_sets import rows, write_bands
 from tests.providers.chat_server import chat_server
 from tests.providers.scripted import told
+from tests.systems.evidence_selection.commands.evidence_sets import rows, write_bands
 
 
 @pytest.fixture(scope="module")

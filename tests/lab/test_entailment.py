@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from lab.entailment import Entailment, NliReranker
 from steersman.errors import DataError, InputError
 from steersman.retrieval.pair_model import PairWeights
-from steersman_systems.rag_tuner.entailment import Entailment, NliReranker
 from tests.retrieval.tiny_models import write
 
 pytest.importorskip("onnxruntime")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from lab.support_scores import sentences_of
 from steersman.errors import BackendError, DataError, InputError
 from steersman.providers.judges.scores import Undefined
 from steersman.providers.prompts import check_readable, is_readable
 from steersman.retrieval.documents.passage import passage_text
 from steersman_systems.rag_tuner.judged_answers import PROMPTS as ASKED
 from steersman_systems.rag_tuner.question_means import mean_over
-from steersman_systems.rag_tuner.support_scores import sentences_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,7 +21,7 @@ from steersman_systems.interrogator.targets import Target
 from tests.redis_server import redis_server
 from tests.retrieval.hashed_words import HashedWords
 
-README = Path(__file__).parent.parent.parent / "deploy" / "grafana" / "README.md"
+README = Path(__file__).parents[4] / "deploy" / "grafana" / "README.md"
 WORDS = HashedWords(384)
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from lab.entailment import Entailment
+from lab.negation import denial_of
+from lab.support_scores import EntailmentSupport, gold_recall
 from steersman.errors import DataError, InputError
 from steersman.retrieval.dense import MiniLM
-from steersman_systems.rag_tuner.entailment import Entailment
-from steersman_systems.rag_tuner.negation import denial_of
-from steersman_systems.rag_tuner.support_scores import EntailmentSupport, gold_recall
 from tests.retrieval.hashed_words import HashedWords
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from lab.evidence_worlds import BEST, COLUMNS, made_up
 from steersman.errors import InputError
-from steersman_systems.evidence_selection.made_up import BEST, COLUMNS, made_up
 
 
 def test_the_best_selection_is_bridge_then_target():

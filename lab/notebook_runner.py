@@ -1,6 +1,6 @@
 """Runs notebooks from top to bottom in a fresh process and keeps, or compares, their outputs.
 
-usage: python -m tools.notebooks [--check] NOTEBOOK...
+usage: python -m lab.notebook_runner [--check] NOTEBOOK...
 
 A Jupyter kernel would do the same with 86 MB and open ports; nothing here needs one. Cells are
 plain Python without magics, warnings are errors, and no path, date or version is written down.
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     Args:
         arguments: Those of the command line.
     """
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lab.notebook_runner", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with what is stored")
     parser.add_argument("notebooks", nargs="+", type=Path)
     options = parser.parse_args(arguments)

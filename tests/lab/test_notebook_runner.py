@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from tools import notebooks
+from lab import notebook_runner as notebooks
 
 
 @pytest.fixture

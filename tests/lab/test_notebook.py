@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import notebooks
+from lab import notebook_runner as notebooks
 
-NOTEBOOK = Path("examples/interrogator/offline_replay.ipynb")
+NOTEBOOK = Path("lab/notebooks/offline_replay.ipynb")
 
 
 @pytest.fixture(scope="module")

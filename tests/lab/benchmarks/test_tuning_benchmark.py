@@ -8,8 +8,8 @@ import pytest
 from benchmarks import tuning
 from benchmarks.tuning import Gained, corrected, paired
 from benchmarks.units import half_width
+from lab.made_up_collections import made_up
 from steersman_systems.rag_tuner.configuration import Configuration
-from steersman_systems.rag_tuner.made_up import made_up
 
 WHICH = Configuration()
 CONFIGURATIONS, QUERIES, SPLITS = 30, 120, 40

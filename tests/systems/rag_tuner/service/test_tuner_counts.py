@@ -21,10 +21,17 @@ from steersman_systems.rag_tuner.service.messages import (
 )
 from steersman_systems.rag_tuner.service.metrics import RESULTS, TunerCounts
 from tests.api.test_health import values
-from tests.api.test_tuner_judging import Model, settings
-from tests.api.test_tuner_judging import evaluate as evaluate_answers
-from tests.api.test_tuner_judging import model as model  # noqa: PLC0414 (a fixture)
-from tests.api.test_tuning import BOTH, QUESTIONS, WORDS, Failing, evaluate, fill
+from tests.systems.rag_tuner.service.test_tuner_judging import Model, settings
+from tests.systems.rag_tuner.service.test_tuner_judging import evaluate as evaluate_answers
+from tests.systems.rag_tuner.service.test_tuner_judging import model as model  # noqa: PLC0414 (a fixture)
+from tests.systems.rag_tuner.service.test_tuning import (
+    BOTH,
+    QUESTIONS,
+    WORDS,
+    Failing,
+    evaluate,
+    fill,
+)
 
 RERANKED = {**WORDS, "rerank": True}
 
