@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steersman.ope import LoggedData, refit, reward_models
+from steersman.ope import LoggedData, reward_models
+from steersman.ope import bootstrap as refit
 from steersman.ope.reward_models import FOLDS, cross_fitted, group_sums, past_only, time_batches
 
 
