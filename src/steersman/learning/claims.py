@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from steersman.db.work_queue import claim, holder_of, keep_claims
+from steersman.platform.postgres.advisory_lock import try_lock, unlock
 from steersman.platform.postgres.database import as_tenant
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from steersman.learning.replica import Replica
 
 _log = logging.getLogger(__name__)
-_LOCK = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +100,7 @@ class Claims:
         gone = self.held.pop(point, None)
         if gone is not None and gone.locked:
             async with self._turn:
-                await self._connection.fetchval(_UNLOCK, _name(point))
+                await unlock(self._connection, _name(point))
         if fenced:
             self.avoid(point, self._lease_s / 2)
 
@@ -136,18 +135,18 @@ class Claims:
         """Take the lock of a claim if it is free; release it if the claim ended meanwhile."""
         if not self._has(held):
             return
-        locked = await self._connection.fetchval(_LOCK, _name(held.point))
+        locked = await try_lock(self._connection, _name(held.point))
         if self._has(held):
             held.locked = locked
         elif locked:
-            await self._connection.fetchval(_UNLOCK, _name(held.point))
+            await unlock(self._connection, _name(held.point))
 
     def _has(self, claim: Claim) -> bool:
         """Return whether this learner still holds the claim; it can end during a query."""
         return self.held.get(claim.point) is claim
 
     async def _claim(self, point: Point) -> Claim | None:
-        locked = await self._connection.fetchval(_LOCK, _name(point))
+        locked = await try_lock(self._connection, _name(point))
         epoch = None
         try:
             async with as_tenant(self._connection, point[0]):
@@ -160,7 +159,7 @@ class Claims:
                 _log.warning("taking over %s/%s: its learner sends no heartbeat", *point[1:])
             return Claim(point, epoch, locked)
         if locked:
-            await self._connection.fetchval(_UNLOCK, _name(point))
+            await unlock(self._connection, _name(point))
         return None
 
 

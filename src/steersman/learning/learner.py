@@ -29,7 +29,13 @@ from steersman.learning.claims import Claims
 from steersman.learning.replica import StoredBases, load
 from steersman.learning.reward_inputs import read_evidence
 from steersman.learning.reward_updates import Draft, draft, failure
-from steersman.platform.postgres.database import AWAY, as_tenant, end_unfinished, work_under_lease
+from steersman.platform.postgres.database import (
+    AWAY,
+    as_tenant,
+    end_unfinished,
+    plan_by_index,
+    work_under_lease,
+)
 from steersman.points.state_bytes import pack_state
 
 if TYPE_CHECKING:
@@ -307,9 +313,7 @@ class _Learner:
         connection = await self._database.connect("worker", command_timeout=60)
         stack.push_async_callback(_close, connection)
         await work_under_lease(connection, "learner", self._settings.lease_s)
-        # Tables that were empty when a statement was planned are not empty for long.
-        for method in ("seqscan", "hashjoin", "mergejoin"):
-            await connection.execute(f"SET enable_{method} = off")
+        await plan_by_index(connection)
         return connection
 
     async def _keep(self, claims: Claims, connection: Any) -> None:

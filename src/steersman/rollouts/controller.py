@@ -25,6 +25,7 @@ from steersman.db.rollout_transitions import claim_rollout, due_rollouts
 from steersman.db.tenants import list_tenants
 from steersman.errors import FencedError, StoreError
 from steersman.learning.replica import StoredBases
+from steersman.platform.postgres.advisory_lock import try_lock, unlock
 from steersman.platform.postgres.database import AWAY, as_tenant, end_unfinished, work_under_lease
 from steersman.rollouts.controller_step import Turn, TurnDone, take_turn
 from steersman.rollouts.error_sources import StoreSource
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from steersman.rollouts.error_sources import Source
     from steersman.rollouts.trusted_clock import Moment
 
-
-_LOCK = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
-_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended($1, 0))"
 
 Task = tuple["UUID", "UUID"]
 """Tenant and rollout."""
@@ -100,10 +98,10 @@ class Claims:
             self._elsewhere[task] = asyncio.get_running_loop().time() + pause_s
         if task in self._locked:
             self._locked.discard(task)
-            await self._connection.fetchval(_UNLOCK, _name(task))
+            await unlock(self._connection, _name(task))
 
     async def _lock(self, task: Task) -> bool:
-        if await self._connection.fetchval(_LOCK, _name(task)):
+        if await try_lock(self._connection, _name(task)):
             self._locked.add(task)
             return True
         return False

@@ -36,7 +36,8 @@ from steersman.errors import (
     VerificationError,
 )
 from steersman.learning.drift import check_drift
-from steersman.platform.postgres.database import AWAY, as_tenant
+from steersman.platform.postgres.advisory_lock import try_lock
+from steersman.platform.postgres.database import AWAY, as_tenant, server_time
 from steersman.snapshots.publish import Signer, publish
 from steersman.snapshots.publish_guard import Reason, available
 from steersman.snapshots.release_marks import Marks, mark_point, read_known
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _AWAY = (*AWAY, StoreError, asyncpg.InterfaceError)
-_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('ship', 0))"
+_LOCK = "ship"
 ACTOR = "schedule"
 
 
@@ -196,7 +197,7 @@ class _Shipping:
         connection = await self._database.connect("worker", command_timeout=60)
         try:
             while not stop.is_set():
-                if await connection.fetchval(_LOCK):
+                if await try_lock(connection, _LOCK):
                     await self._look(connection, stop)
                 await _wait(stop, self._settings.look_s)
         finally:
@@ -381,5 +382,4 @@ class _Shipping:
         newest = known[-1].published_at if known else None
         if newest is None:
             return True
-        now: datetime = await connection.fetchval("SELECT clock_timestamp()")
-        return now - newest >= timedelta(seconds=self._settings.publish_s)
+        return await server_time(connection) - newest >= timedelta(seconds=self._settings.publish_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from array import array
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import asyncpg
 
 from steersman.errors import StoreError
+from steersman.platform.breaker import Breaker
 from steersman.platform.postgres import embedded, known_types
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from datetime import datetime
     from uuid import UUID
 
     from asyncpg import Connection, Pool
@@ -108,6 +111,18 @@ async def end_unfinished(connection: Any, lease_s: float) -> int:
     return ended
 
 
+async def plan_by_index(connection: Any) -> None:
+    """Make a session plan index look-ups, because tables empty at planning time soon grow."""
+    for method in ("seqscan", "hashjoin", "mergejoin"):
+        await connection.execute(f"SET enable_{method} = off")
+
+
+async def server_time(connection: Any) -> datetime:
+    """Return the server's clock, which does not stand still within a transaction."""
+    now: datetime = await connection.fetchval("SELECT clock_timestamp()")
+    return now
+
+
 async def allow_long(connection: Any) -> None:
     """Remove the time limit of the current transaction, except for idling."""
     if not _is_old(connection):
@@ -128,6 +143,7 @@ OF_SERVER = (
 """Errors of a server or of a lost connection."""
 AWAY = (*(OSError, TimeoutError), *OF_SERVER)
 """Errors of an unavailable, stopping or hanging server."""
+_OUTAGES = ("08", "25006", "53", "57", "58", "XX")
 _WAIT_FOR_DISK = """
 SELECT set_config('synchronous_commit', 'local', false)
 WHERE current_setting('synchronous_commit') = 'off'
@@ -139,6 +155,45 @@ _NO_URL = (
     "write @ : / ? # [ % in a password as %40 %3A %2F %3F %23 %5B %25"
 )
 _SCHEMES = ("postgresql:", "postgres:")
+
+
+def store_is_away(error: BaseException) -> bool:
+    """Return whether an error means that the database is unreachable.
+
+    >>> store_is_away(ConnectionRefusedError()), store_is_away(ValueError())
+    (True, False)
+    """
+    if isinstance(error, StoreError):
+        # `Database.connect` sets the cause; a StoreError about rows has none.
+        return error.__cause__ is not None and store_is_away(error.__cause__)
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "XX").startswith(_OUTAGES)
+    return isinstance(error, AWAY)
+
+
+def store_breaker(
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    failures: int = 5,
+    open_s: float = 2.0,
+    timeout_s: float = 5.0,
+) -> Breaker:
+    """Return a circuit breaker for the database; only outages count as failures.
+
+    Args:
+        clock: monotonic time in seconds.
+        failures: consecutive failures that open the breaker.
+        open_s: pause in seconds.
+        timeout_s: timeout of one call in seconds.
+    """
+    return Breaker(
+        "store",
+        clock,
+        is_broken=store_is_away,
+        failures=failures,
+        open_s=open_s,
+        timeout_s=timeout_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)
