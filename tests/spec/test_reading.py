@@ -7,7 +7,8 @@ import pytest
 from steersman.errors import SpecError
 from steersman.spec.base import Declared
 from steersman.spec.document import parse
-from steersman.spec.yaml_files import read_declared, shipped
+from steersman.spec.yaml_files import read_declared
+from steersman_systems.configs import shipped
 
 
 class Switch(Declared):

@@ -13,9 +13,9 @@ from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.output import as_text, show_rows
 from steersman.cli.signing_keys import publisher_of, repository_of, trusted_root_of
 from steersman.errors import SigningError
-from steersman.points.systems import systems_with
+from steersman.points.systems import load, systems_with
 from steersman.registry.consumer import Consumer
-from steersman.rollouts.pipeline.config import load_config, shipped_config
+from steersman.rollouts.pipeline.config import load_config
 from steersman.rollouts.pipeline.preflight import check_pipeline
 from steersman.rollouts.pipeline.reports import STEPS, Workshop
 from steersman.rollouts.pipeline.steps import Asked, run_pipeline
@@ -82,7 +82,7 @@ def command(
     """
     shipped = systems_with("skill")[system]
     _check_usage(shipped, only, step, validate_only=validate_only, dry_run=dry_run)
-    loaded = load_config(file or shipped_config(system))
+    loaded = load_config(file or load(systems_with("skill")[system].pipeline)())
     if validate_only:
         checks = _validated(home, tenant_name, shipped, loaded, only)
         _show_checks(checks, as_json=as_json)

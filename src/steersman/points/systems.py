@@ -47,6 +47,8 @@ class System:
         sample_request: body of a decide request that `steersman up` prints; None for none.
         commands: top-level commands by name.
         demo: the command ``steersman demo <name>``, by name.
+        pipeline: ``module:function`` without arguments that returns the path of the configuration of
+            ``steersman run <name>``.
         fetch: ``module:function(home)`` that downloads its data and returns what it fetched.
         record: ``module:function(home, out)`` that returns (file, bytes, provenance).
         rollout_gates: ``module`` with ``gate_options`` and ``gate_sources`` for the controller.
@@ -68,6 +70,7 @@ class System:
     sample_request: Mapping[str, Any] | None = None
     commands: Mapping[str, Command] = field(default_factory=dict)
     demo: Mapping[str, Command] = field(default_factory=dict)
+    pipeline: str = ""
     fetch: str = ""
     record: str = ""
     rollout_gates: str = ""

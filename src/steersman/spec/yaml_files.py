@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from steersman.spec.base import Declared
 
-_PACKAGED = Path(__file__).parents[1] / "configs"
-_CHECKOUT = Path(__file__).parents[3] / "configs"
 Model = TypeVar("Model", bound="Declared")
 
 
@@ -65,12 +63,3 @@ def text_of(path: str | PathLike[str]) -> str:
         got = content[error.start : error.start + 1].hex()
         message = f"{source}:{line}: byte 0x{got} is not UTF-8; save it as UTF-8"
         raise SpecError(message) from None
-
-
-def shipped(name: str) -> Path:
-    """Return the path of a shipped configuration file, in the package or a checkout.
-
-    >>> shipped("assistant/route.yaml").name
-    'route.yaml'
-    """
-    return (_PACKAGED if _PACKAGED.is_dir() else _CHECKOUT) / name

@@ -16,6 +16,7 @@ SYSTEM = System(
         "context": {"intent": "weather", "language": "latin", "text_len": 42, "score_gap": 0.3},
         "deadline_ms": 1000,
     },
+    pipeline="steersman_systems.configs:assistant_pipeline",
     demo={
         "assistant": Command(
             "Learn cache tier, route and tool on 1,311 real requests.",

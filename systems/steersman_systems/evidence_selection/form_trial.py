@@ -17,8 +17,8 @@ from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.points.policy_factory import build, warm_start
 from steersman.spec.loader import load
-from steersman.spec.yaml_files import shipped
 from steersman.training.parallel_map import spread
+from steersman_systems.configs import shipped
 from steersman_systems.evidence_selection.evaluate import folds_of
 from steersman_systems.evidence_selection.paired import mean_of
 from steersman_systems.evidence_selection.turn_features import turn_features

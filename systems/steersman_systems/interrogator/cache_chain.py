@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from steersman.platform.breaker import Turn
     from steersman.platform.postgres.database import Database
 
 _log = logging.getLogger(__name__)
@@ -134,24 +135,25 @@ class CacheInLine:
     ) -> tuple[NDArray[np.float16] | None, str | None]:
         missed: str | None = None
         for place in self._places:
-            if place.breaker.allow():
+            turn = place.breaker.turn()
+            if not turn.wait_s:
                 try:
                     found = ask(place.cache)
                 except RefusedByStoreError as error:
-                    self._answered(place)
+                    self._answered(place, turn)
                     self._refused(place, error)
                 except StoreError as error:
-                    self._failed(place, error)
+                    self._failed(place, turn, error)
                 except DataError as error:
-                    self._answered(place)
+                    self._answered(place, turn)
                     self.damaged[place.name] += 1
                     _log.warning("%s: %s", place.name, error)
                     return None, missed or place.name
                 except BaseException:
-                    self._answered(place)
+                    self._answered(place, turn)
                     raise
                 else:
-                    self._answered(place)
+                    self._answered(place, turn)
                     if found is not None:
                         return found, place.name
                     missed = missed or place.name
@@ -169,19 +171,19 @@ class CacheInLine:
         if str(times).strip("0") == "1":
             _log.warning("the answer cache %s refused %d calls: %s", place.name, times, error)
 
-    def _failed(self, place: _Place, error: StoreError) -> None:
+    def _failed(self, place: _Place, turn: Turn, error: StoreError) -> None:
         # A probe that fails says nothing new.
         if place.breaker.state == "closed":
             _log.warning(
                 "the answer cache %s is left alone and tried again every %g s: %s",
                 *(place.name, self._retry_s, error),
             )
-        place.breaker.failed()
+        place.breaker.failed(turn)
 
-    def _answered(self, place: _Place) -> None:
+    def _answered(self, place: _Place, turn: Turn) -> None:
         if place.breaker.state != "closed":
             _log.warning("the answer cache %s works again", place.name)
-        place.breaker.succeeded()
+        place.breaker.succeeded(turn)
 
 
 def open_answer_cache(

@@ -10,8 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from steersman.spec.base import Declared, FormatVersion
-from steersman.spec.yaml_files import read_declared, shipped
+from steersman.spec.yaml_files import read_declared
 from steersman.stats import crossed_mean
+from steersman_systems.configs import shipped
 from steersman_systems.interrogator.investigation import STOP_AT
 from steersman_systems.interrogator.latency import timed
 from steersman_systems.interrogator.measures import (

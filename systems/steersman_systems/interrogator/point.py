@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from steersman.errors import SpecError
 from steersman.spec.loader import load
-from steersman.spec.yaml_files import shipped
+from steersman_systems.configs import shipped
 
 if TYPE_CHECKING:
     from pathlib import Path

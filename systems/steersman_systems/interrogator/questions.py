@@ -21,7 +21,8 @@ from pydantic import Discriminator, Field, Tag
 
 from steersman.errors import ActionError
 from steersman.spec.base import Declared, FormatVersion, Identifier, Problem, repeated
-from steersman.spec.yaml_files import read_declared, shipped
+from steersman.spec.yaml_files import read_declared
+from steersman_systems.configs import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from steersman.spec.base import Declared, FormatVersion, Fraction, Identifier, Problem, repeated
-from steersman.spec.yaml_files import read_declared, shipped
+from steersman.spec.yaml_files import read_declared
+from steersman_systems.configs import shipped
 from steersman_systems.rag_tuner.configuration import Configuration, Space
 
 if TYPE_CHECKING:

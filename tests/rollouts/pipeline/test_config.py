@@ -10,10 +10,11 @@ from steersman.rollouts.pipeline.candidate_declaration import (
     check_points,
     document_of,
 )
-from steersman.rollouts.pipeline.config import load_config, shipped_config
+from steersman.rollouts.pipeline.config import load_config
 from steersman.rollouts.pipeline.release_steps import overrides_of
 from steersman.spec.loader import loads
 from steersman_systems.assistant.points import load_points
+from steersman_systems.configs import assistant_pipeline
 from tests.rollouts.pipeline.world import ASSISTANT, config
 
 POINTS = load_points()
@@ -29,7 +30,7 @@ ORIGINAL = {
 
 
 def test_the_shipped_one_changes_nothing_of_what_is_declared():
-    loaded = load_config(shipped_config("assistant"))
+    loaded = load_config(assistant_pipeline())
     check_points(loaded, ASSISTANT)
     for spec in (POINTS.cache, POINTS.route, POINTS.tool):
         assert candidate_of(loaded, ASSISTANT, spec) is None

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from steersman.errors import ActionError, SpecError
-from steersman.spec.yaml_files import shipped
+from steersman_systems.configs import shipped
 from steersman_systems.interrogator.point import load_point, point_document
 from steersman_systems.interrogator.questions import load_questions
 

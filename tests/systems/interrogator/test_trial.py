@@ -63,7 +63,7 @@ def words_of(home):
 
 
 def point_of(questions, folder):
-    from steersman.spec.yaml_files import shipped  # noqa: PLC0415
+    from steersman_systems.configs import shipped  # noqa: PLC0415
 
     text = shipped("interrogator/question.yaml").read_text(encoding="utf-8")
     names = f"names: [{', '.join(questions.names)}]"

@@ -12,7 +12,7 @@ from steersman.errors import InputError
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.plan import plan_of
 from steersman.spec.loader import load
-from steersman.spec.yaml_files import shipped
+from steersman_systems.configs import shipped
 from steersman_systems.rag_tuner.canary import Gates, GateSource, canary_plan
 from steersman_systems.rag_tuner.policy_config import load_policy_config
 from tests.learning.world import event

@@ -11,7 +11,7 @@ import pytest
 from steersman.db.points import initial_policy
 from steersman.errors import InputError, SpecError
 from steersman.spec.loader import load, loads
-from steersman.spec.yaml_files import shipped
+from steersman_systems.configs import shipped
 from steersman_systems.rag_tuner.candidates import (
     barred,
     broken,

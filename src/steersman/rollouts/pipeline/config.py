@@ -21,7 +21,7 @@ from steersman.spec.base import (
 )
 from steersman.spec.rollout import Objective  # noqa: TC001 (pydantic reads it)
 from steersman.spec.validation_errors import complaints, report
-from steersman.spec.yaml_files import read_declared, shipped
+from steersman.spec.yaml_files import read_declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -184,15 +184,6 @@ def load_config(path: Path) -> LoadedConfig:
     """
     config, document = read_declared(path, PipelineConfig)
     return LoadedConfig(config, document, str(path))
-
-
-def shipped_config(system: str) -> Path:
-    """Return the path of the shipped configuration of a system.
-
-    >>> shipped_config("assistant").name
-    'assistant.yaml'
-    """
-    return shipped(f"pipelines/{system}.yaml")
 
 
 def problems_at(problems: Iterable[Problem]) -> ValidationError:

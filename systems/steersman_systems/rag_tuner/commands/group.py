@@ -14,7 +14,7 @@ import click
 from steersman.cli.arguments import Folder, Number
 from steersman.cli.options import home_option, json_option, ray_option, tenant_option
 from steersman.cli.output import show, show_rows
-from steersman.spec.yaml_files import shipped
+from steersman_systems.configs import shipped
 from steersman_systems.rag_tuner.commands.inputs import (
     check_writable,
     opened,

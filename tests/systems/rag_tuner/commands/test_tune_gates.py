@@ -11,7 +11,7 @@ from steersman.cli import main
 from steersman.cli.rollout_views import overrides_of
 from steersman.rollouts.plan import plan_of
 from steersman.spec.loader import load
-from steersman.spec.yaml_files import shipped
+from steersman_systems.configs import shipped
 from steersman_systems.rag_tuner.canary import canary_plan
 from steersman_systems.rag_tuner.commands.gates import gate_options, gate_sources
 from steersman_systems.rag_tuner.policy_config import load_policy_config
