@@ -46,7 +46,7 @@ class SystemPart(Protocol):
         """Return its routes: (method, route)."""
 
     async def sweep(self) -> object:
-        """Remove what is no longer needed; called once a minute."""
+        """Remove expired entries; called once a minute."""
 
     def close(self) -> None:
         """Begin nothing further; the process stops."""

@@ -172,7 +172,7 @@ def serve(
                 args=(database, home, host, number, limits, settings),
                 name=f"steersman-{index}",
             )
-            # One that is still importing would end with a traceback; it is told to end by us.
+            # A worker that is still importing would end with a traceback, so stop it here.
             resource_tracker.ensure_running()  # which, when it begins, lets these signals through
             before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_A_TERMINAL)
             try:

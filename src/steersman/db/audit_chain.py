@@ -77,7 +77,7 @@ async def audit_head(connection: Any, tenant: UUID) -> Anchor | None:
     """Return the last row of a tenant's audit log, as an anchor to store elsewhere.
 
     Returns:
-        Its number and hash; None if there is no row.
+        Its number and hash; None without a row.
     """
     row = await connection.fetchrow(
         "SELECT seq, hash FROM audit WHERE tenant = $1 ORDER BY seq DESC LIMIT 1", tenant
@@ -158,7 +158,7 @@ def entry_hash(entry: Mapping[str, Any]) -> bytes:
 def canonical_json(value: object) -> str:
     r"""Return a JSON value as canonical text.
 
-    Keys are sorted by code points. There are no spaces, escaping is minimal, and numbers are plain
+    Keys are sorted by code points. The output has no spaces, minimal escaping, and numbers as plain
     decimals without exponent or trailing zeros.
 
     Raises:

@@ -233,7 +233,7 @@ async def erase_documents(
     """Delete documents from every revision and corpus snapshot, with unused vectors.
 
     Returns:
-        Number of deleted rows by table; if all are 0 there is no new revision.
+        Number of deleted rows by table; if all are 0 the revision stays.
     """
     await hold_vectors(connection, tenant)
     named = tenant, corpus, list(doc_ids)

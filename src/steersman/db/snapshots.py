@@ -259,7 +259,7 @@ async def describe_reserved(
     """Store the description to sign, so that a resumed publisher signs the same.
 
     Raises:
-        StateError: there is no such unpublished version.
+        StateError: the version does not exist or is published.
     """
     row = await connection.fetchrow(
         f"UPDATE snapshot SET description = $5 WHERE {_THIS} AND id = $4 "  # noqa: S608 (constants)

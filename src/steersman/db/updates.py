@@ -81,7 +81,7 @@ async def newest_checkpoint(
         until: last number; None: the newest.
 
     Returns:
-        Its update number and its bytes; None if there is no checkpoint.
+        Its update number and its bytes; None without a checkpoint.
 
     Raises:
         StateError: the bytes do not match their hash.

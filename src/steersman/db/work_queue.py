@@ -1,7 +1,7 @@
 """Work queue of the learner, and a fence per decision point.
 
 Work rows are written with the event or decision that causes them, and deleted in the transaction
-that processes them. There is no cursor, so a late commit brings its rows with it.
+that processes them. Workers use no cursor, so a late commit brings its rows with it.
 """
 
 from __future__ import annotations

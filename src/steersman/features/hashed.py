@@ -137,7 +137,7 @@ class HashedText:
         return placed
 
     def _place(self, word: str) -> Placed:
-        # "=" is no part of a word or an n-gram, so a word is not its own n-gram.
+        # Words and n-grams never contain "=", so a word differs from its own n-gram.
         whole = [f"={word}"] if self._field.words else []
         grams = _ngrams(word, self._field.ngrams)
         slots, weights = self._hash.place(f"{self._name}\x1ftext", whole + grams)

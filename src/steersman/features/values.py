@@ -105,7 +105,7 @@ def as_vector(name: str, value: object, size: int) -> NDArray[np.float64]:
         InputError: not a flat list or array of ``size`` finite numbers.
     """
     wanted = f"a flat list or array of {size} numbers"
-    masked = isinstance(value, np.ma.MaskedArray)  # what is masked is no number, whatever is there
+    masked = isinstance(value, np.ma.MaskedArray)  # a masked entry has no value
     if masked or not isinstance(value, list | tuple | np.ndarray):
         raise _wrong_type(name, value, wanted, "send its numbers")
     array = _as_array(value, size)

@@ -39,7 +39,7 @@ async def check_drift(
 ) -> list[str]:
     """Pin a decision point to its signed base if its lineage left the bounds.
 
-    Does nothing if there is no signed base, if the point is already pinned, or during a rollout
+    Does nothing without a signed base, if the point is already pinned, or during a rollout
     (neither arm learns then).
 
     Args:

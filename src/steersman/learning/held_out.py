@@ -87,7 +87,7 @@ class HeldOutReport:
         low: lower end of the confidence interval.
         high: upper end.
         level: confidence level.
-        reasons: why there is no difference; empty if there is one.
+        reasons: why the difference is None; empty otherwise.
     """
 
     against: str

@@ -69,7 +69,7 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
 
     Args:
         name: of the argument.
-        value: what was given; true and false are no numbers here.
+        value: the given value; booleans are refused.
         least: that is allowed.
         most: that is allowed; None: there is none.
 
@@ -80,7 +80,7 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     Traceback (most recent call last):
     steersman.errors.InputError: seed is -1; allowed: a whole number of at least 0; pass one
     """
-    number = least - 1  # what is no whole number is refused as one below the least is
+    number = least - 1  # other types fail the check below
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         number = int(value)
     if number < least or (most is not None and number > most):

@@ -50,7 +50,7 @@ Estimate = TypeVar("Estimate", bound=Levelled)
 # Draws of an arm over which its recent propensities are averaged.
 _MEMORY = 50
 
-# Smallest propensity that is told from smaller ones.
+# Smaller propensities count as this one.
 _RAREST = 1e-140
 
 # Squared standard errors of a gap that are taken for noise; see ADR 0032.
@@ -66,8 +66,8 @@ def stabilisers(data: LoggedData) -> Floats:
     The second moment of the importance weight, sum_a E[pi(a|x)^2 / g_t(a|x)], is predicted from the
     propensities of earlier rows only, so the factors cannot know a round's outcome; the first
     hundred rows share what is predicted after them. The estimate
-    stays consistent; being tied to the past, it is no longer exactly unbiased (about a tenth of a
-    standard error towards the arms' early failures where the arms are equal).
+    stays consistent, but has a small bias (about a tenth of a standard error towards the arms'
+    early failures if the arms are equal).
 
     Args:
         data: An adaptive log in its order.
@@ -85,7 +85,7 @@ def stabilisers(data: LoggedData) -> Floats:
     """
     moments = np.zeros(len(data))
     draws = np.bincount(data.actions, minlength=data.target.shape[1])
-    # Beside what every row drew (`drawn_or_another`) all else is no arm, and has no weights.
+    # If every row drew the same column (`drawn_or_another`), the others have no weights.
     always = draws == len(data)
     for arm in np.flatnonzero(always if always.any() else data.target.any(axis=0)):
         moments += _arm_moments(data, int(arm))

@@ -214,10 +214,10 @@ def evaluate(
 def suited_estimator(data: LoggedData) -> str:
     """Return the estimator that has less noise: DR where it has a model of rewards, else SNIPS.
 
-    Without predictions DR fits a mean, or with contexts a regression, to every column. Where a
-    column is no action, as of `drawn_or_another` and of candidates that each request numbers anew,
-    these say nothing of what the target takes, and DR adds their distance from it to every weight:
-    its interval was four times as wide in a simulation of 2,000 requests with ten candidates each.
+    Without predictions DR fits a mean, or with contexts a regression, to every column. Columns
+    that mean another action in every row (`drawn_or_another`, candidates per request) make such a
+    model useless, and DR then widens the interval: four times as wide in a simulation of 2,000
+    requests with ten candidates each.
 
     Args:
         data: The log.
@@ -226,7 +226,7 @@ def suited_estimator(data: LoggedData) -> str:
         ``"dr"`` or ``"snips"``, to be given to `evaluate`.
 
     Raises:
-        InputError: this is no log of single choices.
+        InputError: the log does not hold single choices.
 
     Source:
         Swaminathan, Joachims (2015), The self-normalized estimator for counterfactual learning.

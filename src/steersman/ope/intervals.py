@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _UNBOUNDED = 1e100  # times the noise that any mean of a range can have
 _ROUNDING = 1e-12  # of the range of rewards: sums of the same terms differ by less, and are alike
 _ALIKE = 1.0 - 1e-9  # weights that are nearer to one another are equal
-_CHANCE = 0.25  # with less, that the heaviest are alike is no accident
-_SMALL = 0.01  # of a target: one action of which it takes no more decides little by itself
+_CHANCE = 0.25  # below this probability, equal rewards of the heaviest rows count as a pattern
+_SMALL = 0.01  # share of the target below which one action hardly matters
 
 
 def standard_error(rounds: Rounds, units: Units) -> float:
@@ -124,7 +124,7 @@ def _half_width(rounds: Rounds, units: Units, level: float) -> float:
 def no_narrower(
     ends: Interval, rewards: Floats, ess: float, span: tuple[float, float], level: float
 ) -> Interval | None:
-    """Return an interval that is no narrower than what the rewards with weight leave open.
+    """Return an interval at least as wide as the rewards with weight allow.
 
     Where these are all one value, nothing is seen of their noise, and an interval made of it says
     that a hundred right answers prove all to be right. What as many units that are all alike leave
@@ -139,7 +139,7 @@ def no_narrower(
 
     Returns:
         `ends` where the rewards differ; None where they do not and their value is outside `span`,
-        so that nobody knows what others could be.
+        so that the possible range is unknown.
 
     Source:
         `steersman.stats.all_alike_interval`, of as many units as the weights are worth. Coverage:
@@ -244,8 +244,8 @@ def _left_open(
 ) -> tuple[float, float]:
     """Return what actions leave open whose shares ``taken(rows, columns)`` count.
 
-    Of the columns those alone are asked for that showed no noise: a log may have thousands. Where
-    these are no actions, their means do not say how much is taken of one; the weights do.
+    Only columns without noise are examined, since a log may have thousands. If columns are not
+    actions, their means do not give the share of an action; the weights do.
     """
     weights = taken(np.arange(len(data)), data.actions) / data.propensities
     if not weights.any():

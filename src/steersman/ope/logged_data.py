@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# How far a target row may sum from 1 before it is no distribution.
+# Largest allowed distance of a target row's sum from 1.
 _SUM_TOLERANCE = 1e-6
 
 _EXPECTED = 5.0  # draws of an action, of which a log that draws it hardly shows none
@@ -56,9 +56,8 @@ class LoggedData:
             without a choice.
         reward_range: Smallest and largest reward that can ever occur, on which the Bernstein
             interval rests; (0, 1) when not declared, as rewards of decision points are.
-        names: What each row drew, shape (n,), where the columns of the target are other actions in
-            every row, as candidates are that each request numbers anew: whether one of them ever
-            failed can be told by its name alone. None where columns are actions.
+        names: Name of the drawn action of each row, shape (n,), if the columns of the target mean
+            another action in every row (candidates per request). None if columns are actions.
 
     Raises:
         InputError: Propensities not in (0, 1], target rows that do not sum to 1 (to 1e-6) or hold
@@ -160,7 +159,7 @@ def drawn_or_another(masses: ArrayLike) -> Floats:
         Shape (n, 2).
 
     Raises:
-        InputError: Masses that are no probabilities.
+        InputError: Values that are not probabilities.
 
     Example:
         >>> drawn_or_another([0.25]).tolist()
@@ -187,14 +186,14 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
 
     Args:
         actions: Index of the logged action in columns that are the same actions in every row, as
-            named ones are (and candidates that each row numbers anew are not); shape (n,).
+            named actions are (candidates per request are not); shape (n,).
         target: Distribution of the target policy, shape (n, K).
 
     Returns:
-        Shape (n,); None where there is no such action.
+        Shape (n,); None if the log drew every action.
 
     Raises:
-        InputError: Actions that are no columns of the target, or not one for each of its rows.
+        InputError: An action outside the target's columns, or lengths that differ.
 
     Example:
         >>> target = np.tile([0.5, 0.3, 0.2], (100, 1))

@@ -66,9 +66,9 @@ def requests_needed(
 
     Scales the pilot's noise and weights to longer logs of the same kind. Assumes that traffic,
     logging policy and floor stay as they were. A pilot that never met the rare large weights makes
-    the forecast too small: below an effective sample size of about 30 take it for a lower bound,
-    and also where an action that the target takes has never failed, or always, in the pilot: what
-    such an action leaves open widens intervals, and how soon it will fail once nobody can tell.
+    the forecast too small. Below an effective sample size of about 30 treat it as a lower bound;
+    also if an action of the target always failed or never failed in the pilot, because that
+    uncertainty widens the intervals.
 
     Args:
         pilot: A log of some hundred rows, with the target policy.

@@ -83,7 +83,7 @@ class LoggedSequences:
         given = [name for name in ("q_hat", "v_hat", "missing") if getattr(self, name) is not None]
         for name in ("propensities", "target", "rewards", *given):
             object.__setattr__(self, name, real_numbers(getattr(self, name), name))
-        real_numbers(self.lengths, "lengths")  # or refuses what is no array of them
+        real_numbers(self.lengths, "lengths")  # or refuses other types
         lengths = np.asarray(self.lengths)
         shape = self.propensities.shape
         if len(shape) != 2 or not shape[0] or lengths.shape != shape[:1]:
@@ -162,8 +162,8 @@ def evaluate_sequences(
       are None: the sum without one is ``pdis``, and would be no second opinion.
     - ``gain``: ``wpdis`` less the mean of what the log earned, selection by selection: what the
       target would earn beyond the policies that logged. Both ends of the difference are noisy, and
-      much of that noise is the same, so neither end's own interval tells this one. That of the
-      policy that logged is 0 to 0: what rounding leaves of it is no gain.
+      much of that noise is shared, so the interval cannot be derived from those of the two ends.
+      For the logging policy it is 0 to 0, without rounding noise.
 
     Refuses by the rule of `evaluate`: an effective sample size of the whole selections' weights
     below 100, one weight above 5 % of their sum, their mean more than 5 standard errors from 1, or
@@ -172,8 +172,8 @@ def evaluate_sequences(
 
     Assumes exact propensities of every step and independent selections, or independent clusters of
     them. Intervals are normal, linearised: on short logs with heavy weights they cover less than
-    they say. Where all selections with weight earned the same, they are no narrower than that of as
-    many that are all alike, as for `evaluate`.
+    they say. If all selections with weight earned the same, they are at least as wide as
+    `all_alike_interval` for that many, as for `evaluate`.
 
     Args:
         data: the log with the target's probabilities.

@@ -69,7 +69,7 @@ class PinnedWheel:
     def fetch(self, home: Path | None = None) -> Path:
         """The wheel's path, after fetching it with pip if it is not there yet.
 
-        pip is told the hash, so it refuses any other file, whatever index it is configured for.
+        pip gets the hash, so it refuses any other file, whatever index it is configured for.
 
         Raises:
             DataError: No pip, no network, or a file with another hash.

@@ -161,7 +161,7 @@ def warm_start(
     weights = np.full(rows, share)
     if limit is not None:
         most = inputs.parameter("limit", limit, 0.0, inputs.LARGEST_WEIGHT, open_low=True)
-        # Names that are none are told by the policy.
+        # The policy itself refuses invalid names.
         counts = Counter(map(str, actions))
         weights *= [min(1.0, most / (counts[str(name)] * share)) for name in actions]
     if buckets is None and isinstance(policy, LinearPolicy):

@@ -30,7 +30,7 @@ class Spectrum:
     """Second moment of the features of a state.
 
     Args:
-        value: largest eigenvalue; None if there is no matrix.
+        value: largest eigenvalue; None without a matrix.
         samples: total weight of its samples, >= 0.
         dim: number of rows.
         unmeasured: reason why ``value`` is None, else empty.
@@ -162,7 +162,7 @@ class Measures:
         samples: total weight of the samples, >= 0.
         dim: rows of the second moment.
         kind: algorithm and shape; only snapshots of the same kind are compared.
-        unmeasured: reason why there is no eigenvalue, else empty.
+        unmeasured: reason for a missing eigenvalue, else empty.
     """
 
     size: int

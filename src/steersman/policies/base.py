@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-_MODULE: type = ModuleType  # `random` and `numpy.random` are no generators
+_MODULE: type = ModuleType  # `random` and `numpy.random` are modules, not generators
 
 
 class ChoicePolicy(Mergeable):
@@ -84,7 +84,7 @@ class ChoicePolicy(Mergeable):
             u = rng.random()
         except (AttributeError, TypeError):
             raise inputs.no_generator(rng) from None
-        if type(rng) is _MODULE:  # whose numbers nobody can draw again
+        if type(rng) is _MODULE:  # its draws could not be repeated
             raise inputs.no_generator(rng)
         index = draw(distribution, u)
         if mask is None:

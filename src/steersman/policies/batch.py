@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_MODULE: type = ModuleType  # `random` and `numpy.random` are no generators
+_MODULE: type = ModuleType  # `random` and `numpy.random` are modules, not generators
 
 
 def share_ties_of_rows(scores: Floats, *, tolerance: float) -> Floats:

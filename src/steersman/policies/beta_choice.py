@@ -47,7 +47,7 @@ def beta_choice_probabilities(a: Floats, b: Floats) -> Floats:
 
     Returns:
         (K,) float64 that sums to 1; agrees with adaptive quadrature to 1e-8 where a + b is up to
-        1e10, and to 1e-4 up to 1e13, where SciPy's incomplete beta function is no better.
+        1e10, and to 1e-4 up to 1e13, where SciPy's incomplete beta function is as inexact.
 
     Raises:
         InputError: no counts, counts outside (0, 1e17], or different lengths.
@@ -106,7 +106,7 @@ def _log_density_of_many(a: Floats, b: Floats, nodes: Floats) -> Floats:
     """
     total = a + b
     share = a / total
-    away = np.minimum(nodes - (np.log(a) - np.log(b)), _END)  # beyond, e^d is no number
+    away = np.minimum(nodes - (np.log(a) - np.log(b)), _END)  # beyond, e^d overflows
     deviance = total * (np.log1p(share * np.expm1(away)) - share * away)
     height = 0.5 * (np.log(a) + np.log(b) - np.log(2.0 * np.pi * total))
     logs: Floats = height + _remainder(total) - _remainder(a) - _remainder(b) - deviance

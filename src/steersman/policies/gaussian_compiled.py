@@ -60,7 +60,7 @@ def choose_compiled(means: Floats, sds: Floats) -> tuple[Floats, bool] | None:
         return None
     count = len(means)
     # Means, spreads, answer and room in one piece, as each address costs half a microsecond; kept
-    # from one call to the next. Whoever takes it has it alone.
+    # from one call to the next. Each user has it exclusively.
     wanted = 3 * count + _ROOM * (count + _LANES)
     try:
         memory, at = _spare.pop()

@@ -141,7 +141,7 @@ def _floats(values: object) -> Floats | None:
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "iuf" or isinstance(values, _NO_NUMBERS):
-            # An empty list has no kind of its own; its shape is wrong and is told as such.
+            # An empty list has no numeric kind; the shape check reports it.
             return np.zeros(0) if array.size == 0 else None
         return np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

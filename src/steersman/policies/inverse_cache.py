@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _PUT_TOGETHER_AT = 8  # rows, at least
-_NOTHING = 1e-12  # of the prior's variance: what is left of a direction when it is no other
+_NOTHING = 1e-12  # of the prior's variance: below this remainder, a direction counts as dependent
 _COPIED = 512  # features, at most, of which zeros are copied in less time than they are set
 _MOST_ROWS = 6  # an arm is thin up to dim / this; its rows then cost two thirds of the triangle
 

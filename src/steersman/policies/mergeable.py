@@ -318,7 +318,7 @@ class Mergeable(ABC):
         return meta, sums
 
     def _meta(self) -> dict[str, Any]:
-        # Only where there are any: whoever learns a log has the bytes that the log gives.
+        # Only if not empty, so that learning a log gives the same bytes as its replay.
         emitted = {"emitted": [list(pair) for pair in self._emitted.items()]}
         return {
             "algorithm": self.algorithm,

@@ -157,7 +157,7 @@ def leading(scores: Floats, count: int) -> NDArray[np.intp]:
         At most `count` places, none with a score of minus infinity.
 
     Raises:
-        InputError: a score is no number.
+        InputError: a score is not a number.
 
     >>> leading(np.array([0.1, -np.inf, 0.9, 0.1]), 2).tolist()
     [2, 0]
@@ -253,7 +253,7 @@ def draw_of_step(
         The place of the action among `names`, and the step.
 
     Raises:
-        InputError: ``rng`` is no generator (a seed, say).
+        InputError: ``rng`` is not a generator (but a seed, for example).
 
     >>> place, step = draw_of_step(["a", STOP], np.array([0.0, 1.0]), rng=np.random.default_rng(0))
     >>> place, step.action == STOP, step.p

@@ -49,7 +49,7 @@ def key_of(
         barred: values of some parts, each barring all configurations that have them.
 
     Raises:
-        InputError: values that JSON cannot write, or that are no list.
+        InputError: values that JSON cannot write, or that are not a list.
 
     >>> key_of({"k": [1, 2]}, {}, [])
     '[{"k": [1, 2]}, {}, []]'

@@ -31,7 +31,7 @@ def pack(meta: Mapping[str, Any], sums: Mapping[str, NDArray[np.float64]]) -> St
     """Return a state: the arrays and the header as canonical JSON bytes.
 
     Raises:
-        StateError: the header takes more than 64 MiB, so that nobody could read it.
+        StateError: the header takes more than 64 MiB, the limit of the reader.
     """
     text = json.dumps(meta, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     if len(text) > _LARGEST_META:

@@ -1,7 +1,7 @@
 """Scrubbing of a text.
 
 Placeholders have no digits, ``@`` or hexadecimal letters, so no detector matches them. The rest is
-searched until there are no findings, so scrubbing is idempotent.
+searched until nothing is found, so scrubbing is idempotent.
 """
 
 from __future__ import annotations

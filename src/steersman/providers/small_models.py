@@ -70,7 +70,7 @@ GEMMA3 = tuple(
     for number, (sha256, size) in enumerate(_GEMMA_PARTS, 1)
 )
 """The weights in four parts. Who uses them agrees to Google's terms, which forbid some uses: they
-are no open-source licence, and the weights are fetched only when they are asked for by name."""
+are not an open-source licence, and the weights are fetched only on request by name."""
 _GEMMA_FILE = "gemma-3-270m-q4_k_m.gguf"
 _GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 
@@ -79,8 +79,8 @@ def reading_model(home: Path | None = None, *, context_tokens: int = 2048) -> Lo
     """Return Gemma 3 270M in 4 bits, not trained to chat, fetched once by its hashes (238 MB).
 
     It goes on with a text until the line ends, and so answers in few words where it is shown how:
-    for `steersman_systems.evidence_selection.answer_model.Answerer` with ``continued=True``. What it is told to do
-    it does not do: no judge, no rewriter. Its weights come under the Gemma Terms of Use.
+    for `steersman_systems.evidence_selection.answer_model.Answerer` with ``continued=True``. It does
+    not follow instructions, so it cannot judge or rewrite. Its weights come under the Gemma Terms of Use.
 
     Args:
         context_tokens: of prompt and answer together, 256 to 131,072; trained with 32,768.

@@ -87,7 +87,7 @@ class Archive:
         return {it[3] for it in parts if len(it) == 5 and _is_version(it[3])}
 
     def tidy(self, skill: str, point: str, targets: Targets) -> None:
-        """Remove the originals of archived files that are no longer among the targets.
+        """Remove the originals of archived files that have left the targets.
 
         Files that were never archived stay: another publisher may be about to publish them.
         """

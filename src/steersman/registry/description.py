@@ -42,7 +42,7 @@ class Description:
         algorithm: algorithm name of the policy.
         actions: action names, in order; empty for open candidates.
         created_at: creation time with a time zone.
-        dim: number of features; None if there are no features.
+        dim: number of features; None without features.
         feature_hash: hexadecimal hash of the feature map; None without one.
         spec_hash: hexadecimal hash of the declaration.
         samples: number of rewards learned, >= 0.

@@ -91,7 +91,7 @@ class _Clocked(Updater):
 
     def __init__(self, folder: str, fetcher: Fetcher, root: bytes, now: float) -> None:
         super().__init__(folder, "metadata/", fetcher=fetcher, config=_CONFIG, bootstrap=root)
-        # There is no public API; tests/registry/test_clocks.py fails if this one is removed.
+        # The library has no public API for this; tests/registry/test_clocks.py guards it.
         self._trusted_set.reference_time = at(now)
 
     @property

@@ -79,7 +79,7 @@ class Trusting:
         """Return the roots from the trusted one to the newest, and trust the newest.
 
         Raises:
-            SigningError: there is no trusted root.
+            SigningError: the folder holds no trusted root.
             VerificationError: a root is not signed by the one before.
         """
         if not self.keys.trusted_root.exists():

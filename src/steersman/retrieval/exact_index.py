@@ -141,7 +141,7 @@ class MissingVectors:
     Args:
         size: how many numbers a vector would have.
         count: how many there would be.
-        why: what is told to who asks.
+        why: reason for the caller.
 
     >>> MissingVectors(2, 9, "no vector of p3").search(np.ones(2, np.float32), 1)
     Traceback (most recent call last):

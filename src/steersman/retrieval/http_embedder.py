@@ -52,7 +52,7 @@ class ServedEmbedder:
         InputError: the URL names no server and model, or holds a password or a query; or the key
             is none.
         BackendUnavailableError: the server did not answer when it was asked for the size.
-        BackendAnswerError: what it answered is no embedding.
+        BackendAnswerError: its answer is not an embedding.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ServedEmbedder:
         Raises:
             InputError: a text holds a lone surrogate.
             BackendUnavailableError: no answer in time, after all tries.
-            BackendAnswerError: the server refused, or what it sent is no embedding of this size.
+            BackendAnswerError: the server refused, or did not send an embedding of this size.
         """
         check_texts(texts)
         rows = [

@@ -155,8 +155,8 @@ async def _vectors(
             return PgvectorIndex(
                 *(database, tenant, corpus.id, place.revision), size=size, hashes=hashes
             )
-        # Asked afterwards: one that was made anew while it was counted is empty in this view, and
-        # whoever finds the place again knows of it; until then all are compared.
+        # Checked last: an index that was rebuilt during the count is empty in this view. The next
+        # load finds it; until then all vectors are compared.
         if await sees_hnsw(connection, corpus.id):
             why = f"the corpus {corpus.name!r}: {len(hashes) - count} of {len(hashes)} passages "
             why += (

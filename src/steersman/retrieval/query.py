@@ -52,7 +52,7 @@ class Scored:
     """A query whose engines' answers are kept: each is asked when a setting first needs it.
 
     For many settings on one query, as a recorder or a tuner tries them. It belongs to one thread.
-    Times that are told are those of the first asking, so a setting's time is what a search with it
+    Reported times are those of the first call, so a setting's time is what a search with it
     alone would take.
 
     Args:
@@ -154,7 +154,7 @@ class Scored:
         return self._once("bm25", lambda: words.ranked(self._query, CANDIDATES), done)
 
     def _meaning(self, done: _Search) -> Ranked | None:
-        """Return the nearest passages; None if nobody can tell which they are."""
+        """Return the nearest passages; None if they cannot be found."""
         found = None
         if self._engines.dense is not None:
             embedder, vectors = self._engines.dense

@@ -13,7 +13,7 @@ from operator import add
 from steersman.features import combining_marks, without_invisible
 
 _WORD = re.compile(r"[^\W_]+")
-# As for `words`, but a small s behind capitals is their plural: APIs are no "AP Is".
+# As for `words`, but a small s behind capitals is their plural: APIs is not "AP Is".
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?![a-z]))")
 _PLURAL = re.compile(r"[A-Z]{2,}s")
 _ZERO_WIDTH = "\u200b"  # parts some words and is in the middle of others: of none here
@@ -29,8 +29,8 @@ _IS_SYLLABLES = re.compile(f"[{_SYLLABLES}]")
 def searched_words(text: str) -> list[str]:
     """Return what a text is found by: its words in small letters.
 
-    A name with inner capitals is there in its parts and as a whole, so that whoever types it in
-    small letters finds it. What looks the same is the same (NFKC), and what cannot be seen is
+    A name with inner capitals is kept in its parts and as a whole, so a query in small letters
+    finds it. What looks the same is the same (NFKC), and what cannot be seen is
     nothing. Marks of vowels belong to their word.
 
     Scripts without spaces are taken apart in twos. Of Chinese and Japanese each character is there

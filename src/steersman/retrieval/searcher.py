@@ -51,7 +51,7 @@ class Searcher:
         expanding: how far links are followed.
         split: takes words apart, of passages and queries; `searched_words` finds names and scripts
             that `words` does not, with which the published figures were made.
-        clock: seconds, monotonic; for the times that are told.
+        clock: seconds, monotonic; for the reported times.
 
     Attributes:
         failures: how often a part did not answer, by its name.

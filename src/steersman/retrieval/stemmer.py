@@ -59,7 +59,7 @@ def stem(word: str) -> str:
         return word
     if word in _WHOLE:
         return _WHOLE[word]
-    # A y that is no vowel is written as a capital, as the source does it.
+    # A y that is a consonant is written as a capital, as in the source.
     marked = _CONSONANT_Y.sub("Y", word)
     first, second = _regions(word)
     marked = _plural(marked)

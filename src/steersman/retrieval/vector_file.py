@@ -97,7 +97,7 @@ class VectorFile:
         """Store vectors, all or none; what is there already stays.
 
         Raises:
-            sqlite3.Error: there is no room, or somebody else has been writing for long.
+            sqlite3.Error: the disk is full, or another process holds the write lock too long.
             DataError: the file is damaged.
         """
         blobs = {key: vector.astype("<f2").tobytes() for key, vector in vectors.items()}

@@ -190,7 +190,7 @@ def evaluate_window(
         The reward, final after the window has closed.
 
     Raises:
-        InputError: a time that is not finite, outcomes that are none, or a ``spec`` that is no
+        InputError: a time that is not finite, invalid outcomes, or a ``spec`` that is not a
             declaration.
 
     >>> from steersman.rewards import Outcome
@@ -218,7 +218,7 @@ def credit(
     """Return the reward of every decision of one episode, by decision.
 
     With ``scope: decision`` a decision is credited with its own outcomes alone, and outcomes of the
-    whole episode credit nobody. With ``scope: episode`` every decision is credited with all
+    whole episode are ignored. With ``scope: episode`` every decision is credited with all
     outcomes of the episode, its own and the others', that fall within its own window.
 
     Args:
@@ -231,7 +231,7 @@ def credit(
         One reward per decision, in the order of ``decisions``.
 
     Raises:
-        InputError: as `evaluate_window`, or decisions that are no mapping.
+        InputError: as `evaluate_window`, or decisions that are not a mapping.
 
     >>> from steersman.rewards import Outcome
     >>> from steersman.spec.reward import Reward as RewardSpec

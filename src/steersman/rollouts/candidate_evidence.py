@@ -72,7 +72,7 @@ def off_policy(
 ) -> OffPolicyEvidence:
     """Return what the control's log says of a candidate; refused, never raised.
 
-    The control learned from these very rewards, so the evaluation is told that the log is adaptive:
+    The control learned from these very rewards, so the evaluation uses ``adaptive=True``:
     models are fitted on the past only, and intervals use the martingale variance. Decisions without
     a reward are left out, as the declaration's ``missing`` says.
 

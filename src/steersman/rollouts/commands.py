@@ -116,7 +116,7 @@ async def act(
                 await candidate_of(connection, point, known.candidate, bases or StoredBases())
         now = datetime.fromtimestamp(clock(), UTC)
         async with connection.transaction():
-            # What stops a candidate needs no declaration: one that is damaged keeps nobody from it.
+            # Stopping a candidate does not read the declaration, so it works if that is damaged.
             held = await hold_as_it_is(connection, key)
             row = await claim_rollout(connection, tenant, identifier, "", idle_s=None)
             if row is None:
@@ -252,7 +252,7 @@ class _Deed:
             self._row.epoch,
             now=self._now,
             status=status,
-            # Why it ended stays: what is frozen afterwards, and let go, is told by the audit.
+            # The reason of the end stays; the audit log records later freezes and resumes.
             reason=self._reason if self._row.is_under_way else self._row.reason,
         )
         await audit(

@@ -1,7 +1,7 @@
 """Burn rate of the error budget over several windows.
 
 A budget of 1 % over thirty days is used up in time by 1 % errors: burn rate 1. An alarm needs the
-rate in a long window, so that one bad minute is no alarm, and in a short window of a twelfth, so
+rate in a long window, so that one bad minute raises none, and in a short window of a twelfth, so
 that
 the alarm ends with the errors. Windows are fractions of the budget's period: hours in production,
 seconds in a demo.

@@ -75,7 +75,7 @@ class Tally:
         self._walks = _walks(self._longest_s)
         self._known_from: float | None = None
         self._looked = -inf
-        self._before = inf, -inf  # what was known when nobody looked for a while: from, to
+        self._before = inf, -inf  # interval without looks whose counts are known: from, to
         self._began = row.started_at.timestamp() - 60.0
         self._step_s = _STEP_S
         holdback = RolloutPlan.from_json(row.plan).holdback
@@ -165,7 +165,7 @@ class Tally:
         return Counts(length, sum(bad for bad, _ in found), sum(total for _, total in found))
 
     async def _count(self, connection: Any, begin: float, end: float) -> int:
-        """Count a stretch anew; return how many decisions it has."""
+        """Count an interval again; return its number of decisions."""
         first, last = floor(begin / self._width_s), ceil(end / self._width_s)
         rows = await connection.fetch(
             "WITH counted AS MATERIALIZED (SELECT d.id, d.at, d.degraded, d.arm, "

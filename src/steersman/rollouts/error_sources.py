@@ -208,7 +208,7 @@ class PrometheusSource:
         over = f"[{max(1, round(min(length, _lasted_s(row, now)) * 1000))}ms]"
         total = await self._ask(f"sum by (arm) (increase({_series(row)}{over}))")
         bad = await self._ask(f"sum by (arm) (increase({_series(row, bad=True)}{over}))")
-        # Each is extrapolated from its own samples; there are no more errors than decisions.
+        # Each is extrapolated from its own samples; errors are capped at the decisions.
         candidate, control = (
             Counts(length, min(bad.get(arm, 0.0), total.get(arm, 0.0)), total.get(arm, 0.0))
             for arm in _ARMS

@@ -120,7 +120,7 @@ class Looking:
         await self._watch_units(connection, row, point, closed)
         self._last_at = await last_decision_at(connection, row, self._last_at)
         return Evidence(
-            # Told by the clock that never steps: nobody's clock makes a stage longer or shorter.
+            # From the monotonic clock: setting a clock does not change the length of a stage.
             step_started_at=moment.now - self._elapsed_s,
             last_decision_at=None if self._last_at is None else self._last_at.timestamp(),
             arrived=self._units.arrived,

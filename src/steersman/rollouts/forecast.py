@@ -193,7 +193,7 @@ def forecast(
 
 
 class _Claim(NamedTuple):
-    """What is to be shown: that a difference is not as far off as ``distance``."""
+    """A claim to show: a difference is closer than ``distance``."""
 
     sd: float
     distance: float
@@ -221,7 +221,7 @@ def _check(
 
 
 def _margins(plan: RolloutPlan, spreads: Mapping[str, float]) -> dict[str, _Claim]:
-    """Return what is to be shown of the guardrails besides the reward whose spread is known."""
+    """Return the claims for guardrails with a known spread, except the reward."""
     return {
         each.name: _Claim(spreads[each.name], each.margin)
         for each in plan.guardrails[1:]

@@ -187,7 +187,7 @@ class RolloutPlan:
         """Return the plan that `to_json` wrote.
 
         Raises:
-            InputError: they are no plan.
+            InputError: they are not a plan.
         """
         try:
             return msgspec.convert(dict(values), cls)

@@ -1,4 +1,4 @@
-r"""Which action is legal when, and what it leads to. Nobody moves a rollout but through this table.
+r"""Which action is legal when, and what it leads to. Every change of a rollout uses this table.
 
 ::
 
@@ -12,8 +12,8 @@ r"""Which action is legal when, and what it leads to. Nobody moves a rollout but
      aborted       –         –       ‡         –                     –              –
 
 \* ``promote`` goes on to the next stage; on the last one it ends the rollout. † ``aborted`` where
-the candidate has answered nobody yet. ‡ A frozen decision point serves one state until somebody
-resumes it: ``freeze`` is legal unless it is frozen already, ``resume`` where it is.
+the candidate has not served a request yet. ‡ A frozen decision point serves one state until it
+is resumed: ``freeze`` is legal unless it is frozen already, ``resume`` where it is.
 """
 
 from __future__ import annotations

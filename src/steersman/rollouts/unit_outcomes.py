@@ -233,7 +233,7 @@ def _observed(
         # Both arms by the declaration in force, whichever each of them was made under.
         credit = credit_of(point.spec, decided, events, now=closes.timestamp())
     except SteersmanError:
-        reward = None  # an outcome that is no number: there is none, as for the learner
+        reward = None  # an outcome that is not a number counts as missing, as for the learner
     else:
         if credit.status == "withdrawn":
             return None

@@ -181,8 +181,8 @@ class Units:
         """
         latest = now - self._plan.closing_s
         count = 0
-        # By time and name, so that whoever reads the same decisions again has the same sums to
-        # the last bit.
+        # By time and name, so that reading the same decisions again gives the same sums to the
+        # last bit.
         while self._next and self._next[0][0] <= latest:
             first_at, name = heappop(self._next)
             unit = self._open.get(name)

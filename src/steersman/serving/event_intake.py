@@ -145,7 +145,7 @@ class Intake:
             except Refused as refused:
                 identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
                 rows.append(_refused(str(identifier)[:128], refused.problem))
-            except (TypeError, ValueError, OverflowError):  # what a scrubber left is no JSON
+            except (TypeError, ValueError, OverflowError):  # the scrubbed event is not JSON
                 _log.exception("an event cannot be stored")
                 rows.append(_unstorable(raw["event_id"]))
         return rows

@@ -144,7 +144,7 @@ class Guard:
         self._above_since = _since(self._above_since, now, holds=wanted > self.state)
         self._below_since = _since(self._below_since, now, holds=bearable < self.state)
         if self._above_since is not None and now - self._above_since >= self._limits.rise_s:
-            self._change(self._least_above)  # a moment at a higher one is no reason for that
+            self._change(self._least_above)  # a short peak alone does not count
         elif self._below_since is not None and now - self._below_since >= self._limits.fall_s:
             self._change(GuardianState(self.state - 1))
 

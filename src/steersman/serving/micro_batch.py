@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_ENOUGH = 32  # of them in hand are not kept waiting for more: the store works meanwhile
+_ENOUGH = 32  # waiting decisions are enough for a batch: the store works meanwhile
 _MOST = 256  # in one turn: more together cost no less each, and hold up everything else
 _TURN_S = 0.004
 _IDLE_S = 3e-5  # what a round of the loop takes that had nothing else to do, at most

@@ -72,7 +72,7 @@ async def promote(
 
     Raises:
         StateError: the version does not exist, may not go live, is already live, comes from a
-            lineage that is no longer live (publish it again), or was live before.
+            superseded lineage (publish it again), or was live before.
     """
     row = await hold_point(connection, point)
     target = await find_snapshot(connection, point, version)
@@ -99,8 +99,8 @@ async def check_promotable(connection: Any, row: PointRow, version: str) -> None
     """Raise an error if a version can never be promoted from the live version.
 
     Raises:
-        StateError: the version does not exist, was live before, or comes from a lineage that is no
-            longer live.
+        StateError: the version does not exist, was live before, or comes from a superseded
+            lineage.
     """
     point = row.tenant, row.skill, row.point
     target = await find_snapshot(connection, point, version)

@@ -71,7 +71,7 @@ async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
     """Return the evidence to sign, or raise an error.
 
     Raises:
-        GuardError: the guard rejects the state and there is no override.
+        GuardError: the guard rejects the state and `override` is not set.
     """
     row = made.row
     point = row.tenant, row.skill, row.point

@@ -47,7 +47,7 @@ class Reference:
         reward_range: smallest and largest possible reward; default (0, 1).
 
     Raises:
-        InputError: the lengths differ, or there are no rows.
+        InputError: the lengths differ or are 0.
 
     >>> Reference(np.zeros((2, 3)), ["a"], [0.5], [1.0])
     Traceback (most recent call last):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Larger numbers, squared and summed over any sample, come near the end of float64.
 LARGEST = 1e100
 
-# Whole numbers above this are no longer all float64.
+# Above this, float64 cannot hold every whole number.
 _LARGEST_COUNT = 2**53
 
 # What `float` would read as a number all the same.

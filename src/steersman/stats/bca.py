@@ -103,7 +103,7 @@ def _enough(resamples: int, alpha: float) -> int:
 
 
 def _refuse_others(statistic: object, seed: object) -> None:
-    """Refuse what is no function, and a seed that would be drawn anew every time or is none."""
+    """Refuse a statistic that is not a function, and a seed that is None or not an integer."""
     no_number = isinstance(seed, bool | np.timedelta64)
     whole = isinstance(seed, int | np.integer) and not no_number and seed >= 0
     if not callable(statistic) or not whole:

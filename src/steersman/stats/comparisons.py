@@ -71,7 +71,7 @@ _ROUNDING = 1e-14
 _LEAST = float(np.finfo(np.float64).tiny)
 """Numbers below it hold fewer digits the smaller they are."""
 _LARGEST_TOTAL = 2.0**53
-"""Above it, whole numbers are no longer all float64."""
+"""Above it, float64 cannot hold every whole number."""
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def _exact(
 def _welch(candidate: ArrayLike, control: ArrayLike) -> tuple[float, float, float]:
     """Return the difference, its standard error and Satterthwaite's degrees of freedom.
 
-    The error is infinite, and there are no degrees, where an arm's numbers are all alike.
+    The error is infinite, without degrees of freedom, if an arm's numbers are all equal.
     """
     arms = sample(candidate, "candidate"), sample(control, "control")
     parts = [_squared_error(arm) for arm in arms]

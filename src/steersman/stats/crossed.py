@@ -36,8 +36,8 @@ def crossed_mean(
     beyond that, the one between rows. Each gets the t quantile of its own degrees of freedom, and
     the squares of both half widths are added (Howe). The interval is never narrower than that of t
     over the rows alone, whose mean squares hold the residual as well: where cases differ little
-    beside the residual, what a few rows have beyond it is told too badly to be added alone.
-    Resampling both (Owen's pigeonhole bootstrap) is no way out at three runs: it sees (r - 1)/r of
+    beside the residual, the variance of a few rows is estimated too badly to be added alone.
+    Resampling both (Owen's pigeonhole bootstrap) does not help at three runs: it sees (r - 1)/r of
     their variance, in ten distinct means. Assumes that row, column and residual effects are
     independent of each other and near normal, or many. Coverage with 2 to 10 runs of 20 to 300
     cases is at least 94 % at any proportion of the variances (``tests/stats/test_crossed.py``).
@@ -46,7 +46,7 @@ def crossed_mean(
     A table in which all is alike shows no spread, which makes nothing certain: a run that is not
     among three may make of every case what none of them did. Tell the range of the numbers, and the
     interval is that of `all_alike_interval` then, over as many cells as share neither run nor case:
-    the fewer of both. Without a range it has no width there, which is no certainty.
+    the fewer of both. Without a range its width is 0 there, which does not mean certainty.
 
     Args:
         values: (r, c) one number for each run and case, r >= 1, c >= 2. With one run nothing is

@@ -26,7 +26,7 @@ def asymptotic_confidence_sequence(
     Assumes independent units (or martingale differences) with at least a little more than two
     moments. "Asymptotic": the first look must come after enough units for the central limit theorem
     (about 50; more when rewards are rare). Several numbers of one sticky user counted as units
-    break it, and so does choosing ``n_star`` after seeing the data. No spread is no evidence:
+    break it, and so does choosing ``n_star`` after seeing the data. Zero variance is not evidence:
     numbers that were all alike so far have a variance of 0, and an interval without width that is
     sure of nothing (`all_alike_interval`).
 

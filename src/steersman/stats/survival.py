@@ -82,7 +82,7 @@ class SurvivalCurve:
         """Return the restricted mean, the mean of min(time, ``until``), with its interval.
 
         Unlike the median it exists whatever the censoring, up to the longest time for which a case
-        was watched: what the rest do later, nobody saw. It has no width where nothing ended before
+        was watched: later times are unknown. It has no width where nothing ended before
         the horizon, or all at once; that makes it no surer.
 
         Args:

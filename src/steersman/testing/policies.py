@@ -85,7 +85,7 @@ def _made(policy: ChoicePolicy | Callable[[], ChoicePolicy]) -> ChoicePolicy:
     """Return the policy to check; call the given function if needed.
 
     Raises:
-        InputError: it is no policy and makes none.
+        InputError: it is neither a policy nor makes one.
     """
     try:
         made = policy() if callable(policy) else policy

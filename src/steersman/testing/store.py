@@ -171,7 +171,7 @@ def check_store(database: Server) -> None:
 
     Tenants do not see, change or count each other's rows, whatever the role; nothing is seen
     without a tenant, also on a connection that had one; writing again with the same key changes
-    nothing, with another body it is told; events need their decision; batches that cross do not
+    nothing, with another body raises; events need their decision; batches that cross do not
     wait for each other for ever; what commits late is seen late and not skipped; a day has its
     partition, and a day without one loses nothing.
 

@@ -2,7 +2,7 @@
 
 msgspec keeps the last of two equal keys, so two programs could read one body differently. This
 decoder refuses such a body at little cost: if the body has as many colons as the value has keys,
-there is no duplicate. If texts have colons too, the value is encoded again and colons are compared.
+it has no duplicate. If texts have colons too, the value is encoded again and colons are compared.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ExplainedReward(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         revision: revision number, from 1.
-        value: reward, 0 to 1; absent if there is no reward.
+        value: reward, 0 to 1; absent without a reward.
         status: how the reward was computed.
         terms: contribution of each declared term.
         final: whether the reward window is closed.
@@ -353,7 +353,7 @@ class _Turns:
 
 
 class _OrFromLog:
-    """Verified bases; a version that is no longer published is relearned from the log.
+    """Verified bases; a version that was unpublished is relearned from the log.
 
     Only explanations use relearned states; serving uses verified ones.
     """

@@ -116,7 +116,7 @@ class KeyAdmin:
         """Answer ``POST /v1/keys`` with 201 and the key's text, which is shown only once."""
         asked = converted(await read_json(request, _BYTES), NewKey)
         if asked.role and asked.scopes is not None:
-            # A reader with the scope admin would be one or the other, and nobody told which.
+            # The role and the scopes could contradict each other.
             detail = f"role {asked.role!r:.80} and scopes are both given; give only one of them"
             raise Refused.of("invalid", detail, field="scopes")
         expires = (

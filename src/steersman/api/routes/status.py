@@ -174,7 +174,7 @@ class StatusPage:
                 looking = asyncio.get_running_loop().create_task(self._look(asked, now))
                 self._looking[asked] = looking
                 looking.add_done_callback(lambda done: self._looked(asked, done))
-            # Whoever asked first may go away: the others of this tenant wait for the same.
+            # The first client may disconnect; other requests of the tenant await the same task.
             status = await asyncio.shield(looking)
         return json_answer(status)
 

@@ -54,7 +54,7 @@ _JSON_TYPES = frozenset({b"application/json", b"application/json; charset=utf-8"
 _DRAIN = 8  # a body this many times too large is still read, so that its sender sees the answer
 
 
-class ClientGone(Exception):  # noqa: N818 (nobody is left to be told)
+class ClientGone(Exception):  # noqa: N818 (an end of the connection, not an error)
     """The connection ended before the request was complete."""
 
 

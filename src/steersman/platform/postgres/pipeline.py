@@ -173,7 +173,7 @@ class Pipeline(asyncio.Protocol):
         self._rows, self._error = [], None
         if isinstance(error, asyncpg.InvalidCachedStatementError):
             # A migration replaced the function: the next caller reconnects and prepares again.
-            error = ConnectionResetError(f"the prepared statement is no longer valid: {error}")
+            error = ConnectionResetError(f"the prepared statement became invalid: {error}")
             self.terminate()
         if future.done():  # the waiter is gone
             return

@@ -111,7 +111,7 @@ def flagged_answers(
     """Yield the answers of a file that some detector flags.
 
     Args:
-        instability: Is asked of answers to the same question by the same prompt; None: nobody is.
+        instability: Detector for several answers to one question and prompt; None: not used.
 
     Raises:
         DataError: The file cannot be read, or a line is none of an answer.

@@ -99,7 +99,7 @@ def agreement(verdicts: Sequence[Verdicts]) -> Agreement:
     """Return the agreement of a judge with people.
 
     Raises:
-        InputError: there are no pairs.
+        InputError: the list of pairs is empty.
 
     >>> sure = [Verdicts(1, 1, 1, (9, 5)), Verdicts(2, 2, 2, (9, 5)), Verdicts(2, 1, 2, (9, 5))]
     >>> found = agreement(sure)

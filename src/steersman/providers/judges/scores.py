@@ -66,7 +66,7 @@ class Tally:
     cached: int = 0
 
 
-class Undefined(Exception):  # noqa: N818 - it ends the judging of one answer, and is no error
+class Undefined(Exception):  # noqa: N818 - it ends the judging of one answer without an error
     """An answer cannot be judged.
 
     Args:

@@ -30,7 +30,7 @@ _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])[」
 _WORD = re.compile(r"\s+")
 _SPACE = re.compile(r"\s*")
 _JOINER = "\u200d"
-# Longer runs of combining marks are no writing: there a cut may fall anywhere.
+# Longer runs of combining marks do not occur in real text and may be cut anywhere.
 _LONGEST_GRAPHEME = 32
 
 

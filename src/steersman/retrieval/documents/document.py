@@ -56,15 +56,15 @@ class Document:
     """One text with a name, in which passages are spans of characters.
 
     No text here holds NUL or half of a surrogate pair: PostgreSQL refuses the one and UTF-8 has no
-    bytes for the other. `read` puts U+FFFD in their place and says how often; whoever makes a
-    document by hand is told.
+    bytes for the other. `read` puts U+FFFD in their place and says how often; a document that is
+    made directly raises InputError.
 
     Args:
         doc_id: its name, unique in its corpus; 1 to 512 characters, none of them a control
             character, and no space at an end.
         text: decoded; spans are offsets into exactly this text, in characters.
         title: at most 1,000 characters; "" if it has none.
-        source: where it came from: a path or URL; "" if nobody knows.
+        source: where it came from: a path or URL; "" if unknown.
         meta: anything that JSON can say (NaN and Infinity it cannot), at most 65,536 bytes of it.
         sections: in the order of their starts; () if nothing is known of its structure.
         pages: the offset at which each page starts, the first page's first; () if it has none.
@@ -126,7 +126,7 @@ def check_text(text: Any, what: str, longest: int | None = None) -> bytes:
         longest: the most characters it may have; None: any number.
 
     Raises:
-        InputError: it is no text, too long, or holds NUL or half of a surrogate pair.
+        InputError: it is not text, too long, or holds NUL or half of a surrogate pair.
     """
     if not isinstance(text, str):
         raise InputError(f"{what} is {type(text).__name__}; it must be str: decode it first")

@@ -1,4 +1,4 @@
-"""HTML to text: paragraphs apart, headings as sections, what is no content left out."""
+"""HTML to text: paragraphs apart, headings as sections, without navigation and scripts."""
 
 from __future__ import annotations
 

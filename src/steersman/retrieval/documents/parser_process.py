@@ -29,7 +29,7 @@ for name in ("steersman.retrieval", "steersman.retrieval.documents"):
 from steersman.retrieval.documents.parser_worker import main
 main()
 """
-# Starting Python and importing may be slow on a busy machine; that is no fault of the file.
+# Starting Python and importing may be slow on a busy machine; the file is not at fault.
 _START_S = 30.0
 
 

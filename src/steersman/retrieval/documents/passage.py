@@ -61,7 +61,7 @@ class Passage:
         text: exactly the document's text from `lineage.start` to `lineage.end`.
         title: of the document; "" if it has none.
         meta: of the document.
-        source: of the document; "" if nobody knows.
+        source: of the document; "" if unknown.
         lineage: where it stood.
 
     Raises:

@@ -39,8 +39,8 @@ def opened(source: Path | bytes, name: str, most: int) -> Iterator[IO[bytes]]:
         A context that gives a stream of the unpacked bytes.
 
     Raises:
-        DataError: there is no such file, it is no regular one, or too large; or, while it is read,
-            what is packed is damaged or the disk fails.
+        DataError: the file does not exist, is not a regular file, is too large or damaged, or the
+            disk fails.
     """
     try:
         with _raw(source, name, most) as raw:
@@ -177,8 +177,8 @@ def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = 
         limits: of the number of files; None: `Limits()`.
 
     Raises:
-        DataError: it is no folder, cannot be read, has too many files, or none that fits.
-        InputError: `include` is no list of patterns.
+        DataError: it is not a folder, cannot be read, has too many files, or none that fits.
+        InputError: `include` is not a list of patterns.
     """
     if isinstance(include, str) or not all(include):
         raise InputError(f"include is {include!r}; pass a list of patterns such as ['*.md']")

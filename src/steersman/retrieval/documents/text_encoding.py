@@ -50,8 +50,8 @@ _GUESSED = [
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
     *("koi8_r", "koi8_u", "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp874", "iso8859_2"),
 ]
-# What a page may declare and be believed; others of Python's codecs are no encodings of texts, and
-# one whose declaration could be read is not in UTF-16.
+# Encodings that a page may declare. Other codecs of Python do not encode text, and a page whose
+# declaration is readable as ASCII is not in UTF-16.
 _DECLARED = re.compile(
     r"(cp(12|8|9)\d\d|iso8859-\d+|latin-?\d|koi8-[rtu]|euc[-_](jp|kr)|shift_jis\w*|gbk|gb2312|gb18030"
     r"|big5\w*|mac[-_]\w+|tis-620)"
@@ -85,7 +85,7 @@ def decode(data: bytes, name: str, declared: str | None = None) -> Decoded:
         data: the bytes.
 
     Raises:
-        DataError: these bytes are no text.
+        DataError: the bytes are not text.
 
     >>> decode(b"caf\xe9", "menu.txt")
     Decoded(text='café', encoding='cp1252', assumed=True, replaced=0)
