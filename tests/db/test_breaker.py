@@ -8,7 +8,8 @@ import asyncpg
 import pytest
 
 from steersman.errors import StoreError
-from steersman.platform.breaker import Breaker, GivenUp, store_is_away
+from steersman.platform.breaker import Breaker, GivenUp
+from steersman.platform.postgres.database import store_breaker, store_is_away
 from steersman.wire import Problem, Refused
 
 
@@ -44,7 +45,7 @@ async def refused(breaker: Breaker, make) -> bool:
 
 
 async def test_it_opens_after_failures_in_a_row_alone() -> None:
-    breaker = Breaker("store", Clock(), failures=3)
+    breaker = store_breaker(Clock(), failures=3)
     for make in (fails, fails, works, fails, fails):
         assert await refused(breaker, make) == (make is fails)
         assert breaker.state == "closed"
@@ -56,7 +57,7 @@ async def test_it_opens_after_failures_in_a_row_alone() -> None:
 
 async def test_one_call_probes_and_decides() -> None:
     clock = Clock()
-    breaker = Breaker("store", clock, failures=1, open_s=2)
+    breaker = store_breaker(clock, failures=1, open_s=2)
     assert await refused(breaker, fails)
     clock.now = 2.0
     assert await refused(breaker, fails)  # the probe fails
@@ -71,7 +72,7 @@ async def test_one_call_probes_and_decides() -> None:
 
 async def test_while_one_probes_the_others_are_refused() -> None:
     clock = Clock()
-    breaker = Breaker("store", clock, failures=1, open_s=2)
+    breaker = store_breaker(clock, failures=1, open_s=2)
     assert await refused(breaker, fails)
     clock.now = 2.0
     go = asyncio.Event()
@@ -91,7 +92,7 @@ async def test_while_one_probes_the_others_are_refused() -> None:
 
 async def test_a_probe_whose_caller_goes_away_is_made_again() -> None:
     clock = Clock()
-    breaker = Breaker("store", clock, failures=1, open_s=2)
+    breaker = store_breaker(clock, failures=1, open_s=2)
     assert await refused(breaker, fails)
     clock.now = 2.0
     probe = asyncio.create_task(breaker.call(hangs))
@@ -103,13 +104,13 @@ async def test_a_probe_whose_caller_goes_away_is_made_again() -> None:
 
 
 async def test_hanging_is_failing() -> None:
-    breaker = Breaker("store", Clock(), failures=1, timeout_s=0.01)
+    breaker = store_breaker(Clock(), failures=1, timeout_s=0.01)
     assert await refused(breaker, hangs)
     assert breaker.state == "open"
 
 
 async def test_errors_that_are_answers_do_not_open_it() -> None:
-    breaker = Breaker("store", Clock(), failures=1)
+    breaker = store_breaker(Clock(), failures=1)
     with pytest.raises(KeyError):
         await breaker.call(is_wrong)
     assert breaker.state == "closed"
@@ -136,7 +137,7 @@ async def test_what_was_given_up_neither_opens_nor_closes() -> None:
         raise GivenUp(Problem.of("unavailable", "it took too long; wait", retry_after_s=5.0))
 
     clock = Clock()
-    breaker = Breaker("store", clock, failures=2)
+    breaker = store_breaker(clock, failures=2)
     for make in (fails, given_up, fails):
         assert await refused(breaker, make)
     assert breaker.state == "open", "two failed in a row, and what was given up says nothing of it"
@@ -149,7 +150,7 @@ async def test_what_was_given_up_neither_opens_nor_closes() -> None:
 
 async def test_calls_that_hung_before_it_opened_do_not_keep_it_open() -> None:
     clock = Clock()
-    breaker = Breaker("store", clock, failures=2, open_s=2)
+    breaker = store_breaker(clock, failures=2, open_s=2)
     go = asyncio.Event()
 
     async def fails_late() -> None:
@@ -170,7 +171,7 @@ async def test_calls_that_hung_before_it_opened_do_not_keep_it_open() -> None:
 @pytest.mark.parametrize("goes_away", [False, True])
 async def test_calls_of_before_the_probe_neither_end_it_nor_open_again(goes_away: bool) -> None:
     clock = Clock()
-    breaker = Breaker("store", clock, failures=2, open_s=2)
+    breaker = store_breaker(clock, failures=2, open_s=2)
     go, answered = asyncio.Event(), asyncio.Event()
 
     async def fails_late() -> None:

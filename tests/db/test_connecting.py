@@ -9,8 +9,7 @@ import traceback
 import pytest
 
 from steersman.errors import StoreError
-from steersman.platform.breaker import store_is_away
-from steersman.platform.postgres.database import Database
+from steersman.platform.postgres.database import Database, store_is_away
 
 
 async def test_a_connection_that_nobody_waits_for_any_more_is_closed(database):

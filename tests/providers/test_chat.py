@@ -23,7 +23,8 @@ from steersman.errors import (
     InputError,
     SteersmanError,
 )
-from steersman.providers.chat import FAILURES, Breaker, ChatBackend
+from steersman.platform.breaker import Breaker
+from steersman.providers.chat import FAILURES, ChatBackend
 from tests.providers.chat_server import chat_server, settled_threads
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ KEY = "sk-very-secret-1234567890"
 def server():
     with chat_server() as running:
         yield running
+
+
+def _breaker(now):
+    return Breaker("model", lambda: now[0], failures=FAILURES, open_s=1.0, longest_s=60.0)
 
 
 def _backend(server, mode="ok", **given):
@@ -166,7 +171,7 @@ def test_a_server_that_fails_is_left_alone_and_tried_again(server):
 
 def test_a_slow_failure_pauses_for_as_long_as_it_took():
     now = [0.0]
-    breaker = Breaker(lambda: now[0])
+    breaker = _breaker(now)
     for _ in range(FAILURES):
         breaker.failed(breaker.turn(), took_s=20.0)
     assert breaker.turn().wait_s == 20.0
@@ -180,7 +185,7 @@ def test_a_slow_failure_pauses_for_as_long_as_it_took():
 @pytest.mark.parametrize("ends", ["failed", "succeeded", "abandoned"])
 def test_what_began_before_the_pause_is_not_taken_for_the_probe(ends):
     now = [0.0]
-    breaker = Breaker(lambda: now[0])
+    breaker = _breaker(now)
     begun = [breaker.turn() for _ in range(FAILURES + 1)]
     for turn in begun[:-1]:
         breaker.failed(turn)
@@ -200,7 +205,7 @@ def test_what_began_before_the_pause_is_not_taken_for_the_probe(ends):
 
 def test_a_time_that_a_late_answer_names_is_kept():
     now = [0.0]
-    breaker = Breaker(lambda: now[0])
+    breaker = _breaker(now)
     begun = [breaker.turn() for _ in range(FAILURES + 1)]
     for turn in begun[:-1]:
         breaker.failed(turn)
@@ -213,7 +218,7 @@ def test_a_time_that_a_late_answer_names_is_kept():
 
 def test_a_time_that_is_named_while_one_is_probing_outlasts_its_success():
     now = [0.0]
-    breaker = Breaker(lambda: now[0])
+    breaker = _breaker(now)
     first, slow = breaker.turn(), breaker.turn()
     breaker.failed(first, retry_after_s=5.0)
     now[0] = 6.0

@@ -19,7 +19,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from steersman.platform.breaker import store_is_away
+from steersman.platform.postgres.database import store_is_away
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Authenticator:
             if not future.done():
                 detail = "the store does not respond, and this API key is not cached"
                 future.set_exception(_away(detail))
-                future.exception()  # the caller may be gone: nobody has to fetch the exception
+                future.exception()  # the caller may be gone: mark the exception as fetched
 
     def _settle(
         self, digest: bytes, future: asyncio.Future[KeyRow | None], row: KeyRow | None, now: float

@@ -32,9 +32,8 @@ from steersman.db.keys import find_keys
 from steersman.db.packed_events import event_pipeline, log_packed_events
 from steersman.db.secret import load_secret
 from steersman.errors import InputError
-from steersman.platform.breaker import Breaker, store_is_away
 from steersman.platform.postgres.bulk_encoder import connect_writer
-from steersman.platform.postgres.database import AWAY
+from steersman.platform.postgres.database import AWAY, store_breaker, store_is_away
 from steersman.platform.postgres.idle_pool import open_pools
 from steersman.platform.telemetry.exposition import BESIDE, Exchange
 from steersman.platform.telemetry.tracing import Tracing
@@ -236,9 +235,9 @@ class Service:
         watch = self.tracing.storing if self.tracing.enabled else None
         self.draining = False
         self.verified = verified
-        self.breakers = {name: Breaker("store", time.monotonic) for name in _BREAKERS}
+        self.breakers = {name: store_breaker() for name in _BREAKERS}
         for slow in ("rebuilding", "rollouts", "units"):  # loads states and reads many rows
-            self.breakers[slow] = Breaker("store", time.monotonic, timeout_s=60.0)
+            self.breakers[slow] = store_breaker(timeout_s=60.0)
         self.breakers["registry"] = verified.breaker
         self.replicas = Replicas(
             database, pools.serving, verified, breaker=self.breakers["loading"]

@@ -6,7 +6,7 @@ While it is open, the consumer serves from its cache at once and does not wait f
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tuf.api.exceptions import DownloadError, DownloadHTTPError, DownloadLengthMismatchError
 
@@ -15,23 +15,9 @@ from steersman.registry.fetch import Fetcher
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from steersman.platform.breaker import Breaker
+
 _FAILED = 500
-
-
-class Breaker(Protocol):
-    """Circuit breaker interface; `steersman.platform.breaker.Breaker` implements it. Thread-safe."""
-
-    def allow(self) -> bool:
-        """Return whether a request may be sent now; the caller must report its result."""
-        ...
-
-    def succeeded(self) -> None:
-        """Report a success."""
-        ...
-
-    def failed(self) -> None:
-        """Report a failure."""
-        ...
 
 
 class Circuit(Fetcher):
@@ -58,7 +44,8 @@ class Circuit(Fetcher):
         Raises:
             DownloadError: the fetch failed, or the breaker is open.
         """
-        if not self._breaker.allow():
+        turn = self._breaker.turn()
+        if turn.wait_s:
             message = (
                 f"{url} was not requested: the registry failed recently; it will be retried soon"
             )
@@ -67,11 +54,11 @@ class Circuit(Fetcher):
             data = self._fetcher.download_bytes(url, max_length)
         except BaseException as error:
             if _answered(error):
-                self._breaker.succeeded()
+                self._breaker.succeeded(turn)
             else:
-                self._breaker.failed()
+                self._breaker.failed(turn)
             raise
-        self._breaker.succeeded()
+        self._breaker.succeeded(turn)
         return data
 
     def _fetch(self, url: str) -> Iterator[bytes]:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tuf.api.metadata import Targets
 
+    from steersman.platform.breaker import Breaker
     from steersman.registry.chain import Release, Standing
-    from steersman.registry.circuit import Breaker
     from steersman.registry.metadata_updater import Known, Refreshed
 
     State = Mapping[str, NDArray[Any]]

@@ -21,9 +21,8 @@ import numpy as np
 from steersman.db.decisions import Taken, find_decision
 from steersman.db.write_batches import Expired
 from steersman.errors import SteersmanError
-from steersman.platform.breaker import Breaker
 from steersman.platform.http.messages import converted
-from steersman.platform.postgres.database import as_tenant
+from steersman.platform.postgres.database import as_tenant, store_breaker
 from steersman.serving.arm_dispatch import Drew, take_turns
 from steersman.serving.decision_rows import Wanted, declared, to_answer, to_row
 from steersman.serving.draw import GUARDIAN, draw_many, fall_back
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from steersman.db.decisions import DecisionRow
     from steersman.db.group_commit import GroupCommit
+    from steersman.platform.breaker import Breaker
     from steersman.serving.arm_dispatch import Asked, OnArm
     from steersman.serving.draw import Served
     from steersman.serving.pending_decision import Begun
@@ -93,7 +93,7 @@ class Deciding:
         self._on_scrubbed = on_scrubbed
         self._on_arm = on_arm
         self._on_answered = on_answered
-        self._replaying = replaying or Breaker("store", time.monotonic)
+        self._replaying = replaying or store_breaker()
         self._rng = rng or np.random.default_rng()
         self._clock = clock
         self._asked: dict[tuple[UUID, str], OnItsWay] = {}

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from steersman.errors import SteersmanError
-from steersman.platform.breaker import Breaker
-from steersman.platform.postgres.database import AWAY, set_tenant
+from steersman.platform.postgres.database import AWAY, set_tenant, store_breaker
 from steersman.privacy.declared_scrub import scrubbing_of_events
 from steersman.serving.arm_loader import Loader
 from steersman.serving.point_follower import Following, plans_of
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.platform.breaker import Breaker
     from steersman.platform.postgres.database import Database
     from steersman.privacy.declared_scrub import Scrubbing
     from steersman.serving.draw import Served
@@ -61,7 +61,7 @@ class Replicas:
     ) -> None:
         self._database = database
         self._pool = pool
-        self._breaker = breaker or Breaker("store", time.monotonic)
+        self._breaker = breaker or store_breaker()
         self._loader = Loader(pool, verified)
         self._served: dict[Place, Served] = {}
         self._following: dict[Place, Following] = {}

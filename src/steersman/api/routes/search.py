@@ -22,9 +22,8 @@ from steersman.errors import (
     SteersmanError,
     StoreError,
 )
-from steersman.platform.breaker import store_is_away
 from steersman.platform.http.messages import Answer, converted, json_answer, read_json
-from steersman.platform.postgres.database import AWAY
+from steersman.platform.postgres.database import AWAY, store_is_away
 from steersman.retrieval.corpora_reader import ready
 from steersman.retrieval.loaded_corpus import Place, find_place, load, one_view
 from steersman.retrieval.results import SearchSettings
@@ -357,7 +356,7 @@ async def load_corpus(
 def _ready(loaded: Loaded, embedders: Embedders) -> Opened:
     opened = ready(loaded, embedders, wait_s=0.0)
     if loaded.vectors is not None and loaded.place.corpus.embedder:
-        # The first search is to have it; whatever fails is told again by the search itself.
+        # Load it before the first search; the search itself raises any error again.
         with suppress(SteersmanError):
             embedders.get(loaded.place.corpus.embedder, wait_s=_EMBEDDER_S)
     return opened
