@@ -139,10 +139,24 @@ async def spec_of(connection: Any, spec_hash: bytes) -> DecisionPoint:
     Raises:
         StoreError: the declaration does not exist.
     """
-    document = await connection.fetchval("SELECT document FROM spec WHERE hash = $1", spec_hash)
+    return _parsed(await spec_document(connection, spec_hash))
+
+
+async def spec_document(connection: Any, spec_hash: bytes) -> str:
+    """Return the text of a current or past declaration of the tenant.
+
+    Args:
+        spec_hash: 32 bytes.
+
+    Raises:
+        StoreError: the declaration does not exist.
+    """
+    document: str | None = await connection.fetchval(
+        "SELECT document FROM spec WHERE hash = $1", spec_hash
+    )
     if document is None:
         raise StoreError(f"declaration not found: {spec_hash.hex()[:12]}; declare it again")
-    return _parsed(document)
+    return document
 
 
 async def decisions_to_credit(

@@ -17,8 +17,15 @@ import msgspec
 import numpy as np
 
 from steersman.api.app import Route
-from steersman.db.decisions import DecisionRow, LoggedDistribution, done_in, offered_of
+from steersman.db.decision_queries import (
+    decision_row,
+    is_erased,
+    reported_events,
+    reward_revisions,
+)
+from steersman.db.decisions import LoggedDistribution, done_in, offered_of
 from steersman.db.points import PointRow
+from steersman.db.rewards import spec_document
 from steersman.db.snapshots import find_snapshot
 from steersman.errors import SnapshotError, SteersmanError
 from steersman.features import FeatureMap
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from asyncpg import Pool
     from numpy.typing import NDArray
 
+    from steersman.db.decisions import DecisionRow
     from steersman.learning.replica import Bases
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
@@ -261,16 +269,11 @@ class Explain:
         self, tenant: UUID, identifier: UUID
     ) -> tuple[Explanation, DecisionRow | None, str] | None:
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
-            found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)
-            if found is None:
-                erased = await connection.fetchval(
-                    "SELECT true FROM erasure WHERE decision = $1", identifier
-                )
+            row = await decision_row(connection, identifier)
+            if row is None:
+                erased = await is_erased(connection, identifier)
                 return (Explanation(identifier, erased=True), None, "") if erased else None
-            row = DecisionRow(*found)
-            document = await connection.fetchval(
-                "SELECT document FROM spec WHERE hash = $1", row.spec_hash
-            )
+            document = await spec_document(connection, row.spec_hash)
             explanation = _explanation(row, document)
             explanation.rewards = await _rewards(connection, row)
             explanation.events = await _events(connection, row, declared(document))
@@ -473,35 +476,23 @@ def _explanation(row: DecisionRow, document: str) -> Explanation:
 
 
 async def _rewards(connection: Any, row: DecisionRow) -> list[ExplainedReward]:
-    found = await connection.fetch(
-        "SELECT revision, value, status, terms, final, at FROM reward WHERE decision = $1 "
-        "ORDER BY revision",
-        row.id,
-    )
-    return [
-        ExplainedReward(revision, value, status, terms, final, at.timestamp())
-        for revision, value, status, terms, final, at in found
-    ]
+    found = await reward_revisions(connection, row.id)
+    return [ExplainedReward(*one[:-1], at=one.at.timestamp()) for one in found]
 
 
 async def _events(connection: Any, row: DecisionRow, spec: DecisionPoint) -> list[ExplainedEvent]:
-    found = await connection.fetch(
-        "SELECT id, type, decision, at, received_at, outcomes, action_taken, body FROM event "
-        "WHERE decision = $1 OR ($2::text IS NOT NULL AND episode = $2) "
-        "ORDER BY received_at, id LIMIT $3",
-        *(row.id, row.episode, _MOST_EVENTS),
-    )
+    found = await reported_events(connection, row.id, row.episode, limit=_MOST_EVENTS)
     return [
         ExplainedEvent(
-            event["id"],
-            event["type"],
-            "episode" if event["decision"] is None else "decision",
-            event["at"].timestamp(),
-            event["received_at"].timestamp(),
-            event["outcomes"],
-            event["action_taken"],
-            event["body"],
-            sorted((event["outcomes"] or {}).keys() - spec.reward.terms.keys()),
+            event.id,
+            event.type,
+            "episode" if event.decision is None else "decision",
+            event.at.timestamp(),
+            event.received_at.timestamp(),
+            event.outcomes,
+            event.action_taken,
+            event.body,
+            sorted((event.outcomes or {}).keys() - spec.reward.terms.keys()),
         )
         for event in found
     ]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 
 from steersman.api.app import Route
+from steersman.db.learners import learner_positions, oldest_due
 from steersman.db.points import PointRow, UnreadablePoint, points_as_they_are
+from steersman.db.recent_counts import PointCounts, counts_since
 from steersman.db.rollouts import active_rollouts
 from steersman.platform.http.messages import READ_S, Answer, flag, in_time, json_answer
 from steersman.platform.postgres.database import as_tenant
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.db.learners import LearnerRow
     from steersman.db.rollouts import RolloutRow
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
@@ -206,24 +208,23 @@ class StatusPage:
     async def _points(self, tenant: UUID, now: float) -> list[PointStatus]:
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
             rows, unreadable = await points_as_they_are(connection, tenant)
-            learners = await _by_point(
-                connection, "SELECT skill, point, snapshot, seq FROM learner"
-            )
-            due = await _by_point(
-                connection,
-                "SELECT skill, point, min(due_at) AS due_at FROM work WHERE due_at <= now() "
-                "GROUP BY skill, point",
-            )
-            recent = await _recent(connection, now)
+            learners = await learner_positions(connection)
+            due = await oldest_due(connection)
+            recent = await counts_since(connection, _first_id(now - _HOUR_S), limit=_MOST)
             under_way = {
                 (one.skill, one.point): one for one in await active_rollouts(connection, tenant)
             }
         points = []
+        capped = sum(counts.decisions for counts in recent.values()) >= _MOST
         known: list[PointRow | UnreadablePoint] = [*rows, *unreadable]
         for row in sorted(known, key=lambda it: (it.skill, it.point)):
             served = self._replicas.find(tenant, row.skill, row.point)
-            status = _point(row, learners, due, served, recent, now)
-            rollout = under_way.get((row.skill, row.point))
+            place = row.skill, row.point
+            late_s = max(0.0, now - due[place].timestamp()) if place in due else 0.0
+            counts = recent.get(place, PointCounts())
+            status = _point(row, learners.get(place), late_s, served, counts)
+            status.capped = capped
+            rollout = under_way.get(place)
             if rollout is not None:
                 status.rollout = _rollout(rollout, served)
             if isinstance(row, UnreadablePoint):
@@ -234,72 +235,30 @@ class StatusPage:
         return points
 
 
-class _Recent:
-    """Counts of the last hour, by skill and decision point."""
-
-    def __init__(self) -> None:
-        self.decisions: Counter[tuple[str, str]] = Counter()
-        self.degraded: Counter[tuple[str, str]] = Counter()
-        self.rewarded: Counter[tuple[str, str]] = Counter()
-        self.sums: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self.capped = False
-
-
-async def _recent(connection: Any, now: float) -> _Recent:
-    """Return the counts of the last hour; ids contain their time, so the primary key suffices."""
-    found = await connection.fetch(
-        "WITH newest AS MATERIALIZED ("
-        "  SELECT id, skill, point, degraded FROM decision WHERE id >= $1 ORDER BY id DESC LIMIT $2"
-        "), last AS ("
-        "  SELECT DISTINCT ON (decision) decision, value FROM reward WHERE decision >= $1 "
-        "  AND decision >= coalesce((SELECT min(id::text)::uuid FROM newest), $1) "
-        "  ORDER BY decision, revision DESC"
-        ") SELECT n.skill, n.point, count(*) AS decisions, "
-        "count(*) FILTER (WHERE n.degraded) AS degraded, count(l.value) AS rewarded, "
-        "coalesce(sum(l.value), 0) AS total "
-        "FROM newest AS n LEFT JOIN last AS l ON l.decision = n.id GROUP BY n.skill, n.point",
-        *(_first_id(now - _HOUR_S), _MOST),
-    )
-    recent = _Recent()
-    for row in found:
-        place = row["skill"], row["point"]
-        recent.decisions[place] = row["decisions"]
-        recent.degraded[place] = row["degraded"]
-        recent.rewarded[place] = row["rewarded"]
-        recent.sums[place] = row["total"]
-    recent.capped = recent.decisions.total() >= _MOST
-    return recent
-
-
 def _point(
     row: PointRow | UnreadablePoint,
-    learners: Any,
-    due: Any,
+    learner: LearnerRow | None,
+    late_s: float,
     served: Served | None,
-    recent: _Recent,
-    now: float,
+    counts: PointCounts,
 ) -> PointStatus:
     declared = row if isinstance(row, PointRow) else None
-    place = row.skill, row.point
-    learner, work = learners.get(place), due.get(place)
     replica = None if served is None else served.replica
-    rewarded = recent.rewarded[place]
     return PointStatus(
         row.skill,
         row.point,
         None if declared is None else declared.spec.policy.algorithm,
         None if declared is None else declared.spec.learning.mode,
         row.snapshot,
-        0 if learner is None or learner["snapshot"] != row.snapshot else learner["seq"],
+        0 if learner is None or learner.snapshot != row.snapshot else learner.seq,
         None if replica is None else replica.snapshot,
         None if replica is None else replica.seq,
-        0.0 if work is None else max(0.0, now - work["due_at"].timestamp()),
-        recent.decisions[place],
-        recent.degraded[place],
-        rewarded,
-        recent.sums[place] / rewarded if rewarded else None,
-        recent.capped,
-        None if declared is None else declared.pinned_seq,
+        late_s,
+        counts.decisions,
+        counts.degraded,
+        counts.rewarded,
+        counts.total / counts.rewarded if counts.rewarded else None,
+        pinned_seq=None if declared is None else declared.pinned_seq,
     )
 
 
@@ -316,10 +275,6 @@ def _rollout(row: RolloutRow, served: Served | None) -> RolloutStatus:
         row.control_seq,
         arms is not None and arms.candidate is not None,
     )
-
-
-async def _by_point(connection: Any, query: str) -> dict[tuple[str, str], Any]:
-    return {(row["skill"], row["point"]): row for row in await connection.fetch(query)}
 
 
 def _first_id(at: float) -> UUID:
