@@ -202,7 +202,7 @@ def ppo_recovers(change: Change, policy: SequentialPolicy, seed: int) -> int:
     for _ in _evaluated(strategy, change.before, 0, seed, _BEFORE):
         pass
     if not change.same:
-        strategy.begin_anew()
+        strategy.begin_again()
     strategy.retune(change.after.tuned)
     return _recovered(strategy, change, seed)
 

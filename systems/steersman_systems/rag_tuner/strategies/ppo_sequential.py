@@ -111,7 +111,7 @@ class SequentialPpo:
     every gate: nobody knows whether what was never evaluated does.
 
     It is told of each change: of the reward weights (`retune`), after which all that was paid for
-    is told again under the new ones, and of the collection (`begin_anew`), after which it believes
+    is told again under the new ones, and of the collection (`begin_again`), after which it believes
     nothing.
 
     Args:
@@ -169,7 +169,7 @@ class SequentialPpo:
         """Learn what the same evaluation says of fewer passages."""
         self._belief.learn_smaller(batches)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Believe nothing from now on: it is another collection, or has other questions.
 
         What ran goes on running, and what broke a gate is forgotten with all else.

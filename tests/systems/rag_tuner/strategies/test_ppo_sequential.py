@@ -155,7 +155,7 @@ def test_of_another_collection_it_believes_nothing():
     strategy = at_work()
     run(strategy, 6)
     running = strategy._running
-    strategy.begin_anew()
+    strategy.begin_again()
     assert strategy._running == running
     assert strategy._state().tolist() == at_work(start=running)._state().tolist()
     with pytest.raises(InputError, match="nothing was evaluated yet"):
