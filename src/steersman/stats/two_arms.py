@@ -80,8 +80,8 @@ def two_arm_confidence_sequence(
 
     Assumes one number per unit, independent units, arms that are split evenly at every moment (an
     uneven split that changes while the world does confounds the two), and a first look after some
-    50 units of each arm; rare outcomes need more. Zero variance is not evidence: an arm whose numbers
-    were all alike so far adds nothing to the width, though it is not certain
+    50 units of each arm; rare outcomes need more. Zero variance is not evidence: an arm whose
+    numbers were all equal so far adds nothing to the width, though it is not certain
     (`all_alike_interval`).
 
     Args:

@@ -27,8 +27,8 @@ _TEXTS = frozenset({"text", "code_inline", "text_special"})
 def parse_markdown(text: str) -> Parsed:
     r"""Return a Markdown text with its title and sections (CommonMark).
 
-    Headings within quotations and lists do not begin sections. The title is that of the front matter,
-    else the first heading of level 1.
+    Headings within quotations and lists do not begin sections. The title is that of the front
+    matter, else the first heading of level 1.
 
     >>> found = parse_markdown("# Pumps\n\nThey *hum*.\n\nCold `pump`\n---\n")
     >>> found.title, found.sections

@@ -303,7 +303,7 @@ def _judged(new: _State, old: _State, logged: Sequence[LoggedChoice], level: flo
     troubles = [f"{one.name}: {one.trouble}" for one in (new, old) if one.trouble]
     if new.spec.explore == "none":
         troubles.append(
-            "the point declares explore: none, so off-policy evaluation is impossible; declare a floor"
+            "the point declares explore: none, so off-policy evaluation refuses; declare a floor"
         )
     if len(logged) < 2:
         troubles.append(f"{len(logged)} held-out decisions have a final reward; at least 2 needed")
