@@ -49,7 +49,7 @@ def load(name: str, options: Options) -> tuple[Floats, Labels]:
     """Return X (n, d) and the classes (n,) in 0..K-1 of one set.
 
     Raises:
-        DataError: the folder or file is missing, or it is no table of two classes or more; the
+        DataError: the folder or file is missing, or is not a table of two or more classes; the
             message names file and line.
     """
     if name == "digits":

@@ -1,4 +1,4 @@
-"""The intent classifier: on clinc150 beside others, and on the assistant's own families of tools.
+"""The intent classifier: on clinc150 with its peers, and on the assistant's own families of tools.
 
 ``--sets`` picks among ``clinc150`` (reads --data; rivals need the extra ``bench``) and
 ``catalogue`` (needs only what the package ships and fetches), or names ``NAME.parquet`` in the

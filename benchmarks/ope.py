@@ -40,7 +40,7 @@ _PEER = "row bootstrap, numpy"
 
 def run(options: Options) -> Iterator[Figure]:
     """Yield every figure, fast ones first."""
-    logs = _logs(options)  # what is missing is told now, and not after minutes
+    logs = _logs(options)  # missing data raises here, not after minutes
     runs = 200 if options.quick else 2000
     yield from _speed(100_000 if options.quick else 1_000_000)
     yield from _independent(runs)

@@ -33,7 +33,7 @@ class Figure:
         high: Upper end of its interval, or None where none was formed.
         unit: Unit of value, low, high and peers; empty for pure numbers.
         goal: The bar in words or as a number, for example ``"< fastest peer"``; None for none.
-        holds: Whether the goal was reached; None where there is no goal.
+        holds: Whether the goal was reached; None without a goal.
         peers: Name of each rival to its value, measured in the same run on the same data.
 
     Example:
@@ -110,7 +110,7 @@ def command(
 ) -> None:
     """Parse the command line, run one benchmark, print its table and write its JSON.
 
-    Exits with status 0 when it ran (whether goals hold is in the figures: a slow machine is no
+    Exits with status 0 when it ran (whether goals hold is in the figures: a slow machine is not a
     failure), 1 when data are missing or cannot be measured, 2 on bad usage. What was measured
     before something was found missing is shown and written all the same.
 
@@ -186,7 +186,7 @@ def show_verdict(*, holds: bool | None) -> str:
     """Return whether a goal was reached, as one word.
 
     Args:
-        holds: None where there is no goal.
+        holds: None without a goal.
 
     Returns:
         ``"yes"``, ``"NO"`` (loud on purpose) or an empty text.

@@ -72,7 +72,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def _null(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
-    """Candidates that do nothing: whoever ends before the last look is wrong."""
+    """Candidates without effect: every end before the last look is a false alarm."""
     every: list[_Seen] = []
     for correlation in (0.0, 0.05, 0.1, 0.2):
         reward = Metric("reward", 0.5, correlation=correlation)

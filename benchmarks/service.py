@@ -50,7 +50,7 @@ def main(options: Options) -> list[Figure]:
             _measure(options, stack, [name for name in names if name in SECTIONS])
         )
     if "learning" in names:
-        # A store of its own: nobody learned from the load above, and its work would come first.
+        # A separate store: the learning backlog of the load above would be processed first.
         with ExitStack() as closing:
             figures += uvloop.run(_learning(Stack.start(closing), _scale(options)))
     return figures

@@ -1,6 +1,6 @@
 """What each group of features is good for that a sequential tuning policy sees.
 
-The policy of `benchmarks.tuning_ppo` is trained anew with each group left out
+The policy of `benchmarks.tuning_ppo` is trained again without each group
 (`steersman_systems.rag_tuner.features.GROUPS`), and with the belief alone, as it is used there.
 Then reward weights change midway on made-up collections that none was trained on, and counted is
 how many evaluations of 32 queries it takes until what is recommended is within .01 of the new best:

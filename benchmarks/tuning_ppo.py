@@ -5,7 +5,7 @@ the sets. Without a change, `benchmarks.tuning` has PPO among its strategies. A 
 collection with the same reward weights, or the default reward weights in place of light ones; a
 strategy has recovered with the first of five evaluations of 32 queries in a row after which the
 true reward of what it recommends is within .01 of the new best, and counts 64 if it never does.
-Whoever is restarted, or told again what was paid for, knows of the change, and so does the policy.
+Restarted and retold rivals know of the change, and so does the policy.
 Extras ``rl``, ``tune`` and ``rag``.
 """
 
@@ -57,7 +57,7 @@ _MADE_UP, _QUERIES, _EPISODES, UPDATES = 16, 80, 16, 20
 _POLICIES, _SEEDS = 4, 8
 _START = Configuration("hybrid", k=10)
 UNSEEN = tuple(group for group in GROUPS if group != "belief")
-"""Whoever sees configurations and weights learns by heart what was good where it was trained."""
+"""A policy that sees configurations and weights overfits to its training worlds."""
 RIVALS = ("tpe restarted", "factored restarted", "factored kept", "factored retold")
 TRAINED = Settings(
     learning_rate=1e-3, kl_target=0.03, entropy=0.001, entropy_updates=UPDATES, smoothing=0.8
@@ -194,7 +194,7 @@ def ppo_recovers(change: Change, policy: SequentialPolicy, seed: int) -> int:
     """Return how many evaluations after the change a trained policy has recovered.
 
     Args:
-        change: What changes; the policy is told of it, as the rivals are that are restarted.
+        change: What changes; the policy knows of it, as restarted rivals do.
         policy: Trained elsewhere.
         seed: Of all that is drawn.
     """

@@ -65,7 +65,7 @@ def read(path: Path) -> Any:
         path: The file.
 
     Raises:
-        nbformat.ValidationError: It is no valid notebook.
+        nbformat.ValidationError: The file is not a valid notebook.
     """
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)

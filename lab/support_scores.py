@@ -1,6 +1,6 @@
 """Does the evidence bear a statement out? Proxies that ask no language model, by their own names.
 
-They are no faithfulness and pass no gate of it: what they agree with, and how far, is measured by
+They do not measure faithfulness and pass no gate of it. Their agreement is measured by
 ``python -m benchmarks.quality``.
 """
 
@@ -53,7 +53,7 @@ class EntailmentSupport:
         threshold: the score that becomes .5; choose your own on texts of your own.
 
     Raises:
-        InputError: the threshold is no number.
+        InputError: the threshold is not a number.
 
     Source: sentences one by one, as in Laban, Schnabel, Bennett & Hearst, SummaC (2022). The
     reading of the denial is ours, for want of a label of support; `benchmarks.quality` has the
@@ -75,7 +75,7 @@ class EntailmentSupport:
         """Return how far each text bears a statement out.
 
         Returns:
-            (texts,) in [0, 1]; above .5 is support. They rank well and are no probabilities.
+            (texts,) in [0, 1]; above .5 is support. They rank well but are not probabilities.
 
         Raises:
             InputError: the statement or a text is empty.
@@ -90,7 +90,7 @@ class EntailmentSupport:
         """Return the share of statements that some text bears out.
 
         Returns:
-            In [0, 1]; 0 where there is no text.
+            In [0, 1]; 0 without a text.
 
         Raises:
             InputError: no statement, or an empty one.
@@ -118,7 +118,7 @@ class EntailmentSupport:
 def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
     """Return the share of the passages judged relevant that were retrieved.
 
-    Whether an answer used them, nobody says.
+    Whether an answer used them is unknown.
 
     Args:
         gains: gain by id; ids with a gain above 0 are relevant.

@@ -4,7 +4,7 @@ pip runs this when it builds or installs the package (hatchling's custom build h
 plain C that ctypes loads: it needs no headers of Python, and one file serves all versions of it.
 Without a compiler the package is the same but for that file, and numpy does that work slower.
 
-``python -m tools.build_compiled`` compiles it anew in this checkout, after a change to the C.
+``python -m tools.build_compiled`` compiles it again in this checkout, after a change to the C.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def compile_library() -> str | None:
             with beside.open("wb") as stream:
                 stream.write(content)
                 stream.flush()
-                os.fsync(stream.fileno())  # half a library ends whoever loads it
+                os.fsync(stream.fileno())  # half a library would crash the process that loads it
             beside.replace(LIBRARY)
         finally:
             beside.unlink(missing_ok=True)

@@ -73,7 +73,7 @@ class Core:
         self.unrecorded = 0
 
     def decide(self, ask: Ask, timeout_s: float) -> Steps[wire.Decision]:
-        """Request one decision; use the default if there is no answer."""
+        """Request one decision; use the default without an answer."""
         message = request_of(ask, timeout_s)
         body = encode(message, context=message.context, features=message.features)
         request = Request("POST", "/v1/decide", body, _headers())

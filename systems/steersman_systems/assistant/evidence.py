@@ -44,7 +44,7 @@ class Evidence:
         low: Lower end of the 99 % interval; ``None`` with too little data.
         high: Upper end of the 99 % interval; ``None`` with too little data.
         effective_sample_size: Effective sample size of the log for this policy.
-        reasons: Why there is no estimate; empty otherwise.
+        reasons: Why the estimate is missing; empty otherwise.
     """
 
     policy: str

@@ -38,7 +38,7 @@ ARRAYS = Path(__file__).with_name("recording.npz")
 PROVENANCE = Path(__file__).with_name("recording.json")
 _CAP = 16_000_000
 _REPEATS = 5
-NOBODY = -1
+PADDING = -1
 """Padding of the shortlist after its last tool."""
 
 
@@ -127,7 +127,7 @@ class Recording:
         }
 
     def _fused(self, request: int) -> NDArray[np.float64]:
-        padding = self.shortlist[request] == NOBODY
+        padding = self.shortlist[request] == PADDING
         scores = fuse(self.bm25[request], self.dense[request])
         return np.where(padding, -np.inf, scores)
 
@@ -149,7 +149,7 @@ class Recording:
                     f"{name} has shape {array.shape}; expected finite numbers of shape {shape}"
                 )
                 raise DataError(message)
-        if self.shortlist.min() < NOBODY or self.shortlist.max() >= tools:
+        if self.shortlist.min() < PADDING or self.shortlist.max() >= tools:
             message = f"the shortlist of the recording has tools outside 0..{tools - 1}"
             raise DataError(message)
 
@@ -176,7 +176,7 @@ def record(
     width = 2 * PER_ENGINE
     return Recording(
         truth=np.array([request.tool for request in catalogue.requests], np.int16),
-        shortlist=np.stack([_padded(f.shortlist, width, NOBODY) for f in found]).astype(np.int16),
+        shortlist=np.stack([_padded(f.shortlist, width, PADDING) for f in found]).astype(np.int16),
         bm25=np.stack([_padded(f.bm25, width, 0) for f in found]).astype(np.float32),
         dense=np.stack([_padded(f.dense, width, 0) for f in found]).astype(np.float32),
         latency_ms=np.array([(f.bm25_ms, f.dense_ms) for f in found], np.float32),

@@ -19,7 +19,7 @@ from steersman.retrieval.bm25 import words
 from steersman_systems.assistant.engines import fuse
 from steersman_systems.assistant.history import ToolHistory, lead, tool_features
 from steersman_systems.assistant.intents import IntentClassifier, tool_families
-from steersman_systems.assistant.recorded_engines import NOBODY, Recording
+from steersman_systems.assistant.recorded_engines import PADDING, Recording
 from steersman_systems.assistant.requests import load_catalogue
 from steersman_systems.assistant.routes import Deep, compute_cost_usd
 
@@ -218,7 +218,7 @@ class World:
         for row, bm25, dense in zip(
             recording.shortlist, recording.bm25, recording.dense, strict=True
         ):
-            count = np.count_nonzero(row != NOBODY)
+            count = np.count_nonzero(row != PADDING)
             fused = fuse(bm25[:count], dense[:count])
             orders.append(np.argsort(-fused, kind="stable"))
         return orders

@@ -37,7 +37,7 @@ class AnsweredTerms:
         """Return F1 of the answer with the right one nearest to it, in [0, 1].
 
         Raises:
-            BackendUnavailableError: the model was not asked, or was away: then nobody knows.
+            BackendUnavailableError: the model was not asked or not available.
         """
         return answers.f1(self._answered(state).text, state.question.answers)
 

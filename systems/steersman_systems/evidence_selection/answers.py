@@ -41,7 +41,7 @@ def normalised(text: str) -> str:
 
 
 def exact_match(answer: str, right: Sequence[str]) -> float:
-    """Return 1 if an answer is one of the right ones, else 0; 0 if there is no right one.
+    """Return 1 if an answer is one of the right ones, else 0; 0 without a right one.
 
     >>> exact_match("the Beatles.", ["Beatles", "Fab Four"])
     1.0

@@ -124,8 +124,8 @@ class Pointwise:
 class Oracle:
     """Picks gold passages greedily: whatever is in the pool, and what a gold pick leads to.
 
-    It takes no passage that is not gold for what it leads to, so it is no ceiling: who picks such a
-    bridge can do better, and `ceiling` says how much better at most.
+    It takes no passage that is not gold for what it leads to, so it is not a ceiling: a policy that picks
+    such a bridge can do better, and `ceiling` says how much better at most.
 
     Args:
         environment: the rules; what it may expand, the oracle expands.
@@ -183,7 +183,7 @@ class Ceiling:
         retrieved: share of the gold passages among the candidates.
         reachable: at most so much can any selector pick: what is among the candidates, or so few
             links from one, whatever stands between, that the picks suffice to follow them.
-        unknown: gold ids that are no passage of the collection at all.
+        unknown: gold ids that are not in the collection.
     """
 
     retrieved: float

@@ -117,13 +117,13 @@ class _Pairs:
 
     @property
     def rows(self) -> Floats:
-        """One for each pair; made anew each time, as all of them would fill the memory."""
+        """One for each pair; made again each time, as all of them would fill the memory."""
         alone = self.alone
         return np.concatenate([alone[self.answers], alone[self.supports], self.together], axis=1)
 
     def needed(self, model: _Model, least: float) -> dict[str, float]:
         """Return how likely each passage is in the pair, given what came back, by its name."""
-        if not len(self.holds):  # one passage is no pair, and none is none
+        if not len(self.holds):  # a pair needs two passages
             return {}
         told = self.holds.max() >= least  # what never came out right says nothing of who holds
         right = model.prior(self.rows) * (self.holds if told else 1.0)

@@ -42,7 +42,7 @@ names_selected: how many picked passages name it, share a rare name with it, are
 named_by_last: whether the last one does. named_alone: one over the passages that its namer names.
 gap: how far its fused score is below the best that is left. selected: passages picked. uncovered:
 share of the question's terms that nothing picked has. unfollowed: picked passages that were not
-followed. is_expand, is_stop: the two actions that are no passage.
+followed. is_expand, is_stop: the two actions without a passage.
 """
 _PLACE = {name: place for place, name in enumerate(FEATURES)}
 _STATE = ("selected", "uncovered", "unfollowed")

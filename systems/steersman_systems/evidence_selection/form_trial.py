@@ -89,7 +89,7 @@ def load_form_point(path: Path | None = None) -> DecisionPoint:
         path: its YAML; None for the shipped one.
 
     Raises:
-        SpecError: it is no valid declaration.
+        SpecError: it is not a valid declaration.
 
     >>> load_form_point().actions.names
     ('last', 'last_two', 'history', 'keywords', 'rewrite')
@@ -147,7 +147,7 @@ def compare_forms(
 
     Args:
         point: declares policy and features; None for the shipped one.
-        orders: in which the training turns are seen, ≥ 1; their mean is what is told.
+        orders: in which the training turns are seen, ≥ 1; the report gives their mean.
         address: of a Ray cluster that learns, an order at a time; None: here.
 
     Raises:

@@ -35,8 +35,8 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
     the pool's order, filled up with zeros; the last two are expand's and stop's; and ``mask``
     (most + 2,) of what may be done. Actions are the places of rows. The reward is γΦ(s′) − Φ(s) by
     the declared shaping terms, and at the end what the selection is worth on top. It ends as well
-    where nothing is left but what `most` hides: no agent can go on then, so that is no truncation,
-    after which one would expect more to come. An action that is masked ends nothing: it is refused.
+    if only candidates that `most` hides are left. No agent can continue then, so this is a
+    termination, not a truncation. A masked action raises and ends nothing.
 
     Args:
         tasks: questions, at least one.
@@ -82,7 +82,7 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
             seed: draws the question; None: the next one.
 
         Raises:
-            InputError: there is no such question.
+            InputError: the question does not exist.
         """
         super().reset(seed=seed)
         turn = (options or {}).get("question")

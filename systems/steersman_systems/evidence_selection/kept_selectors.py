@@ -105,7 +105,7 @@ def read(content: bytes) -> tuple[Scorer, MadeFor]:
     """Return a selector and what it was trained for.
 
     Raises:
-        StateError: it is no selector's, does not say what for, or is for other features.
+        StateError: it is not a selector, lacks its purpose, or is for other features.
     """
     state = dict(unpack_state(content))
     told = state.pop(_FIELD, None)

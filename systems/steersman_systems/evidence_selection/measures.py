@@ -33,7 +33,7 @@ def redundancy(vectors: Floats) -> float:
         In [-1, 1]; 0 for fewer than two passages.
 
     Raises:
-        InputError: it is no such array.
+        InputError: it is not such an array.
 
     >>> redundancy(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     0.5
@@ -50,7 +50,7 @@ def redundancy(vectors: Floats) -> float:
 
 
 def word_redundancy(texts: Sequence[str]) -> float:
-    """Return what `redundancy` does, by shared words, where there are no vectors.
+    """Return what `redundancy` does, by shared words, for texts without vectors.
 
     Returns:
         Mean of each text's largest Jaccard index with an earlier one, in [0, 1].
@@ -94,7 +94,7 @@ def cited(answer: str, texts: Mapping[str, str]) -> tuple[str, ...]:
 
     >>> cited("Warsaw", {"a": "Born in Warsaw.", "b": "A chemist."})
     ('a',)
-    >>> cited("no", {"a": "There is no doubt."})
+    >>> cited("no", {"a": "It has no doubt."})
     ()
     """
     right = in_words([answer])

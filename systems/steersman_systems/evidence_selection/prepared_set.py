@@ -61,8 +61,8 @@ class Prepared:
             few = f"{self.skipped:,} of its questions have nothing to judge by"
             told.append(f"{few}, and were left out")
         if lost:
-            told.append(f"{len(lost):,} of its gold passages are not in its collection, so that "
-                        "nobody can pick them")  # fmt: skip
+            told.append(f"{len(lost):,} of its gold passages are not in its collection and "
+                        "cannot be picked")  # fmt: skip
         return "; ".join(told)
 
     @property

@@ -38,9 +38,9 @@ class Question:
         id: unique in its set.
         text: what is asked, not blank.
         history: the turns before it, the first first.
-        answers: texts that answer it, any of them; () if nobody knows.
-        gold: ids of the passages that its answer needs, all of them; () if nobody knows.
-        category: its kind, known before it is answered; "" if nobody says.
+        answers: texts that answer it, any of them; () if unknown.
+        gold: ids of the passages that its answer needs, all of them; () if unknown.
+        category: its kind, known before it is answered; "" if unknown.
         conversation: it is a turn of; "" if it is none.
 
     Raises:

@@ -47,9 +47,9 @@ EACH = 96
 """Selections that are logged of each question."""
 REWARD = RewardTerms()
 """What a logged selection is worth: 1 where an answer stands in it, else 0; gold is not looked at.
-That is all that learning is told of what was picked."""
+Learning gets no other feedback on what was picked."""
 TREES = FreshTrees(TreeSettings(trees=100, learning_rate=0.06, rows=0.7))
-"""What learns without gold: trees grown anew, since credit says of nearly every passage what it is;
+"""What learns without gold: trees grown from scratch, since credit says of nearly every passage what it is;
 trees on top of a start without gold were a little worse on either set. Each is grown from a share
 of the examples, as credit is uncertain (docs/adr/0027)."""
 UPON = TreesOnTop()
@@ -240,7 +240,7 @@ def raft_then_ppo(
     """Return a clone of gold bettered by RAFT and then by PPO, which stays near what RAFT found.
 
     Args:
-        terms: what PPO is told a selection is worth, and what shapes the way to it.
+        terms: value of a selection for PPO, and the shaping terms.
         begin: what PPO is put upon, of (tasks, scorer, seed); None: `raft`.
 
     Raises:

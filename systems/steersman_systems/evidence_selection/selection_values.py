@@ -64,7 +64,7 @@ def _selected(pool: Pool, selection: Selection, picked: Sequence[Candidate]) -> 
     texts = [f"{one.title} {one.text}" for one in picked]
     tokens = float(pool.collection.tokens[positions].sum()) if positions else 0.0
     expansions = sum(step.action == EXPAND for step in selection.steps)
-    # Where expanding is no action, every pick that is followed is one.
+    # Without the action expand, every pick that is followed is an expansion.
     calls = 1.0 + (expansions or len(picked) * bool(selection.brought))
     found = {
         "redundancy": (

@@ -21,7 +21,7 @@ class SharedTraining:
     """The clone of gold, and what RAFT makes of it, learned once from the same questions.
 
     ``+BC``, ``+BC+RAFT`` and ``+BC+RAFT+PPO`` begin with one clone, and every weighting of PPO's
-    reward with what RAFT made of it. Learning is the same to the byte each time, so nobody's
+    reward with what RAFT made of it. Learning is the same to the byte each time, so no
     selections change. It holds what was learned and the pools it was learned from as long as it
     lives, and goes to other processes empty: what is learned there is learned there once.
     """

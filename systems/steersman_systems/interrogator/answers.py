@@ -130,7 +130,7 @@ def embedded(
     if found is not None and found.shape == wanted:
         return found, True
     if found is not None:
-        _log.warning("the cache holds %s under %s; wanted %s: embedded anew", found.shape, key,
+        _log.warning("the cache holds %s under %s; wanted %s: embedding again", found.shape, key,
                      wanted)  # fmt: skip
     vectors = vectors_of(texts, embedder)
     cache.put(key, vectors)

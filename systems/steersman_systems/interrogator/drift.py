@@ -2,7 +2,7 @@
 
 The requirement uses the covariance of the posterior. That shrinks with every observation, so it
 cannot show drift. This guard watches for gains below the expectation of the log, and for contexts
-that are not in the log. Only losses count: larger gains or more cache hits are no drift.
+that are not in the log. Only losses count: larger gains or more cache hits do not.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class DriftGuard:
       a session being the unit, since its steps depend on each other. It fires, when the mean is
       surely below zero, in at most ``world_alpha`` of windows of ``window`` sessions,
       asymptotically. Its bound is widened by three standard errors of the log's own mean, and
-      it takes the larger of the log's variance and that of the sessions seen. The window begins
-      anew when it is full. Once this fired, the next ``rest`` sessions are asked by the heuristic;
+      it takes the larger of the log's variance and that of the sessions seen. A full window is
+      emptied. Once this fired, the next ``rest`` sessions are asked by the heuristic;
       then a new window begins.
 
     Both rates are those of questions picked by chance, as the log's were. Where a policy picks
@@ -64,7 +64,7 @@ class DriftGuard:
 
     Args:
         reference: What is expected.
-        window: Sessions after which the world's test begins anew, ≥ 50.
+        window: Sessions after which the test of the world restarts, ≥ 50.
         rest: Sessions that the heuristic asks once the world has drifted, ≥ 1.
         world_alpha: Chance of a false alarm in a window, in (0, 0.5].
 
@@ -147,7 +147,7 @@ class DriftGuard:
             heard = [*self._residuals, residual]
             value = excursion(np.array(heard)) if isfinite(residual) else nan
             self._check("gains", value, "gains stay below what the log lets expect")
-            if isfinite(residual):  # one that is no number has fired, and is part of no mean
+            if isfinite(residual):  # infinite and NaN values have fired, and enter no mean
                 self._residuals = heard
         return self.reason
 

@@ -1,7 +1,7 @@
 """Reference of the drift guard: expected gains and contexts, fitted to a log without drift.
 
 Only the gain in similarity is modelled. Cache hits are part of the reward but say nothing about the
-questions: a cache that fills up is no drift.
+questions: a cache that fills up does not count as drift.
 
 The targets are split into three parts. Half fit the mean gain of every question as a linear
 function

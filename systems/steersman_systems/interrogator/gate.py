@@ -78,7 +78,7 @@ class Checked:
         candidate: Mean of the policy.
         worse_by: Largest loss of the policy by its 95 % interval, as a share of the heuristic's
             figure,
-            -2 to 2; below 0: shown to be better. NaN if there is no such share.
+            -2 to 2; below 0: shown to be better. NaN if undefined.
         state: ``passed``: the loss is within the tolerance; ``failed``: it is not, or not shown to
             be;
             ``unknown``: the data cannot show it, because too few sessions reached the level or all
@@ -145,7 +145,7 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
 
     Steps to a level are ignored if fewer than `FEWEST_SOLVED` of the sessions of both policies
     reach
-    it. The share of solved sessions is no separate measure: unsolved sessions count as the limit.
+    it. The share of solved sessions is not a separate measure: unsolved sessions count as the limit.
     """
     checked = tuple(
         _steps(name, better, gate.tolerance, trial, arm)

@@ -101,7 +101,7 @@ class LLMAnswerer:
             The answer; it may be empty.
 
         Raises:
-            BackendError: The backend gave no usable answer, and there is no fallback.
+            BackendError: The backend gave no usable answer, and no fallback is set.
             InputError: The embedder's vectors do not have the target's dimension, or are not
                 finite.
         """
@@ -236,11 +236,11 @@ def _packed(answers: Sequence[str], vectors: NDArray[np.float16]) -> NDArray[np.
 def _unpacked(kept: NDArray[np.float16], size: int) -> tuple[list[str], NDArray[np.float16]] | None:
     """Return the inverse of `_packed`; None for other arrays."""
     if kept.ndim != 2 or len(kept) == 0 or kept.shape[1] != size + MOST_BYTES:
-        _log.warning("the cache holds %s for proposed answers: asked anew", kept.shape)
+        _log.warning("the cache holds %s for proposed answers: asking again", kept.shape)
         return None
     try:
         numbers = kept[:, size:].astype(np.uint8)
         return [row.tobytes().rstrip(b"\0").decode() for row in numbers], kept[:, :size]
     except UnicodeDecodeError:
-        _log.warning("the cache holds no texts for proposed answers: asked anew")
+        _log.warning("the cache holds no texts for proposed answers: asking again")
         return None

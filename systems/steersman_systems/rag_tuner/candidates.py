@@ -80,11 +80,11 @@ def declared_with(
 
     Args:
         floor: Mass that keeps exploring, in (0, 1): so much of the traffic is served with all
-            configurations that are not barred, those among them that nobody evaluated. To have
+            configurations that are not barred, also those never evaluated. To have
             it serve none of these, bar them, or name the `eligible` ones with every request.
 
     Raises:
-        InputError: It was never evaluated, broke a hard gate, or is no configuration of the point;
+        InputError: It was never evaluated, broke a hard gate, or is not a configuration of the point;
             or another that broke one is not barred, so that the floor would serve it.
     """
     one, actions = configuration.canonical(), _mixed(point)

@@ -58,7 +58,7 @@ class Compared:
         degraded: Number of questions with an incomplete search.
         reward: Of the batch.
         quality: Both measures; None: of no question.
-        worth: The reward; likewise. Its interval takes the penalty as it is: P is no mean, and the
+        worth: The reward; likewise. Its interval takes the penalty as it is: P is not a mean, and the
             more questions there are, the surer is one among them that is charged for.
         ahead: Of the first configuration, quality less latency, cost and penalties, on the
             questions that both have; None of the first. Its interval is one of a family: those of
@@ -139,7 +139,7 @@ def compared(
     Args:
         first: What the first configuration gave; None: this is it, or there is nothing of it.
         family: How many are compared with the first, over whom the 5 % are divided (Bonferroni):
-            of 49 that are no better, some one's own 95 % interval lies above 0 three times in ten.
+            of 49 that do not improve, one has a 95 % interval above 0 three times in ten.
     """
     reward = reward_of(batch, tuned)
     penalty = tuned.reward_weights.penalty * reward.penalty

@@ -61,8 +61,8 @@ class TuningEnvironment:
     some of them another collection or other weights hold from somewhere in the middle on. What is
     seen is a batch; what is rewarded is the mean over all queries of the collection, which only a
     simulator knows, and only what the action changes: the reward of a configuration in the middle
-    of the space is taken off. What is believed from the batches so far is part of the state: told
-    again when the weights change, begun anew with another collection.
+    of the space is taken off. What is believed from the batches so far is part of the state:
+    replayed when the weights change, reset with another collection.
 
     Args:
         recordings: Collections, one or more, of the whole space; one that is there several times
@@ -242,7 +242,7 @@ class _Episode:
         return self._stages[self.number >= self._changes]
 
     def passed(self) -> None:
-        """Count a batch; a change that comes now is told before the next move, as at work."""
+        """Count a batch; a change is reported before the next move, as in production."""
         self.number += 1
         if self.number == self._changes:
             world, tuned = self.stage

@@ -1,4 +1,4 @@
-"""Predictions for configurations that are not in a log; they are no evidence.
+"""Predictions for configurations that are not in a log; they are not evidence.
 
 The model is that of the default strategy, fitted to the tuning questions. Its error on
 configurations
@@ -43,7 +43,7 @@ class Guess:
         ahead: Mean reward that it guesses above that of `chosen`, without penalties.
         error: Root mean square of what it missed on configurations left out of it, against
             `chosen` on the same questions; what few questions leave to chance is in it.
-        constant: The same of whoever guesses the mean of all others.
+        constant: The same for a guess of the mean of all others.
         left_out: How many were left out, each once.
     """
 

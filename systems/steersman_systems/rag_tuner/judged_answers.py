@@ -240,8 +240,8 @@ class Episode:
         """Return the answer to a question.
 
         Returns:
-            The answer, or why there is none: ``budget``; ``model``, which was away for anybody, or
-            sent what is no answer; ``unreadable``, half a character in the question or a passage;
+            The answer, or why it is missing: ``budget``; ``model``, not available or with an
+            invalid answer; ``unreadable``, half a character in the question or a passage;
             or what it said of this prompt, which it refused or took too long for.
 
         Raises:
@@ -253,7 +253,7 @@ class Episode:
             raise InputError(f"prompt is {prompt!r}; allowed: {known}; declare the template")
         listed = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(passages, 1))
         given = {"passages": listed, "question": question}
-        # In one go: what stands in a passage or a question is no place to put anything.
+        # In one pass, so that placeholders inside a passage or a question are not replaced.
         text = _PLACE.sub(lambda place: given[place[1]], template)
         if not is_readable(text):
             return Answered(None, why="unreadable")
@@ -269,7 +269,7 @@ class Episode:
                 raise
             return Answered(None, why=f"{type(error).__name__}: {error}")
         except BackendError as error:
-            # Whose turn it is while the one model of all is away is no fault of a configuration.
+            # An outage of the shared model must not count against one configuration.
             why = "model" if self._is_away(error) else f"{type(error).__name__}: {error}"
             return Answered(None, 1e3 * self._meter.seconds, self._meter.cost_usd, why)
         return Answered(said, 1e3 * self._meter.seconds, self._meter.cost_usd)

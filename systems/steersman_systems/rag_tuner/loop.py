@@ -47,7 +47,7 @@ class TellsSmaller(Protocol):
         """Return what the same queries give with fewer passages.
 
         Returns:
-            Some smaller k, each with all else the same; none where there is no smaller one.
+            Some smaller k, each with all else the same; none below the smallest.
         """
 
 

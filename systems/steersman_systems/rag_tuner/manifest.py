@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAME = "manifest.yaml"
 _FORMATS = ("corpus.jsonl", "queries.jsonl", "qrels.tsv", "passages.jsonl", "questions.jsonl")
 _SPLIT_JUDGEMENTS = ("qrels/dev.tsv", "qrels/test.tsv", "qrels/train.tsv")
-"""Read where there is no ``qrels.tsv``."""
+"""Read if ``qrels.tsv`` is missing."""
 _Text = Annotated[str, Field(min_length=1, max_length=2000)]
 _Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -57,7 +57,7 @@ def estimated(
 
     The run learned from its own rewards, so intervals are those of adaptive logs. What the run
     could not draw has no evidence, and is not seen: with a strategy that has a floor, such as the
-    default or random, there is no such configuration.
+    default or random, every configuration can be drawn.
 
     Raises:
         DataError: An evaluation has no propensity: its strategy does not draw.

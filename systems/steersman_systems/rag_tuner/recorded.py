@@ -246,7 +246,7 @@ def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[
 
 @contextmanager
 def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
-    """Open what `write_npz` wrote; what is wrong with it is told, also while it is read.
+    """Open what `write_npz` wrote; damage raises DataError, also during reading.
 
     Raises:
         DataError: There is none, it is damaged, too large, or of another version.

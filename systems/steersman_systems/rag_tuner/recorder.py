@@ -45,7 +45,7 @@ def record(
         InputError: The space has several prompts, or asks for what the searcher has not.
     """
     check_space(space)
-    # Where nothing embeds, there are no second ranks to be fused.
+    # Without an embedder, fusion has only one ranking.
     extra = _baselines(space) if searcher.embedder else ()
     keys, depth = rankings_of(space, extra=extra), max(space.ks)
     settings = [_settings(key, depth, reranker) for key in keys]

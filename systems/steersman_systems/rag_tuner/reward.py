@@ -201,7 +201,7 @@ def _breached(batch: Batch, means: tuple[float, float], thresholds: Thresholds) 
     ]
     if _p95_is_above(batch.latency_ms, thresholds.p95_latency_ms):
         found.append("p95_latency_ms")
-    # One failure among few is no rate: a tenth of all batches of 32 would have it at .3 %.
+    # One failure among few is not a rate: a tenth of all batches of 32 would have it at .3 %.
     few = len(batch) * thresholds.error_rate < 1 and batch.failed.sum() < 2
     if batch.failed.mean() >= thresholds.error_rate and not few:
         found.append("error_rate")

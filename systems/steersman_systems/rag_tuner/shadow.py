@@ -114,7 +114,7 @@ def mirror(
 
 
 def _once(batches: Sequence[Batch]) -> Batch:
-    """Return batches as one, each query as it was first: asked again it is no further unit."""
+    """Return batches as one, each query with its first result: a repeated query is not a new unit."""
     together = pooled(batches)
     return together.rows(np.sort(np.unique(together.queries, return_index=True)[1]))
 

@@ -93,7 +93,7 @@ def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str
 
     Raises:
         InputError: Fewer than two queries, or conversations, a share out of its range, or a time
-            that is no number.
+            that is not a number.
 
     >>> temporal([3.0, 1.0, 2.0, 4.0]).held_out.tolist()
     [0, 3]

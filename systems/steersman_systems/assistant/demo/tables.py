@@ -173,7 +173,7 @@ def _evidence(console: Console, report: dict[str, Any]) -> None:
         _text(
             console,
             "The declared floor of 0.02 gives a log with too little data. "
-            f"With it there is no estimate for {', '.join(thin)}.",
+            f"With it, these policies have no estimate: {', '.join(thin)}.",
         )
 
 

@@ -35,7 +35,7 @@ def is_there(folder: Path) -> bool:
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
-    """Read the test questions; the development or training ones where there are no others.
+    """Read the test questions; the development or training ones if the set has no others.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

@@ -4,7 +4,7 @@
 ``positive_ctxs``, ``negative_ctxs`` and ``hard_negative_ctxs`` (``title``, ``text``, ``score`` and
 ``passage_id`` or ``psg_id``). All of them are a question's candidates. Gold is the first positive
 one, which an annotator marked where one did (score 1000): the others hold the answer as well, so
-that nobody needs them all. A question has no id; it is the set's name with its place in the file.
+one is enough. A question has no id; it is the set's name with its place in the file.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (2020).
 """

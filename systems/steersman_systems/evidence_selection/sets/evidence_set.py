@@ -28,7 +28,7 @@ class EvidenceSet:
         rewrites: question id -> the question as a person wrote it to stand alone, where it is
             known; nothing may choose by it.
         splits: question id -> the part of the set it belongs to, where it is named.
-        unfindable: gold ids that are no passage: a ceiling, since nobody can pick them.
+        unfindable: gold ids without a passage; they cannot be picked, which limits recall.
         left_out: passages of the set that were not read, since there are too many; the fewer are
             searched, the easier it is to find the right ones.
         note: what else must be known to judge figures by it, such as that its collection is not
@@ -49,7 +49,7 @@ class EvidenceSet:
     def conversations(self) -> dict[str, str]:
         """Question id -> the conversation it is a turn of, where there are any.
 
-        Whoever holds questions out holds out all of one conversation.
+        A held-out split must hold out whole conversations.
         """
         return {one.id: one.conversation for one in self.questions if one.conversation}
 
@@ -57,7 +57,7 @@ class EvidenceSet:
         """Return the set with the questions of one split alone.
 
         Raises:
-            DataError: there is no such split.
+            DataError: the split does not exist.
         """
         chosen = tuple(one for one in self.questions if self.splits.get(one.id) == split)
         if not chosen:

@@ -93,7 +93,7 @@ def entries(file: Path) -> Iterator[Entry]:
     A file of lines is read line by line, so it may be larger than the memory.
 
     Raises:
-        DataError: it cannot be read, a line is no JSON object, or it is too large.
+        DataError: it cannot be read, a line is not a JSON object, or it is too large.
     """
     with _opened(file) as stream:
         first = stream.read(1)
@@ -216,7 +216,7 @@ def _whole(file: Path) -> Any:
 def _opened(file: Path) -> Iterator[IO[str]]:
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as raw:
-            # utf-8-sig: some editors write a byte order mark, which is no part of the text.
+            # utf-8-sig: some editors write a byte order mark, which is not part of the text.
             yield io.TextIOWrapper(cast("IO[bytes]", raw), encoding="utf-8-sig", newline="\n")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as wrong:
         raise DataError(f"{file} cannot be read: {wrong}; copy it from its origin again") from wrong

@@ -42,7 +42,7 @@ TWO_WIKI = (
 def load(
     folder: Path, name: str, at_most: int, *, patterns: tuple[str, ...] = HOTPOTQA
 ) -> EvidenceSet:
-    """Read the development questions, or the training ones where there are no others.
+    """Read the development questions, or the training ones if the set has no others.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

@@ -48,7 +48,7 @@ class Known:
         about: what it is, in a few words.
         origin: where the public original lives.
         read: reads a folder: (folder, name, passages at most).
-        files: globs by any of which its folder is told from others; () where it is not.
+        files: globs, any of which identifies its folder; () if none does.
         also: other names it goes by, in small letters and digits alone.
     """
 

@@ -42,7 +42,7 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
-    """Read the development questions, or the training ones where there are no others.
+    """Read the development questions, or the training ones if the set has no others.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

@@ -43,7 +43,7 @@ _NO_ANSWER = "CANNOTANSWER"
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
-    """Read the test turns; the development or training ones where there are no others.
+    """Read the test turns; the development or training ones if the set has no others.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

@@ -33,7 +33,7 @@ FILES = (
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
-    """Read the test turns, or the training ones where there are no others.
+    """Read the test turns, or the training ones if the set has no others.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.
@@ -52,7 +52,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
 
 
 def _with_truth(folder: Path, file: Path) -> list[Entry]:
-    """Return the turns, each with what is told of it in a file of its own, if there is one."""
+    """Return the turns, each with its ground truth from a separate file, if any."""
     said = list(entries(file))
     apart = find(folder, "scai-qrecc21*ground-truth.json")
     if apart is None or any("Truth_passages" in row.fields for row in said):

@@ -134,7 +134,7 @@ class Gathering:
             conversation: it is a turn of; "" if it is none.
 
         Raises:
-            DataError: its id is there already, or a candidate is no passage.
+            DataError: its id is there already, or a candidate is not a passage.
         """
         if question.id in self._questions:
             raise DataError(f"{where}: duplicate question {question.id!r}; keep one")
@@ -160,7 +160,7 @@ class Gathering:
         """Return the set.
 
         Raises:
-            DataError: there is no question, or no passage.
+            DataError: questions or passages are missing.
         """
         if not self._questions or not self._passages:
             told = f"{len(self._questions):,} questions and {len(self._passages):,} passages"

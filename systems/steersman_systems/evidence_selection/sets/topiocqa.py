@@ -45,7 +45,7 @@ _GOLD = (
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
-    """Read the development turns, or the training ones where there are no others.
+    """Read the development turns, or the training ones if the set has no others.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

@@ -3,7 +3,7 @@
 ``qa/wikipedia-dev.json`` or ``qa/web-dev.json`` is one object whose ``Data`` lists questions
 (``QuestionId``, ``Question``, ``Answer`` with ``Value`` and ``Aliases``, ``EntityPages`` and
 ``SearchResults`` with ``Filename`` and ``Title``); the pages are texts under ``evidence/wikipedia``
-and ``evidence/web``. Nobody marked passages: a page is cut into passages of about 100 words, and
+and ``evidence/web``. Passages are not annotated: a page is cut into passages of about 100 words, and
 gold are those that hold an answer (distant supervision, as its authors do), so some of them only
 mention it. ``unfiltered-web-dev.json`` names pages that were never published: these are passed
 over. Where none of these files is there, ``biencoder-trivia-dev.json`` is read (`dpr`).
@@ -42,7 +42,7 @@ _PAGE_CAP = 5_000_000
 
 
 def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
-    """Read the development questions, or the training ones where there are no others.
+    """Read the development questions, or the training ones if the set has no others.
 
     Raises:
         DataError: a file is missing, or an entry is not as the format says.

@@ -103,7 +103,7 @@ def evaluation(
             turn.again()
             return stop.is_set()
 
-        # A server is waited for, and nobody need wait for that: seconds a question, if it is slow.
+        # A server is awaited without blocking others: seconds a question, if it is slow.
         served = is_served(opened)
         found = compare(
             *(opened.searcher, findable, wanted, tuned),

@@ -76,7 +76,7 @@ class Line:
         """
         own, every = self._inside.get(tenant, 0), sum(self._inside.values())
         if own >= self._of_tenant or every >= self._most:
-            # By its own alone: how long those of others take is nobody's business.
+            # Estimated from its own runs: a tenant must not infer the times of others.
             who, ahead = ("of this tenant ", own) if own >= self._of_tenant else ("", 1)
             count = own if who else every
             took_s = self._took_s.get(tenant, _FIRST_S) if who else _FIRST_S
@@ -108,7 +108,7 @@ class Line:
 
         def ended(done: asyncio.Future[T]) -> None:
             if not done.cancelled():
-                done.exception()  # whoever waited was told, or went away
+                done.exception()  # the waiting caller has it, or left
             before = self._took_s.pop(tenant, _FIRST_S)
             self._took_s[tenant] = before + (loop.time() - begun - before) / 4
             if len(self._took_s) > _KNOWN:
@@ -221,7 +221,7 @@ class Slices:
             if not self._waiting:
                 self._busy = False
                 return
-            # Of those who had as much, whoever waits longest.
+            # Among equals, the one that has waited longest.
             following = min(self._waiting, key=lambda one: one.reached)
             self._reached = following.reached
             waits = self._waiting[following][0]

@@ -132,7 +132,7 @@ class TunerCounts:
             yield Family(f"tuner_{name}", "histogram", about, labels, rows, bounds)
 
     def _count_reward(self, kind: tuple[str, ...], reward: float) -> None:
-        # A sum that falls would look to Prometheus as if it had begun anew.
+        # A sum that falls would look like a counter reset to Prometheus.
         self._rewards[kind] += 1
         (self._gained if reward > 0 else self._lost)[kind] += abs(reward)
 

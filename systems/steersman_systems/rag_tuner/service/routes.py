@@ -168,7 +168,7 @@ class Tuning:
     def _work(
         self, tenant: UUID, asked: EvaluateRequest, opened: Opened, stop: threading.Event
     ) -> Found:
-        # Whoever never asks for it does not pay for its imports.
+        # Imported on first use: it is slow to import.
         from steersman_systems.rag_tuner.service.evaluation import evaluation  # noqa: PLC0415
         from steersman_systems.rag_tuner.service.judged_comparison import judged  # noqa: PLC0415
 

@@ -107,8 +107,8 @@ class SequentialPolicy:
 class SequentialPpo:
     """A trained policy at work; it learns no further.
 
-    What it recommends is what is believed to be worth the most, of all that was evaluated and holds
-    every gate: nobody knows whether what was never evaluated does.
+    It recommends the greatest posterior mean among evaluated configurations that hold every gate,
+    since the gates of others are unknown.
 
     It is told of each change: of the reward weights (`retune`), after which all that was paid for
     is told again under the new ones, and of the collection (`begin_again`), after which it believes
@@ -120,7 +120,7 @@ class SequentialPpo:
         start: What runs now.
         labels: Category of each query, by its place; empty if they have none.
         explore: Whether moves are drawn; otherwise each is the likeliest, with probability 1, and
-            what came of it is no evidence off-policy.
+            its results cannot be used off-policy.
 
     Raises:
         InputError: `start` is not in the space.
@@ -139,7 +139,7 @@ class SequentialPpo:
     ) -> None:
         self._explore = explore
         self._policy, self._tuned, self._labels = policy, tuned, labels
-        self._space = tuned.space  # which a policy makes anew whenever it is asked
+        self._space = tuned.space  # kept, as the property builds a new one each time
         self._moves = Moves(self._space)
         self._running = self._space.check(start)
         self._observed = Observed(policy.window)
@@ -148,7 +148,7 @@ class SequentialPpo:
         self.age_days = 0.0
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return where a drawn move leads; the running configuration moves once that is told."""
+        """Return where a drawn move leads; the running configuration moves when its result arrives."""
         if not self._explore:
             likeliest = self._policy.agent.best(self._state())
             return Asked(self._moves.apply(self._running, likeliest), 1.0)

@@ -237,7 +237,7 @@ def _parts(space: Space) -> list[_Part]:
 def _part(values: Sequence[Any], alike: Callable[[Any, Any], float]) -> _Part:
     levels = list(dict.fromkeys(values))
     kernel = np.array([[alike(one, other) for other in levels] for one in levels])
-    # Centred, so that what all levels share is the whole space's level and nobody else's.
+    # Centred, so that only the whole space carries what all levels share.
     means = kernel.mean(axis=0)
     kernel = kernel - means - means[:, None] + kernel.mean()
     kernel /= max(float(np.trace(kernel)) / len(levels), 1e-12)
