@@ -66,7 +66,11 @@ class _MainGroup(LazyGroup):
             if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         with tidy_when_told():
-            return super().main(*args, **extra)
+            try:
+                return super().main(*args, **extra)
+            except SteersmanError as refused:  # before a command runs: a broken system
+                click.ClickException(str(refused)).show()
+                sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -47,8 +47,8 @@ class System:
         sample_request: body of a decide request that `steersman up` prints; None for none.
         commands: top-level commands by name.
         demo: the command ``steersman demo <name>``, by name.
-        pipeline: ``module:function`` without arguments that returns the path of the configuration of
-            ``steersman run <name>``.
+        pipeline: ``module:function`` without arguments that returns the path of its configuration
+            for ``steersman run``.
         fetch: ``module:function(home)`` that downloads its data and returns what it fetched.
         record: ``module:function(home, out)`` that returns (file, bytes, provenance).
         rollout_gates: ``module`` with ``gate_options`` and ``gate_sources`` for the controller.
@@ -95,11 +95,17 @@ def installed_systems() -> Mapping[str, System]:
     """Return the installed systems by name, in alphabetical order.
 
     Raises:
-        InputError: an entry point is not a `System`, or two have the same name.
+        InputError: an entry point cannot be loaded or is not a `System`, or two have the same name.
     """
     found: dict[str, System] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
-        system = entry.load()
+        try:
+            system = entry.load()
+        except Exception as error:
+            raise InputError(
+                f"cannot load the entry point {entry.name!r} of {GROUP} ({entry.value}): "
+                f"{error!r}; correct or uninstall its distribution"
+            ) from error
         if not isinstance(system, System):
             raise InputError(
                 f"invalid entry point {entry.name!r} of {GROUP}: {entry.value} is a "

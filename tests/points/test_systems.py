@@ -1,0 +1,70 @@
+"""Systems are plug-ins: an installed distribution adds them, and the product works without any."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+SYSTEM = """
+    import click
+    from steersman.points.systems import Command, System
+
+    @click.command()
+    def greet():
+        "Print a greeting."
+        click.echo("good morning")
+
+    SYSTEM = System(
+        "greeter",
+        "Chooses a greeting.",
+        commands={"greet": Command("Print a greeting.", "greeter:greet")},
+        demo={"greeter": Command("Greet once.", "greeter:greet")},
+    )
+"""
+
+
+TWICE = SYSTEM.replace('"greeter",', '"assistant",', 1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run ``steersman`` with a distribution beside those installed; its entry point may vary."""
+
+    def run(*arguments, entry="greeter:SYSTEM", code=SYSTEM, name="greeter"):
+        folder = tmp_path / "greeter-1.dist-info"
+        folder.mkdir(exist_ok=True)
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: greeter\nVersion: 1\n")
+        (folder / "entry_points.txt").write_text(f"[steersman.systems]\n{name} = {entry}\n")
+        (tmp_path / "greeter.py").write_text(textwrap.dedent(code))
+        paths = [str(tmp_path), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        return subprocess.run(
+            [sys.executable, "-m", "steersman.cli", *arguments],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_an_installed_system_adds_a_command_and_a_demo(run):
+    assert "Print a greeting." in run("--help").stdout
+    assert run("greet").stdout == "good morning\n"
+    assert "Greet once." in run("demo", "--help").stdout
+    assert run("demo", "greeter").stdout == "good morning\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "code", "said"),
+    [
+        ("greeter:greet", SYSTEM, "expected a steersman.points.systems.System"),
+        ("greeter:SYSTEM", TWICE, "two installed systems are named 'assistant'"),
+        ("greeter:SYSTEM", "import no_such_package", "cannot load the entry point 'greeter'"),
+    ],
+)  # fmt: skip
+def test_a_broken_system_ends_with_an_error_that_names_it(run, entry, code, said):
+    ran = run("--help", entry=entry, code=code)
+    assert ran.returncode == 1
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
