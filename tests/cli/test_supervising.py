@@ -9,6 +9,7 @@ import pytest
 
 from steersman.cli import supervisor as supervising
 from steersman.cli.supervisor import Child, Supervisor
+from steersman.platform.retry import Backoff
 
 LIVES = "import sys; sys.stdin.read()"
 DIES = "raise SystemExit(3)"
@@ -79,7 +80,7 @@ def test_children_are_kept_running_though_nobody_listens(programs, tmp_path):
 def test_a_child_that_waits_to_be_started_again_is_not_when_all_are_stopped(
     programs, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(supervising, "FIRST_PAUSE_S", 0.5)
+    monkeypatch.setattr(supervising, "_BACKOFF", Backoff(first_s=0.5, longest_s=10.0))
     mark = tmp_path / "begun"
     again = f"import pathlib, time; begun = pathlib.Path({str(mark)!r}); "
     again += "begun.exists() and time.sleep(20); begun.touch(); raise SystemExit(3)"

@@ -18,13 +18,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from steersman.platform.retry import Backoff
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+_BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
 _STEADY_S = 30.0
-"""After this run time, a death is not a failed start: the restart pause is reset."""
+"""After this run time, a death is not a failed start: the restart pauses start again."""
 _LARGEST_LOG = 16 << 20
 
 
@@ -83,19 +85,18 @@ class Supervisor:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self, child: Child) -> None:
-        pause_s = FIRST_PAUSE_S
+        failures = 0
         # A child that starts after the order to stop would never be stopped.
         while not self._stopping.is_set():
             begun = time.monotonic()
             said = await self._run(child)
             if self._stopping.is_set():
                 return
-            if time.monotonic() - begun > _STEADY_S:
-                pause_s = FIRST_PAUSE_S
+            failures = 1 if time.monotonic() - begun > _STEADY_S else failures + 1
+            pause_s = _BACKOFF.pause_s(failures)
             log = self._logs / f"{child.name}.log"
             self._tell(f"{child.name} {said}; restart in {pause_s:g} s; see {log}")
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             child.restarts += 1
 
     async def _run(self, child: Child) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import urllib3
 
 from steersman.errors import BackendAnswerError, BackendUnavailableError, InputError
+from steersman.platform.retry import Backoff
 from steersman.retrieval.dense import check_texts
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _KEY = re.compile(r"[\x21-\x7e]{1,4096}")
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _QUOTED = 200
+_BACKOFF = Backoff(first_s=0.5, longest_s=10.0)
 
 
 class ServedEmbedder:
@@ -107,7 +109,8 @@ class ServedEmbedder:
             except BackendUnavailableError as error:
                 if attempt == self._tries:
                     raise
-                self._sleep(min(error.retry_after_s or 0.25 * 2**attempt, 10.0))
+                pause_s = error.retry_after_s or _BACKOFF.pause_s(attempt)
+                self._sleep(min(pause_s, _BACKOFF.longest_s))
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _post(self, body: bytes) -> bytes:

@@ -15,6 +15,7 @@ from steersman.db.snapshots import find_snapshot, snapshots_of
 from steersman.errors import SteersmanError
 from steersman.learning.replica import load
 from steersman.platform.postgres.database import AWAY, as_tenant
+from steersman.platform.retry import Backoff
 from steersman.serving.draw import Served
 from steersman.snapshots.verified_bases import of_snapshot
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 2
-_BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
 
 
 class Loader:
@@ -183,5 +184,5 @@ class Slot:
     def _refused(self, key: Hashable, error: str) -> None:
         if key == self.key:
             self.error, self._task = error, None
-            self._again_at = self._clock() + _BACKOFF_S[min(self._tries, len(_BACKOFF_S) - 1)]
             self._tries += 1
+            self._again_at = self._clock() + _BACKOFF.pause_s(self._tries)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from steersman.errors import BackendUnavailableError, InputError
+from steersman.platform.retry import Backoff
 from steersman.providers.backend import Completion, MeteredBackend
 from steersman.providers.judges.cache import key_of
 from steersman.providers.judges.scores import column, coverage
@@ -154,8 +155,8 @@ class _Turn:
         self.wanted = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry(Backoff):
     """Retry policy for a busy server.
 
     Args:
@@ -182,14 +183,6 @@ class Retry:
         if not 0.0 < self.first_s <= self.longest_s <= 3600.0:
             pauses = f"first_s {self.first_s!r}, longest_s {self.longest_s!r}"
             raise InputError(f"{pauses}; allowed: 0 < first_s ≤ longest_s ≤ 3600")
-
-    def pause_s(self, tries: int) -> float:
-        """Return the pause in seconds after some attempts, if the server sends none.
-
-        Args:
-            tries: number of attempts so far, ≥ 1.
-        """
-        return min(self.first_s * 2.0 ** (tries - 1), self.longest_s)
 
 
 class Judge:
