@@ -97,7 +97,7 @@ class ReadLate:
                 break
         session.items[place] = item
         if not tests:  # what the last one left stands for a file in the same folder
-            session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - there is no other way
+            session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - pytest offers only this
         return True
 
     def _read(self, item: Unread) -> list[pytest.Item]:
@@ -128,7 +128,7 @@ class WholeFiles(LoadFileScheduling):  # type: ignore[misc]  # xdist is not type
 
 
 class FilesBegun:
-    """The plugin of the process that hands files out: nobody knows yet how many tests they hold."""
+    """The plugin of the process that hands files out: their number of tests is not known yet."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()

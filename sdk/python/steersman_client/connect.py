@@ -44,7 +44,7 @@ class Names:
     def find(self, host: str, port: int) -> Future[list[Address]]:
         """Return a future of a host's addresses; parallel lookups share it."""
         found: Future[list[Address]] = Future()
-        found.set_running_or_notify_cancel()  # so a caller that shares it cannot cancel it for the others
+        found.set_running_or_notify_cancel()  # no caller may cancel it for the others
         with suppress(socket.gaierror):  # it is a name
             found.set_result(_addresses(host, port, socket.AI_NUMERICHOST))
             return found

@@ -49,8 +49,8 @@ REWARD = RewardTerms()
 """What a logged selection is worth: 1 where an answer stands in it, else 0; gold is not looked at.
 Learning gets no other feedback on what was picked."""
 TREES = FreshTrees(TreeSettings(trees=100, learning_rate=0.06, rows=0.7))
-"""What learns without gold: trees grown from scratch, since credit says of nearly every passage what it is;
-trees on top of a start without gold were a little worse on either set. Each is grown from a share
+"""What learns without gold: trees grown from scratch, since credit covers nearly every passage.
+Trees on top of a start without gold were a little worse on either set. Each is grown from a share
 of the examples, as credit is uncertain (docs/adr/0027)."""
 UPON = TreesOnTop()
 """What learns on top of a start that knows more than feedback tells, such as a clone of gold."""

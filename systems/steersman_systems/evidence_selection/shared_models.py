@@ -48,7 +48,7 @@ class SharedTraining:
         )  # fmt: skip
 
     def raft(self, tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
-        """Return what RAFT makes of a clone; as `steersman_systems.evidence_selection.raft_training.raft`."""
+        """Return what RAFT makes of a clone; see `raft_training.raft`."""
         return self._once(seed, [scorer], lambda: raft(tasks, scorer, seed))
 
     def _once(self, how: Hashable, of: Sequence[object], learn: Callable[[], Scorer]) -> Scorer:

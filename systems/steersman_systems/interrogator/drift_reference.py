@@ -141,7 +141,7 @@ class Reference:
         return standardised
 
     def distances(self, x: Any) -> tuple[Floats, Floats]:
-        """Return the distances of contexts along the principal directions, and orthogonal to them."""
+        """Return the distances of contexts along the principal directions and orthogonal ones."""
         away = np.atleast_2d(x) - self.mean
         along = away @ self.directions.T
         near: Floats = (along**2 / self.variances).sum(axis=1)

@@ -284,7 +284,7 @@ class Episode:
     def judged(
         self, question: str, found: Searched, answered: Answered, others: Sequence[Answered] = ()
     ) -> Told:
-        """Return what a query gave, judged by its answer; `Answers.valued` adds what it is worth."""
+        """Return the result of a query, judged by its answer; `Answers.valued` adds its value."""
         took = found.told.latency_ms + answered.latency_ms
         paid = answered.cost_usd
         if answered.text is None:

@@ -114,7 +114,7 @@ def mirror(
 
 
 def _once(batches: Sequence[Batch]) -> Batch:
-    """Return batches as one, each query with its first result: a repeated query is not a new unit."""
+    """Return batches as one, each query with its first result: repetitions are not new units."""
     together = pooled(batches)
     return together.rows(np.sort(np.unique(together.queries, return_index=True)[1]))
 

@@ -1,1 +1,1 @@
-"""Import of logs from other systems: as evidence where propensities are known, else as a warm start."""
+"""Import of logs from other systems: as evidence with known propensities, else as a warm start."""

@@ -85,7 +85,7 @@ class Tracing:
             yield own if context.is_valid else traceparent
 
     def storing(self, rows: Sequence[DecisionRow | PackedEvent]) -> Callable[[Sized], None]:
-        """Start a span, as a child of the request's, that lasts until rows are durable or refused."""
+        """Start a child span of the request's that lasts until rows are durable or refused."""
         parent = trace.set_span_in_context(NonRecordingSpan(_context(rows[0].traceparent)))
         attributes = {"steersman.rows": len(rows)}
         span = self._tracer.start_span("store", context=parent, attributes=attributes)

@@ -93,7 +93,7 @@ class ContextualPpo:
         return Asked(configuration, self._choices.product(configuration, drawn.parts))
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Learn from an evaluation, once there are enough; what it did not ask for is noted only."""
+        """Learn from an evaluation, once there are enough; evaluations of others are only noted."""
         self._ledger.enter(batch, reward)
         place = next(
             (n for n, one in enumerate(self._asked) if one[0] == batch.configuration), None

@@ -110,9 +110,8 @@ class SequentialPpo:
     It recommends the greatest posterior mean among evaluated configurations that hold every gate,
     since the gates of others are unknown.
 
-    It is told of each change: of the reward weights (`retune`), after which all that was paid for
-    is told again under the new ones, and of the collection (`begin_again`), after which it believes
-    nothing.
+    Report every change to it: of the reward weights (`retune`), which replays all paid evaluations
+    under the new ones, and of the collection (`begin_again`), which discards its beliefs.
 
     Args:
         tuned: Bounds, gates and weights.
@@ -148,7 +147,7 @@ class SequentialPpo:
         self.age_days = 0.0
 
     def ask(self, rng: np.random.Generator) -> Asked:
-        """Return where a drawn move leads; the running configuration moves when its result arrives."""
+        """Return where a drawn move leads; the running configuration moves with its result."""
         if not self._explore:
             likeliest = self._policy.agent.best(self._state())
             return Asked(self._moves.apply(self._running, likeliest), 1.0)
