@@ -9,8 +9,8 @@ else together and is measured on sets that are named so: ``--sets musique+ppo``.
 model gives from what was selected are measured in `benchmarks.evidence_answers`.
 
 Without gold, what is learned from are logged selections of two passages by an exploring policy,
-with their propensities and whether an answer stands in them: the learner knows nothing else of a passage.
-Learning, tuning and stopping do not read the gold labels. The log is simulated: 96
+with their propensities and whether an answer stands in them: the learner knows nothing else of a
+passage. Learning, tuning and stopping do not read the gold labels. The log is simulated: 96
 selections of each question, where a service that runs has few of one question, or one. A row says
 what is left with the first 4 of each. How it is done was chosen by the gold of two folds of five;
 the questions of the other three, less looked at, have rows of their own (a third of them had been

@@ -1,9 +1,10 @@
 """Retrieval: how well is the right passage found, and how fast?
 
-``--sets`` names folders of ``--data`` in either format that `steersman_systems.rag_tuner.judged_collections` reads;
-cranfield, scifact and hotpotqa unless told otherwise. A set is judged on its split test, else dev,
-else on all its questions; no default was chosen with these. It needs the extra ``rag``. Texts that
-the machine's cache of embeddings does not know yet take some 10 to 50 ms each.
+``--sets`` names folders of ``--data`` in either format that
+`steersman_systems.rag_tuner.judged_collections` reads; cranfield, scifact and hotpotqa unless told
+otherwise. A set is judged on its split test, else dev, else on all its questions; no default was
+chosen with these. It needs the extra ``rag``. Texts that the machine's cache of embeddings does not
+know yet take some 10 to 50 ms each.
 
 Every difference is between two rankings of the same questions, with a 95 % interval of its mean.
 A question in a conversation is searched for as it stands, and its conversation is the unit.

@@ -79,8 +79,9 @@ def reading_model(home: Path | None = None, *, context_tokens: int = 2048) -> Lo
     """Return Gemma 3 270M in 4 bits, not trained to chat, fetched once by its hashes (238 MB).
 
     It goes on with a text until the line ends, and so answers in few words where it is shown how:
-    for `steersman_systems.evidence_selection.answer_model.Answerer` with ``continued=True``. It does
-    not follow instructions, so it cannot judge or rewrite. Its licence is the Gemma Terms of Use.
+    for `steersman_systems.evidence_selection.answer_model.Answerer` with ``continued=True``. It
+    does not follow instructions, so it cannot judge or rewrite. Its licence is the Gemma Terms of
+    Use.
 
     Args:
         context_tokens: of prompt and answer together, 256 to 131,072; trained with 32,768.

@@ -1,6 +1,7 @@
 """Words as people look for them in corpora: names whole and in parts, in every script.
 
-Recordings and published figures were made with `steersman.retrieval.bm25.words`, which stays as it was.
+Recordings and published figures were made with `steersman.retrieval.bm25.words`, which stays as it
+was.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Off-policy evaluation of other policies on the log, for people.
 
-It moves no rollout; ``rollouts/candidate_evidence.py`` evaluates candidates of rollouts on the service's draws
-only. Here rows of imported logs with known propensities are included on request, although they come
-from other conditions.
+It moves no rollout; ``rollouts/candidate_evidence.py`` evaluates candidates of rollouts on the
+service's draws only. Here rows of imported logs with known propensities are included on request,
+although they come from other conditions.
 """
 
 from __future__ import annotations

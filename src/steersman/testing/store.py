@@ -24,7 +24,7 @@ ROLES = ("app", "worker", "owner")
 
 
 class Server(Protocol):
-    """Protocol of a checked database; ``steersman.platform.postgres.database.Database`` implements it."""
+    """Protocol of a checked database; `steersman.platform.postgres.database.Database` has it."""
 
     async def connect(self, role: Any = "app") -> Any:
         """Return an asyncpg connection that acts as a role: app, worker or owner.
@@ -176,8 +176,8 @@ def check_store(database: Server) -> None:
     partition, and a day without one loses nothing.
 
     Args:
-        database: a ``steersman.platform.postgres.database.Database`` after ``migrate``, or anything that connects as
-            the three roles.
+        database: a ``steersman.platform.postgres.database.Database`` after ``migrate``, or anything
+            that connects as the three roles.
 
     Raises:
         AssertionError: with what was broken.

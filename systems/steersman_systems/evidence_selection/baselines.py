@@ -124,8 +124,8 @@ class Pointwise:
 class Oracle:
     """Picks gold passages greedily: whatever is in the pool, and what a gold pick leads to.
 
-    It takes no passage that is not gold for what it leads to, so it is not a ceiling: a policy that picks
-    such a bridge can do better, and `ceiling` says how much better at most.
+    It takes no passage that is not gold for what it leads to, so it is not a ceiling: a policy that
+    picks such a bridge can do better, and `ceiling` says how much better at most.
 
     Args:
         environment: the rules; what it may expand, the oracle expands.

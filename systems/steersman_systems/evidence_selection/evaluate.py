@@ -151,8 +151,9 @@ def select_held_out(
 ) -> Iterator[Selected | str]:
     """Train each contender without each fold, and let it select for that fold's questions.
 
-    A fold of a contender is one item of `steersman.training.parallel_map.spread`: what it draws depends on the seed
-    and the question alone, so it is the same wherever and whenever it is worked on.
+    A fold of a contender is one item of `steersman.training.parallel_map.spread`: what it draws
+    depends on the seed and the question alone, so it is the same wherever and whenever it is worked
+    on.
 
     Args:
         address: of a Ray cluster; None: here.

@@ -95,7 +95,7 @@ def prepare(
     Raises:
         DataError: the set is absent or broken, no question has what it must have, or an extra is
             missing.
-        InputError: there is no such form, or `most` is below 1.
+        InputError: the form does not exist, or `most` is below 1.
     """
     whole = sets.load(name, data, at_most=at_most)
     evidence = whole.answerable() if by == "gold" else whole.answered()
@@ -124,7 +124,7 @@ def ready(
     """Retrieve candidates for each question of a set over a collection that is there.
 
     Raises:
-        InputError: there is no such form.
+        InputError: the form does not exist.
     """
     forms = query_forms(collection, judge)
     talk = any(one.history for one in evidence.questions)

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 class Exhaustive:
     """Chooser of the question with the answer nearest to the target, after trying all.
 
-    The search is greedy, so it is not an upper bound for a whole investigation. A step of about fifty
-    questions embeds about 500 texts. A shortlist tries only the questions with the nearest options:
-    it
-    costs less, and may miss a better question.
+    The search is greedy, so it is not an upper bound for a whole investigation. A step of about
+    fifty questions embeds about 500 texts. A shortlist tries only the questions with the nearest
+    options: it costs less, and may miss a better question.
 
     Args:
         answerer: Tries the questions. Use the answerer of the investigation, so that the chosen

@@ -145,7 +145,8 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
 
     Steps to a level are ignored if fewer than `FEWEST_SOLVED` of the sessions of both policies
     reach
-    it. The share of solved sessions is not a separate measure: unsolved sessions count as the limit.
+    it. The share of solved sessions is not a separate measure: unsolved sessions count as the
+    limit.
     """
     checked = tuple(
         _steps(name, better, gate.tolerance, trial, arm)

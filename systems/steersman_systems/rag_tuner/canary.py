@@ -81,12 +81,12 @@ class GateSource:
     Reads what was reported of the candidate's decisions until their windows closed, in batches in
     their order, counted from its first: where one begins does not move as more come, so that
     looking often finds no lucky cut; a decision that comes late or is erased moves it. Until the
-    last so many batches hold every gate it does not let the rollout continue, and a decision of a batch that
-    broke one counts as an error, so that the error budget takes the candidate back; of one that
-    broke the gate of errors alone, only those that failed. A decision after which something else
-    was done is left out. What few decisions do not report is judged by the others; a gated number
-    that too few of a batch report is not known to hold, nor to be broken, unless whatever is
-    missing could not mend it.
+    last so many batches hold every gate it does not let the rollout continue, and a decision of a
+    batch that broke one counts as an error, so that the error budget takes the candidate back; of
+    one that broke the gate of errors alone, only those that failed. A decision after which
+    something else was done is left out. What few decisions do not report is judged by the others; a
+    gated number that too few of a batch report is not known to hold, nor to be broken, unless
+    whatever is missing could not mend it.
 
     Args:
         tuned: Whose gates hold.

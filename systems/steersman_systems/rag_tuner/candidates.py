@@ -84,8 +84,8 @@ def declared_with(
             it serve none of these, bar them, or name the `eligible` ones with every request.
 
     Raises:
-        InputError: It was never evaluated, broke a hard gate, or is not a configuration of the point;
-            or another that broke one is not barred, so that the floor would serve it.
+        InputError: It was never evaluated, broke a hard gate, or is not a configuration of the
+            point; or another that broke one is not barred, so that the floor would serve it.
     """
     one, actions = configuration.canonical(), _mixed(point)
     if one not in found:

@@ -58,8 +58,8 @@ class Compared:
         degraded: Number of questions with an incomplete search.
         reward: Of the batch.
         quality: Both measures; None: of no question.
-        worth: The reward; likewise. Its interval takes the penalty as it is: P is not a mean, and the
-            more questions there are, the surer is one among them that is charged for.
+        worth: The reward; likewise. Its interval takes the penalty as it is: P is not a mean, and
+            the more questions there are, the surer is one among them that is charged for.
         ahead: Of the first configuration, quality less latency, cost and penalties, on the
             questions that both have; None of the first. Its interval is one of a family: those of
             all that are compared with the first hold together with 95 %.

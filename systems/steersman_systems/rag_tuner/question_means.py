@@ -51,9 +51,9 @@ def mean_over(
     """Return the mean of some questions' values with its t interval.
 
     Units are independent draws from those that will come. Turns of one conversation are not
-    independent, so that conversations are the units where there are any. Where all values are alike, t
-    has no width, and what the units have not shown may still move the mean. No interval leaves
-    what the mean cannot leave.
+    independent, so that conversations are the units where there are any. Where all values are
+    alike, t has no width, and what the units have not shown may still move the mean. No interval
+    leaves what the mean cannot leave.
 
     Args:
         values: (n,) defined, n ≥ 1.

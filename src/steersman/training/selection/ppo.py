@@ -1,8 +1,8 @@
 """PPO for sequence policies, on top of a clone and with a limit on the distance from it.
 
 The policy adds a network, which starts at zero, to the clone's scores. Probability ratios use the
-exact propensities, including the floor. Advantages come from `steersman.training.ppo`, with the final
-reward at the last step and the shaping term γΦ(s′) − Φ(s) at each step.
+exact propensities, including the floor. Advantages come from `steersman.training.ppo`, with the
+final reward at the last step and the shaping term γΦ(s′) − Φ(s) at each step.
 """
 
 from __future__ import annotations

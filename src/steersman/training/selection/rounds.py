@@ -29,7 +29,8 @@ def walks_over(address: str | None = None, *, processes: int = 1, questions: int
     on where it runs.
 
     Args:
-        address: address of a Ray cluster; None: this machine. See `steersman.training.parallel_map.spread`.
+        address: address of a Ray cluster; None: this machine. See
+            `steersman.training.parallel_map.spread`.
         processes: local processes without a cluster, ≥ 1.
         questions: questions per work item, ≥ 1; an item should take seconds.
 

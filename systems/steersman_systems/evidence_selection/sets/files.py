@@ -39,7 +39,7 @@ def all_needed(folder: Path, what: str, *patterns: str) -> list[Path]:
     """Return all files of the first pattern that has any, plain or compressed, in their order.
 
     Raises:
-        DataError: there is no such file.
+        DataError: the file does not exist.
     """
     for pattern in patterns:
         plain = list(_matching(folder, pattern))
@@ -63,7 +63,7 @@ def needed(folder: Path, what: str, *patterns: str) -> Path:
     """Return what `find` does, and complain if there is nothing.
 
     Raises:
-        DataError: there is no such file.
+        DataError: the file does not exist.
     """
     file = find(folder, *patterns)
     if file is None:

@@ -3,9 +3,9 @@
 ``qa/wikipedia-dev.json`` or ``qa/web-dev.json`` is one object whose ``Data`` lists questions
 (``QuestionId``, ``Question``, ``Answer`` with ``Value`` and ``Aliases``, ``EntityPages`` and
 ``SearchResults`` with ``Filename`` and ``Title``); the pages are texts under ``evidence/wikipedia``
-and ``evidence/web``. Passages are not annotated: a page is cut into passages of about 100 words, and
-gold are those that hold an answer (distant supervision, as its authors do), so some of them only
-mention it. ``unfiltered-web-dev.json`` names pages that were never published: these are passed
+and ``evidence/web``. Passages are not annotated: a page is cut into passages of about 100 words,
+and gold are those that hold an answer (distant supervision, as its authors do), so some of them
+only mention it. ``unfiltered-web-dev.json`` names pages that were never published: these are passed
 over. Where none of these files is there, ``biencoder-trivia-dev.json`` is read (`dpr`).
 
 Source: Joshi et al., TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading
