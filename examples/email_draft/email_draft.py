@@ -190,7 +190,7 @@ def read_script(lines: Iterable[str]) -> list[Task]:
     """Return the tasks of a script, one JSON object a line.
 
     Raises:
-        InputError: a line is no task; it is named.
+        InputError: a line is not a task; the message names it.
     """
     tasks = []
     for number, line in enumerate(lines, 1):
@@ -199,7 +199,7 @@ def read_script(lines: Iterable[str]) -> list[Task]:
         try:
             tasks.append(msgspec.json.decode(line, type=Task))
         except msgspec.MsgspecError as error:
-            raise InputError(f"line {number} of the script is no task: {error}") from error
+            raise InputError(f"line {number} of the script is not a task: {error}") from error
     return tasks
 
 
