@@ -85,7 +85,7 @@ def test_what_cannot_be_stored_is_replaced_counted_and_told(caplog):
 @pytest.mark.parametrize(
     ("limits", "what"),
     [
-        ({"document_bytes": 20}, "line 1: it has more than 20 bytes"),
+        ({"document_bytes": 20}, "line 1: more than 20 bytes"),
         ({"total_bytes": 60}, "60 bytes"),
         ({"documents": 2}, "more than 2 documents"),
     ],
