@@ -9,6 +9,7 @@ import click
 
 from steersman.cli import data_store
 from steersman.cli.arguments import Folder
+from steersman.cli.lazy_group import SystemName
 from steersman.cli.output import check_writable, show
 from steersman.points.systems import load, systems_with
 
@@ -18,13 +19,6 @@ _home = click.option(
     help="Directory of the caches.  [default: $STEERSMAN_HOME or ~/.steersman]",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-
-
-class _Systems(click.Choice[str]):
-    """Installed systems that have a part; the entry points are read when the command runs."""
-
-    def __init__(self, part: str) -> None:
-        super().__init__(sorted(systems_with(part)))
 
 
 @click.group()
@@ -45,7 +39,7 @@ for _kept in (
 
 
 @command.command()
-@click.argument("system", type=_Systems("fetch"))
+@click.argument("system", type=SystemName("fetch"))
 @_home
 @_json
 def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
@@ -55,7 +49,7 @@ def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
 
 
 @command.command("record")
-@click.argument("system", type=_Systems("record"))
+@click.argument("system", type=SystemName("record"))
 @_home
 @click.option(
     "--out",

@@ -1,4 +1,7 @@
-"""Click group whose commands are imported when they run, so that ``--help`` starts fast."""
+"""Commands of installed systems: a lazy group, and the names of systems as an argument.
+
+Commands are imported when they run, so that ``--help`` starts fast.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steersman.points.systems import load
+from steersman.points.systems import load, systems_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from steersman.points.systems import Command
+
+NO_SYSTEM = (
+    "No system is installed; install the distribution steersman-systems, or one of your own."
+)
 
 
 class LazyGroup(click.Group):
@@ -59,7 +66,28 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their help lines, without importing them."""
         del ctx
+        if not self._commands_of():
+            formatter.write_paragraph()
+            formatter.write_text(NO_SYSTEM)
+            return
         with formatter.section("Commands"):
             formatter.write_dl(
                 [(name, one.help) for name, one in sorted(self._commands_of().items())]
             )
+
+
+class SystemName(click.Choice[str]):
+    """Name of an installed system that has a part.
+
+    Args:
+        part: name of an attribute of `System`.
+    """
+
+    def __init__(self, part: str) -> None:
+        super().__init__(sorted(systems_with(part)))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name; fail with the installed ones, or with how to install some."""
+        if not self.choices:
+            self.fail(NO_SYSTEM, param, ctx)
+        return super().convert(value, param, ctx)

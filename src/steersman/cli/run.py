@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steersman.cli.arguments import Number
+from steersman.cli.lazy_group import SystemName
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.output import as_text, show_rows
 from steersman.cli.signing_keys import publisher_of, repository_of, trusted_root_of
@@ -32,7 +33,7 @@ _GATES = ("gate", "measured", "limit", "passes", "of")
 
 
 @click.command()
-@click.argument("system", type=click.Choice(sorted(systems_with("skill"))))
+@click.argument("system", type=SystemName("skill"))
 @click.option(
     "--config",
     "file",
