@@ -161,7 +161,7 @@ def test_a_log_that_says_too_little_is_refused_and_never_raises():
 
     log = world.log(2000, np.random.default_rng(0))
     wrong = LoggedSequences(log.propensities * 0.9, log.target, log.rewards, log.lengths)
-    assert "mean weight" in " ".join(evaluate_sequences(wrong).reasons)
+    assert "Mean weight" in " ".join(evaluate_sequences(wrong).reasons)
 
     # One selection that was next to impossible when it was logged decides everything.
     p, target = np.full((2000, 2), 0.5), np.full((2000, 2), 0.5)
@@ -172,7 +172,7 @@ def test_a_log_that_says_too_little_is_refused_and_never_raises():
     # Without a choice in the log, what another policy would do is not known.
     never = LoggedSequences(np.ones((500, 2)), np.full((500, 2), 0.5), np.zeros((500, 2)),
                             np.full(500, 2))  # fmt: skip
-    assert "no choice" in " ".join(evaluate_sequences(never).reasons)
+    assert "could not have drawn 75.0%" in " ".join(evaluate_sequences(never).reasons)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from steersman import spec
 from steersman.errors import ActionError, InputError
 from steersman.points.policy_factory import build, warm_start
 from steersman.policies import BetaThompson, LinTS, LinUCB
+from steersman.spec.loader import loads
 
 DOCUMENT = """
 format: 1
@@ -101,7 +101,7 @@ def test_forced_exploration_survives_a_state():
     ],
 )
 def test_build_makes_what_is_declared(declared, algorithm):
-    point = spec.loads(DOCUMENT.format(policy=declared))
+    point = loads(DOCUMENT.format(policy=declared))
     policy = build(point.policy, point.actions.names, dim=point.context.dim, floor=point.floor)
     assert policy.algorithm == algorithm
     assert policy.floor == 0.1

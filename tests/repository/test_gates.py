@@ -29,8 +29,8 @@ def test_a_file_of_more_than_five_hundred_lines_stops(lines, stops):
     assert len(sizes._stops(sizes.measure_file(Path("a.py"), "x = 1\n" * lines))) == stops
 
 
-@pytest.mark.parametrize(("lines", "stops"), [(150, 0), (151, 1)])
-def test_a_readme_of_more_than_a_hundred_and_fifty_lines_stops(lines, stops):
+@pytest.mark.parametrize(("lines", "stops"), [(120, 0), (121, 1)])
+def test_a_readme_of_more_than_120_lines_stops(lines, stops):
     assert len(sizes._readme_stops("x\n" * lines)) == stops
 
 
