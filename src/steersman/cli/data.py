@@ -39,7 +39,7 @@ for _kept in (
 
 
 @command.command()
-@click.argument("system", type=SystemName("fetch"))
+@click.argument("system", type=SystemName("fetch"), metavar="SYSTEM")
 @_home
 @_json
 def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
@@ -49,7 +49,7 @@ def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
 
 
 @command.command("record")
-@click.argument("system", type=SystemName("record"))
+@click.argument("system", type=SystemName("record"), metavar="SYSTEM")
 @_home
 @click.option(
     "--out",

@@ -33,7 +33,7 @@ _GATES = ("gate", "measured", "limit", "passes", "of")
 
 
 @click.command()
-@click.argument("system", type=SystemName("skill"))
+@click.argument("system", type=SystemName("skill"), metavar="SYSTEM")
 @click.option(
     "--config",
     "file",
