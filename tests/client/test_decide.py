@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.client import Ask
-from steersman.errors import (
+from steersman_client.errors import (
     ConflictError,
     InputError,
     NotFoundError,

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from steersman.client import Ask
-from steersman.errors import InputError, UnavailableError
+from steersman_client.errors import InputError, UnavailableError
 
 NOBODY = "http://127.0.0.1:9"
 PARENT = "01a1ff23-5a81-7ec1-9682-123a4fba965d"

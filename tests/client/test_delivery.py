@@ -7,12 +7,12 @@ from datetime import UTC, date, datetime
 import pytest
 
 from steersman.client import Client
-from steersman.errors import InputError, QueueFullError
 from steersman_client.delivery import MOST_BYTES, batch_request, settle
+from steersman_client.errors import InputError, QueueFullError
 from steersman_client.exchange import Answer, Failure
 from steersman_client.items import Item, Row
 from steersman_client.lease import Lease
-from steersman_client.transports import Urllib3Transport
+from steersman_client.sync_http import SyncTransport
 
 EVENT = {"outcomes": {"good": 1.0}}
 
@@ -91,7 +91,7 @@ def test_events_wait_for_the_server_and_arrive_once(make, scripted, tmp_path):
 
 
 def test_an_error_nobody_thought_of_ends_no_delivery(client, server, monkeypatch, caplog):
-    send = Urllib3Transport.send
+    send = SyncTransport.send
     failures = iter([LookupError("unknown encoding"), RuntimeError("a bug")])
 
     def failing(self, step):
@@ -99,7 +99,7 @@ def test_an_error_nobody_thought_of_ends_no_delivery(client, server, monkeypatch
             raise error
         return send(self, step)
 
-    monkeypatch.setattr(Urllib3Transport, "send", failing)
+    monkeypatch.setattr(SyncTransport, "send", failing)
     name = client.submit_feedback(episode="e", **EVENT)
     assert client.flush(20) == 0
     assert server.order == [name]

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from steersman.errors import QueueError, QueueFullError
 from steersman_client.disk_queue import DiskQueue
+from steersman_client.errors import QueueError, QueueFullError
 from steersman_client.items import Item, Settlement
 from steersman_client.lease import Lease
 from tests.sqlite_neighbour import keeps_its_journal

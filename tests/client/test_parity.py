@@ -6,7 +6,7 @@ import random
 import pytest
 
 from steersman.client import AsyncClient, Client
-from steersman.errors import ServiceError
+from steersman_client.errors import ServiceError
 
 FAULTS = [
     None, None, None, 408, 429, 500, 502, 503, 504, "drop", "garbage",

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from steersman.errors import InputError, ServiceError
+from steersman_client.errors import InputError, ServiceError
 from steersman_client.settings import Settings
 
 

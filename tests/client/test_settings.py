@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steersman.client import AsyncClient, Client
-from steersman.errors import InputError
+from steersman_client.errors import InputError
 from steersman_client.settings import Settings
 
 THERE = {"STEERSMAN_URL": "http://there:1", "STEERSMAN_API_KEY": "k"}

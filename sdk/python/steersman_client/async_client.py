@@ -1,67 +1,56 @@
-"""Client for event loops: aiohttp and `asyncio.sleep` around the common core."""
-
-# ruff: noqa: D102 (the methods' words are those of `Client`, copied by the decorator)
+"""Client of a Steersman service. `sync_client` is generated from `async_client`."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from steersman_client import outbox
+from steersman_client.async_http import AsyncTransport
+from steersman_client.async_io import in_thread, sleep
 from steersman_client.base import Base
 from steersman_client.events import event_of
 from steersman_client.exchange import Send, Wait
 from steersman_client.requests import Ask
 from steersman_client.sender import CLOSE_S
-from steersman_client.sync_client import Client
-from steersman_client.transports import AiohttpTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
     from uuid import UUID
 
-    from steersman.errors import ServiceError
-    from steersman.wire import Decision
     from steersman_client.base import Options
+    from steersman_client.errors import ServiceError
     from steersman_client.exchange import Steps
     from steersman_client.items import Backlog, RefusedItem
+    from steersman_client.messages import Decision
 
 T = TypeVar("T")
-C = TypeVar("C", bound=type)
 
 
-def _documented_as_in(model: type) -> Callable[[C], C]:
-    """Copy missing docstrings of methods from ``model``."""
-
-    def document(described: C) -> C:
-        for name, method in vars(described).items():
-            if not name.startswith("_") and method.__doc__ is None:
-                method.__doc__ = getattr(model, name).__doc__
-        return described
-
-    return document
-
-
-@_documented_as_in(Client)
 class AsyncClient(Base):
-    """Client for asyncio with the methods of `Client` as coroutines.
+    """Client of a Steersman service: requests decisions and reports outcomes.
 
-    It may be used by one event loop after another (``asyncio.run`` twice), but not by two at once.
-    A thread
-    writes events to disk, and another one delivers them.
+    `Client` is for threads; `AsyncClient` has the same methods as coroutines. Reports are on disk
+    before a method returns, and a background thread delivers them, so they survive the process.
+    Threads may share a `Client`. One event loop after another may use an `AsyncClient`
+    (``asyncio.run`` twice), but not two at once. After `os.fork` both sides may go on.
 
     Args:
-        base_url: URL of the service; all arguments are as in `Client`.
-        api_key: API key; never logged, stored or shown.
+        base_url: http(s)://host[:port][/prefix]; None: environment variable STEERSMAN_URL.
+        api_key: API key; None: environment variable STEERSMAN_API_KEY. Never logged, stored or
+            shown.
         options: the following options, as keywords.
-        timeout_ms: timeout of a call with all its tries, in milliseconds.
-        retries: number of tries after the first.
-        queue_dir: folder of the queue on disk.
-        queue_bytes: maximum size of the queue in bytes.
-        drop: ``never`` or ``oldest``, for a full queue.
+        timeout_ms: timeout of a call with all its tries in milliseconds, 1 to 600,000; default
+            2,000.
+        retries: number of tries after the first, with jittered pauses, 0 to 100; default 3.
+        queue_dir: folder of the queue on disk; None: STEERSMAN_HOME/client, or
+            ~/.local/state/steersman/client. Processes with the same service, key and folder share
+            one queue.
+        queue_bytes: maximum size of the queue, 256 KiB or more; default 64 MiB.
+        drop: behaviour when the queue is full. ``never`` (default): a method raises QueueFullError;
+            ``oldest``: the oldest rows are dropped, counted in `backlog` and logged.
     """
 
     def __init__(
@@ -71,7 +60,7 @@ class AsyncClient(Base):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(base_url, api_key, **options)
-        self._transport = AiohttpTransport(self._settings.base_url, self._settings.api_key)
+        self._transport = AsyncTransport(self._settings.base_url, self._settings.api_key)
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,6 +88,33 @@ class AsyncClient(Base):
         parent: Decision | UUID | str | None = None,
         links: Mapping[str, Sequence[str]] | None = None,
     ) -> Decision:
+        """Request one decision.
+
+        Args:
+            skill: skill of the decision point.
+            decision: name of the decision point.
+            context: context by declared field name; JSON values.
+            eligible: eligible actions; None: all declared actions.
+            features: list of numbers per eligible action, if the point declares features.
+            episode: episode of the decision (a conversation, a task).
+            unit: unit that stays on one arm of a rollout: user, session, episode.
+            default: action if no service answers. The decision is then ``degraded`` and is
+                delivered later, so that events about it are known.
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
+            parent: decision that this one follows.
+            links: for a sequence, the candidates that a pick adds, by candidate; they need features
+                too. The ``default`` of a sequence is a list of picks.
+
+        Returns:
+            Decision; ``decision_id`` names it permanently.
+
+        Raises:
+            UnavailableError: no answer in time, and no ``default``.
+            UnauthorizedError: invalid API key.
+            NotFoundError: unknown skill or decision point.
+            ServiceError: the service refuses the request; ``problem`` has the reason.
+            InputError: a value cannot be sent as JSON.
+        """
         ask = Ask(
             *(skill, decision, context or {}, eligible, features, episode, unit, default, parent),
             links,
@@ -108,6 +124,20 @@ class AsyncClient(Base):
     async def decide_many(
         self, asks: Sequence[Ask], *, timeout_ms: float | None = None
     ) -> list[Decision | ServiceError]:
+        """Request several decisions.
+
+        Args:
+            asks: 1 to 1,000 requests, sent as one batch.
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
+
+        Returns:
+            Decision or error for each request, in order. Errors are returned, not raised, so that
+            one invalid request does not affect the others.
+
+        Raises:
+            ServiceError: the service refuses the whole batch.
+            InputError: a value cannot be sent as JSON.
+        """
         return await self._run(self._core.decide_many(asks, self._timeout_s(timeout_ms)))
 
     async def log_interaction(
@@ -122,6 +152,28 @@ class AsyncClient(Base):
         at: float | datetime | None = None,
         event_id: str | None = None,
     ) -> str:
+        """Report the start of an interaction or its output.
+
+        Args:
+            decision: decision of the event; give either it or the episode.
+            episode: episode of the event.
+            outcomes: named finite numbers, such as ``{"latency_ms": 310}``.
+            body: other content, up to 64 KiB as JSON.
+            output: True: output of the interaction; False: its start.
+            action_taken: action that the application took, if not the decided one.
+            at: time, as seconds since 1970 or a datetime; None: now.
+            event_id: event id of the application. Events with the same id, body and ``at`` are
+                stored once. Give ``at`` too; otherwise a second call is a different event and is
+                refused.
+
+        Returns:
+            Event id, after the event is on disk; it is delivered in the background.
+
+        Raises:
+            InputError: the service would refuse the event.
+            QueueFullError: the queue is full, and ``drop`` is ``never``.
+            QueueError: the queue cannot be written.
+        """
         kind: Any = "interaction.output" if output else "interaction.create"
         return await self._tell(kind, decision, episode, outcomes, action_taken, body, at, event_id)
 
@@ -136,6 +188,22 @@ class AsyncClient(Base):
         at: float | datetime | None = None,
         event_id: str | None = None,
     ) -> str:
+        """Report user feedback.
+
+        Args:
+            decision: decision of the event; give either it or the episode.
+            episode: episode of the event.
+            outcomes: named finite numbers, such as ``{"thumbs_up": 1}``.
+            body: other content, up to 64 KiB as JSON.
+            action_taken: action that the application took, if not the decided one.
+            at: time, as seconds since 1970 or a datetime; None: now.
+            event_id: event id of the application. Events with the same id, body and ``at`` are
+                stored once. Give ``at`` too; otherwise a second call is a different event and is
+                refused.
+
+        Returns:
+            Event id, after the event is on disk; it is delivered in the background.
+        """
         return await self._tell(
             "feedback.submit", decision, episode, outcomes, action_taken, body, at, event_id
         )
@@ -151,6 +219,22 @@ class AsyncClient(Base):
         at: float | datetime | None = None,
         event_id: str | None = None,
     ) -> str:
+        """Report the result of a task.
+
+        Args:
+            decision: decision of the event; give either it or the episode.
+            episode: episode of the event.
+            outcomes: named finite numbers, such as ``{"success": 1}``.
+            body: other content, up to 64 KiB as JSON.
+            action_taken: action that the application took, if not the decided one.
+            at: time, as seconds since 1970 or a datetime; None: now.
+            event_id: event id of the application. Events with the same id, body and ``at`` are
+                stored once. Give ``at`` too; otherwise a second call is a different event and is
+                refused.
+
+        Returns:
+            Event id, after the event is on disk; it is delivered in the background.
+        """
         return await self._tell(
             "task_result", decision, episode, outcomes, action_taken, body, at, event_id
         )
@@ -162,32 +246,62 @@ class AsyncClient(Base):
         recompute: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[str, Any]:
+        """Return the service's explanation of a decision.
+
+        Args:
+            decision: the decision or its id.
+            recompute: whether to rebuild the policy state and compare its distribution; this takes
+                time.
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
+
+        Returns:
+            Probabilities, policy state, events and rewards of the decision.
+        """
         explanation: dict[str, Any] = await self._run(
             self._core.explain(decision, self._timeout_s(timeout_ms), recompute=recompute)
         )
         return explanation
 
     async def ping(self, *, timeout_ms: float | None = None) -> bool:
+        """Return whether the service is alive.
+
+        Args:
+            timeout_ms: timeout of this call in milliseconds; default: the client's.
+        """
         return await self._run(self._core.ping(self._timeout_s(timeout_ms)))
 
     async def flush(self, timeout_s: float = 5.0) -> int:
+        """Wait until all reports are delivered.
+
+        Args:
+            timeout_s: maximum wait in seconds.
+
+        Returns:
+            Number of rows left in the queue, of all processes that share it.
+        """
         return await self._run(self._core.flush(timeout_s))
 
     async def backlog(self) -> Backlog:
-        return await asyncio.to_thread(self._core.outbox.backlog)
+        """Return the counts of the queue on disk, of all processes that share it."""
+        return await in_thread(self._core.outbox.backlog)
 
     async def refused(self) -> list[RefusedItem]:
-        return await asyncio.to_thread(self._core.outbox.refused)
+        """Return the last refused items, at most 1,000, oldest first.
+
+        Older ones are dropped if the queue needs their space.
+        """
+        return await in_thread(self._core.outbox.refused)
 
     async def close(self) -> None:
+        """Deliver for up to a second, then release all resources."""
         if not self._begins_to_close():
             return
         try:
-            if not await asyncio.to_thread(self._core.outbox.is_empty):
+            if not await in_thread(self._core.outbox.is_empty):
                 await self.flush(outbox.EXIT_S - CLOSE_S)
         finally:
             self._closed = True
-            await asyncio.to_thread(outbox.give_back, self._settings)
+            await in_thread(outbox.give_back, self._settings)
             await self._transport.close()
 
     async def _tell(self, *event: Any) -> str:
@@ -203,9 +317,9 @@ class AsyncClient(Base):
                 if isinstance(step, Send):
                     heard = await self._transport.send(step)
                 elif isinstance(step, Wait):
-                    await asyncio.sleep(step.seconds)
+                    await sleep(step.seconds)
                 else:
-                    heard = await asyncio.to_thread(step.work)
+                    heard = await in_thread(step.work)
         except StopIteration as done:
             value: T = done.value
             return value

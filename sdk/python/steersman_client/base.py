@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from steersman.errors import InputError
 from steersman_client import outbox
 from steersman_client.core import Core
+from steersman_client.errors import InputError
 from steersman_client.settings import Settings, checked_timeout_s
-from steersman_client.transports import Urllib3Transport
+from steersman_client.sync_http import SyncTransport
 
 if TYPE_CHECKING:
     import os
@@ -73,5 +73,5 @@ class Base:
             return False
         return True
 
-    def _connect(self) -> Urllib3Transport:
-        return Urllib3Transport(self._settings.base_url, self._settings.api_key)
+    def _connect(self) -> SyncTransport:
+        return SyncTransport(self._settings.base_url, self._settings.api_key)

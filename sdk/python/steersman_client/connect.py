@@ -6,7 +6,6 @@ eight addresses would take eight times the timeout.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import selectors
 import socket
@@ -80,29 +79,6 @@ def _addresses(host: str, port: int, flags: int = 0) -> list[Address]:
 names = Names()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=names.forget)
-
-
-class Resolver:
-    """Resolver for aiohttp, whose own one uses threads that the loop waits for."""
-
-    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
-        """Return a host's addresses; family 0 means any."""
-        addresses = await asyncio.wrap_future(names.find(host, port))
-        return [
-            {
-                "hostname": host,
-                "host": f"{place[0]}%{place[3]}" if place[3:] and place[3] else place[0],
-                "port": port,
-                "family": kind,
-                "proto": protocol,
-                "flags": socket.AI_NUMERICHOST,
-            }
-            for kind, _, protocol, _, place in addresses
-            if family in (0, kind)
-        ]
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 def connect(

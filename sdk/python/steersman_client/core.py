@@ -8,16 +8,15 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from steersman import wire
-from steersman.errors import InputError, QueueError, ServiceError, UnavailableError
-from steersman.wire import Problem
 from steersman_client.breaker import Breaker
+from steersman_client.errors import InputError, QueueError, ServiceError, UnavailableError
 from steersman_client.exchange import Local, Request, Send, Wait
+from steersman_client.messages import Decision, Problem
 from steersman_client.requests import answer_locally, decision_id, encode, request_of, signed_record
 from steersman_client.responses import Again, Done, Refusal, error_of, judge
 from steersman_client.retry import RETRIED, Backoff
+from steersman_client.tracing import trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger("steersman.client")
-_decision = msgspec.json.Decoder(wire.Decision).decode
-_trace = TraceContextTextMapPropagator()
+_decision = msgspec.json.Decoder(Decision).decode
 FLUSH_POLL_S = 0.02
 
 
@@ -72,11 +70,11 @@ class Core:
         self.answered_locally = 0
         self.unrecorded = 0
 
-    def decide(self, ask: Ask, timeout_s: float) -> Steps[wire.Decision]:
+    def decide(self, ask: Ask, timeout_s: float) -> Steps[Decision]:
         """Request one decision; use the default without an answer."""
         message = request_of(ask, timeout_s)
         body = encode(message, context=message.context, features=message.features)
-        request = Request("POST", "/v1/decide", body, _headers())
+        request = Request("POST", "/v1/decide", body, trace_headers())
         try:
             decision = yield from self.exchange(request, _decision, timeout_s)
         except UnavailableError as error:
@@ -90,19 +88,19 @@ class Core:
 
     def decide_many(
         self, asks: Sequence[Ask], timeout_s: float
-    ) -> Steps[list[wire.Decision | ServiceError]]:
+    ) -> Steps[list[Decision | ServiceError]]:
         """Request several decisions; the result holds a decision or an error for each."""
         if not 1 <= len(asks) <= 1000:
             raise InputError(f"a batch must hold 1 to 1000 questions, got {len(asks)}; split it")
         messages = [request_of(ask, timeout_s) for ask in asks]
         parts = [(message.context, message.features) for message in messages]
         body = encode({"requests": messages}, requests=parts)
-        request = Request("POST", "/v1/decide", body, _headers())
+        request = Request("POST", "/v1/decide", body, trace_headers())
 
-        def parse(answer: bytes) -> list[wire.Decision | ServiceError]:
+        def parse(answer: bytes) -> list[Decision | ServiceError]:
             return _one_each(_decisions(answer).decisions, len(asks))
 
-        heard: list[wire.Decision | ServiceError]
+        heard: list[Decision | ServiceError]
         try:
             heard = yield from self.exchange(request, parse, timeout_s)
             self._outage = False
@@ -112,18 +110,18 @@ class Core:
             [
                 record
                 for one in heard
-                if isinstance(one, wire.Decision) and (record := signed_record(one))
+                if isinstance(one, Decision) and (record := signed_record(one))
             ]
         )
         return (yield from self._fill_in(asks, heard))
 
     def explain(
-        self, decision: wire.Decision | UUID | str, timeout_s: float, *, recompute: bool
+        self, decision: Decision | UUID | str, timeout_s: float, *, recompute: bool
     ) -> Steps[Any]:
         """Request the explanation of a decision."""
         path = f"/v1/decisions/{decision_id(decision)}/explain"
         path += "?recompute=true" if recompute else ""
-        request = Request("GET", path, headers=_headers())
+        request = Request("GET", path, headers=trace_headers())
         return (yield from self.exchange(request, msgspec.json.decode, timeout_s))
 
     def ping(self, timeout_s: float) -> Steps[bool]:
@@ -188,8 +186,8 @@ class Core:
         return verdict
 
     def _fill_in(
-        self, asks: Sequence[Ask], heard: Sequence[wire.Decision | ServiceError]
-    ) -> Steps[list[wire.Decision | ServiceError]]:
+        self, asks: Sequence[Ask], heard: Sequence[Decision | ServiceError]
+    ) -> Steps[list[Decision | ServiceError]]:
         filled = list(heard)
         needy = [
             index
@@ -203,7 +201,7 @@ class Core:
                 filled[index] = decision
         return filled
 
-    def _answer_locally(self, asks: Sequence[Ask], reason: object) -> Steps[list[wire.Decision]]:
+    def _answer_locally(self, asks: Sequence[Ask], reason: object) -> Steps[list[Decision]]:
         # Log once per outage, because there may be thousands of requests per second.
         _log.log(
             logging.DEBUG if self._outage else logging.WARNING,
@@ -234,21 +232,15 @@ class Core:
         yield Local(put)
 
 
-def _headers() -> dict[str, str]:
-    headers: dict[str, str] = {}
-    _trace.inject(headers)
-    return headers
-
-
-def _one_each(found: Sequence[dict[str, Any]], expected: int) -> list[wire.Decision | ServiceError]:
+def _one_each(found: Sequence[dict[str, Any]], expected: int) -> list[Decision | ServiceError]:
     if len(found) != expected:
         raise ValueError(f"{len(found)} decisions for {expected} requests")
     return [_decision_or_error(one) for one in found]
 
 
-def _decision_or_error(found: dict[str, Any]) -> wire.Decision | ServiceError:
+def _decision_or_error(found: dict[str, Any]) -> Decision | ServiceError:
     if "decision_id" in found:
-        return msgspec.convert(found, wire.Decision)
+        return msgspec.convert(found, Decision)
     problem = msgspec.convert(found.get("problem", found), Problem)
     if problem.status in RETRIED:
         return UnavailableError(f"{problem.title}: {problem.detail}", problem)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from steersman import wire
 from steersman_client.exchange import Answer, Request
 from steersman_client.items import Settlement
+from steersman_client.messages import EventResult, write
 from steersman_client.responses import Again, Done, judge, read_problem
 from steersman_client.retry import RETRIED
 
@@ -29,7 +29,7 @@ _AT_FAULT = frozenset({400, 413, 422})
 
 
 class _Results(msgspec.Struct):
-    results: list[wire.EventResult]
+    results: list[EventResult]
 
 
 _results = msgspec.json.Decoder(_Results).decode
@@ -77,7 +77,7 @@ def settle(rows: Sequence[Row], heard: Heard, now: float) -> Outcome:
         now: seconds since 1970, for a Retry-After date.
     """
 
-    def parse(body: bytes) -> list[wire.EventResult]:
+    def parse(body: bytes) -> list[EventResult]:
         return _matched(rows, _results(body).results)
 
     verdict = judge(heard, parse, now)
@@ -101,7 +101,7 @@ def settle(rows: Sequence[Row], heard: Heard, now: float) -> Outcome:
     return Outcome(Settlement(), MOST_ROWS, failed=True, reason=str(verdict.error))
 
 
-def _matched(rows: Sequence[Row], results: list[wire.EventResult]) -> list[wire.EventResult]:
+def _matched(rows: Sequence[Row], results: list[EventResult]) -> list[EventResult]:
     if len(results) != len(rows):
         raise ValueError(f"{len(results)} results for {len(rows)} items")
     for row, result in zip(rows, results, strict=True):
@@ -110,7 +110,7 @@ def _matched(rows: Sequence[Row], results: list[wire.EventResult]) -> list[wire.
     return results
 
 
-def _settle_each(rows: Sequence[Row], results: list[wire.EventResult]) -> Outcome:
+def _settle_each(rows: Sequence[Row], results: list[EventResult]) -> Outcome:
     done: list[Row] = []
     refused: list[tuple[Row, bytes]] = []
     later: list[Row] = []
@@ -124,7 +124,7 @@ def _settle_each(rows: Sequence[Row], results: list[wire.EventResult]) -> Outcom
             later.append(row)
             record_missing |= row.item.kind == "record"
         else:
-            refused.append((row, wire.write(result.problem)))
+            refused.append((row, write(result.problem)))
     return Outcome(
         Settlement(tuple(done), tuple(refused), tuple(later)),
         min(MOST_ROWS, max(FEW_ROWS, 2 * len(rows))),
@@ -133,7 +133,7 @@ def _settle_each(rows: Sequence[Row], results: list[wire.EventResult]) -> Outcom
     )
 
 
-def _status(result: wire.EventResult) -> int:
+def _status(result: EventResult) -> int:
     status = (result.problem or {}).get("status")
     return status if isinstance(status, int) else 0
 
@@ -150,4 +150,4 @@ def _isolate(rows: Sequence[Row], answer: Answer) -> Outcome:
             failed=True,
             reason=f"status {answer.status} without a problem document; check base_url and proxies",
         )
-    return Outcome(Settlement(refused=((rows[0], wire.write(problem)),)), MOST_ROWS)
+    return Outcome(Settlement(refused=((rows[0], write(problem)),)), MOST_ROWS)

@@ -14,7 +14,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from steersman.errors import QueueError, QueueFullError
+from steersman_client.errors import QueueError, QueueFullError
 from steersman_client.items import Backlog, Item, RefusedItem, Row
 from steersman_client.queue_file import open_file, queue_error
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman import wire
-from steersman.errors import InputError
+from steersman_client.errors import InputError
 from steersman_client.items import Item
+from steersman_client.messages import OLDEST_S, Event, in_plain_words, new_id, write
 from steersman_client.requests import decision_id, encode
 
 if TYPE_CHECKING:
@@ -16,16 +16,15 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steersman.wire.messages import EventType
+    from steersman_client.messages import Decision, EventType
 
 MOST_BODY_BYTES = 64 << 10
-_EARLIEST_S = 946_684_800.0  # 2000-01-01, as the service has it
 _LATEST_S = 32_503_680_000.0  # 3000-01-01: the service knows today's date better than this machine
 
 
 def event_of(
     kind: EventType,
-    decision: wire.Decision | UUID | str | None,
+    decision: Decision | UUID | str | None,
     episode: str | None,
     outcomes: Mapping[str, float] | None,
     action_taken: str | None,
@@ -54,12 +53,12 @@ def event_of(
     if (decision is None) == (episode is None):
         raise InputError("an event needs exactly one of decision and episode; give exactly one")
     seconds = _seconds(now if at is None else at)
-    if at is not None and not _EARLIEST_S <= seconds <= _LATEST_S:
+    if at is not None and not OLDEST_S <= seconds <= _LATEST_S:
         raise InputError(
             f"invalid at {seconds}: expected seconds since 1970 (not milliseconds), from 2000 on"
         )
-    event = wire.Event(
-        event_id=str(wire.new_id()) if event_id is None else event_id,
+    event = Event(
+        event_id=str(new_id()) if event_id is None else event_id,
         decision_id=None if decision is None else decision_id(decision),
         episode_id=episode,
         type=kind,
@@ -70,13 +69,13 @@ def event_of(
     )
     encoded = encode(event, outcomes=event.outcomes, body=event.body, at=event.at)
     try:
-        msgspec.json.decode(encoded, type=wire.Event)
+        msgspec.json.decode(encoded, type=Event)
     except msgspec.ValidationError as error:
-        message = f"the service would refuse this event: {wire.in_plain_words(error)}"
+        message = f"the service would refuse this event: {in_plain_words(error)}"
         raise InputError(message) from error
-    if len(encoded) > MOST_BODY_BYTES and len(wire.write(event.body)) > MOST_BODY_BYTES:
+    if len(encoded) > MOST_BODY_BYTES and len(write(event.body)) > MOST_BODY_BYTES:
         raise InputError(
-            f"body has {len(wire.write(event.body))} bytes as JSON; at most {MOST_BODY_BYTES} are "
+            f"body has {len(write(event.body))} bytes as JSON; at most {MOST_BODY_BYTES} are "
             "allowed; store large data elsewhere and send a reference"
         )
     return Item("event", event.event_id, encoded)

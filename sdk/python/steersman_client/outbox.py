@@ -10,9 +10,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from steersman.errors import QueueError
 from steersman_client import fork_safety as forking
 from steersman_client.disk_queue import DiskQueue
+from steersman_client.errors import QueueError
 from steersman_client.lease import Lease
 from steersman_client.sender import Sender
 

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from steersman.errors import QueueError, QueueFullError
+from steersman_client.errors import QueueError, QueueFullError
 
 if TYPE_CHECKING:
     from pathlib import Path

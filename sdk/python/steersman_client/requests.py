@@ -8,11 +8,20 @@ from math import isfinite
 from typing import Any
 from uuid import UUID
 
-from steersman import wire
-from steersman.errors import InputError
-from steersman_client.items import Item
+import msgspec
 
-_MOST_BODY_BYTES = 16 << 20
+from steersman_client.errors import InputError
+from steersman_client.items import Item
+from steersman_client.messages import (
+    DecideRequest,
+    Decision,
+    LocalDecision,
+    new_id,
+    selection_name,
+    write,
+)
+from steersman_client.strict_json import read
+
 _MOST_DEADLINE_MS = 60_000.0
 
 
@@ -41,7 +50,7 @@ class Ask:
     episode: str | None = None
     unit: str | None = None
     default: str | Sequence[str] | None = None
-    parent: wire.Decision | UUID | str | None = None
+    parent: Decision | UUID | str | None = None
     links: Mapping[str, Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
@@ -90,14 +99,14 @@ def _is_list(given: object) -> bool:
     return isinstance(given, Iterable) and not isinstance(given, str)
 
 
-def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:
+def request_of(ask: Ask, timeout_s: float) -> DecideRequest:
     """Return the request message with a new idempotency key.
 
     The service gets a third of the time, so that an answer past its deadline, which is usable
     although not
     logged yet, still arrives within the first try.
     """
-    return wire.DecideRequest(
+    return DecideRequest(
         skill=ask.skill,
         decision=ask.decision,
         context=dict(ask.context),
@@ -108,7 +117,7 @@ def request_of(ask: Ask, timeout_s: float) -> wire.DecideRequest:
         parent_id=None if ask.parent is None else decision_id(ask.parent),
         unit=ask.unit,
         deadline_ms=min(round(timeout_s * 1000 / 3, 3), _MOST_DEADLINE_MS),
-        idempotency_key=str(wire.new_id()),
+        idempotency_key=str(new_id()),
     )
 
 
@@ -127,9 +136,9 @@ def encode(message: Any, **parts: Any) -> bytes:
         if place := _not_finite(value, name):
             raise InputError(f"{place} is not finite; leave it out if it is unknown")
     try:
-        body = wire.write(message)
-        wire.read(body, max_bytes=_MOST_BODY_BYTES)
-    except (TypeError, ValueError, RecursionError, wire.Refused) as error:
+        body = write(message)
+        read(body)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"{', '.join(parts)} cannot be sent as JSON: {error}; use strings, numbers, bools, "
             "None, lists and mappings (convert numpy values with .tolist())"
@@ -137,14 +146,14 @@ def encode(message: Any, **parts: Any) -> bytes:
     return body
 
 
-def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
+def answer_locally(ask: Ask) -> tuple[Decision, Item]:
     """Return a decision with the default action, and its record for later delivery."""
     if ask.default is None:
         raise InputError("no answer of the service and no default")
-    identifier = wire.new_id()
+    identifier = new_id()
     picked = None if isinstance(ask.default, str) else list(ask.default)
-    action = ask.default if isinstance(ask.default, str) else wire.selection_name(ask.default)
-    decision = wire.Decision(
+    action = ask.default if isinstance(ask.default, str) else selection_name(ask.default)
+    decision = Decision(
         decision_id=identifier,
         action=action,
         propensity=1.0,
@@ -159,7 +168,7 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
         picked=picked,
         steps=None if picked is None else [],
     )
-    record = wire.LocalDecision(
+    record = LocalDecision(
         decision_id=identifier,
         skill=ask.skill,
         decision=ask.decision,
@@ -169,7 +178,7 @@ def answer_locally(ask: Ask) -> tuple[wire.Decision, Item]:
         parent_id=None if ask.parent is None else decision_id(ask.parent),
         unit=ask.unit,
     )
-    return decision, Item("record", str(identifier), wire.write(record))
+    return decision, Item("record", str(identifier), write(record))
 
 
 def _parts(default: str | Sequence[str]) -> dict[str, Any] | None:
@@ -177,8 +186,8 @@ def _parts(default: str | Sequence[str]) -> dict[str, Any] | None:
     if not isinstance(default, str) or not default.startswith("{"):
         return None
     try:
-        parts = wire.read(default.encode())
-    except (UnicodeEncodeError, wire.Refused):
+        parts = msgspec.json.decode(default)
+    except (ValueError, RecursionError):
         return None
     return parts if isinstance(parts, dict) else None
 
@@ -190,16 +199,16 @@ def _has_parts_of(default: str | Sequence[str], eligible: Sequence[str]) -> bool
     return any(some and some.items() <= parts.items() for some in wanted)
 
 
-def signed_record(decision: wire.Decision) -> Item | None:
+def signed_record(decision: Decision) -> Item | None:
     """Return the record to deliver later if the decision may not be stored."""
     if decision.record is None:
         return None
-    return Item("record", str(decision.decision_id), wire.write(decision.record))
+    return Item("record", str(decision.decision_id), write(decision.record))
 
 
-def decision_id(decision: wire.Decision | UUID | str) -> UUID:
+def decision_id(decision: Decision | UUID | str) -> UUID:
     """Return the id of a decision."""
-    if isinstance(decision, wire.Decision):
+    if isinstance(decision, Decision):
         return decision.decision_id
     if isinstance(decision, UUID):
         return decision

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from steersman.errors import ConflictError, NotFoundError, ServiceError, UnauthorizedError
-from steersman.wire import Problem
+from steersman_client.errors import (
+    ConflictError,
+    NotFoundError,
+    ServiceError,
+    UnauthorizedError,
+)
 from steersman_client.exchange import Failure
+from steersman_client.messages import Problem
 from steersman_client.retry import RETRIED, retry_after_s
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from steersman.errors import QueueError
 from steersman_client.delivery import MOST_BYTES, MOST_ROWS, batch_request, settle
+from steersman_client.errors import QueueError
 from steersman_client.exchange import Send
 from steersman_client.retry import Backoff
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from steersman.errors import InputError
+from steersman_client.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Client for threads: urllib3 and `time.sleep` around the common core."""
+# Generated from async_client.py by `python -m tools.unasync`; edit that file.
+"""Client of a Steersman service. `sync_client` is generated from `async_client`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from steersman_client.events import event_of
 from steersman_client.exchange import Send, Wait
 from steersman_client.requests import Ask
 from steersman_client.sender import CLOSE_S
+from steersman_client.sync_http import SyncTransport
+from steersman_client.sync_io import in_thread, sleep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,11 +21,11 @@ if TYPE_CHECKING:
     from types import TracebackType
     from uuid import UUID
 
-    from steersman.errors import ServiceError
-    from steersman.wire import Decision
     from steersman_client.base import Options
+    from steersman_client.errors import ServiceError
     from steersman_client.exchange import Steps
     from steersman_client.items import Backlog, RefusedItem
+    from steersman_client.messages import Decision
 
 T = TypeVar("T")
 
@@ -30,9 +33,10 @@ T = TypeVar("T")
 class Client(Base):
     """Client of a Steersman service: requests decisions and reports outcomes.
 
-    Reports are on disk before a method returns and are delivered in the background, so they survive
-    the
-    process. A client may be used from many threads, and after `os.fork` on both sides.
+    `Client` is for threads; `AsyncClient` has the same methods as coroutines. Reports are on disk
+    before a method returns, and a background thread delivers them, so they survive the process.
+    Threads may share a `Client`. One event loop after another may use an `AsyncClient`
+    (``asyncio.run`` twice), but not two at once. After `os.fork` both sides may go on.
 
     Args:
         base_url: http(s)://host[:port][/prefix]; None: environment variable STEERSMAN_URL.
@@ -57,7 +61,7 @@ class Client(Base):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(base_url, api_key, **options)
-        self._transport = self._connect()
+        self._transport = SyncTransport(self._settings.base_url, self._settings.api_key)
 
     def __enter__(self) -> Self:
         return self
@@ -280,25 +284,25 @@ class Client(Base):
 
     def backlog(self) -> Backlog:
         """Return the counts of the queue on disk, of all processes that share it."""
-        return self._core.outbox.backlog()
+        return in_thread(self._core.outbox.backlog)
 
     def refused(self) -> list[RefusedItem]:
         """Return the last refused items, at most 1,000, oldest first.
 
         Older ones are dropped if the queue needs their space.
         """
-        return self._core.outbox.refused()
+        return in_thread(self._core.outbox.refused)
 
     def close(self) -> None:
         """Deliver for up to a second, then release all resources."""
         if not self._begins_to_close():
             return
         try:
-            if not self._core.outbox.is_empty():
+            if not in_thread(self._core.outbox.is_empty):
                 self.flush(outbox.EXIT_S - CLOSE_S)
         finally:
             self._closed = True
-            outbox.give_back(self._settings)
+            in_thread(outbox.give_back, self._settings)
             self._transport.close()
 
     def _tell(self, *event: Any) -> str:
@@ -314,9 +318,9 @@ class Client(Base):
                 if isinstance(step, Send):
                     heard = self._transport.send(step)
                 elif isinstance(step, Wait):
-                    time.sleep(step.seconds)
+                    sleep(step.seconds)
                 else:
-                    heard = step.work()
+                    heard = in_thread(step.work)
         except StopIteration as done:
             value: T = done.value
             return value

@@ -75,12 +75,18 @@ class _MainGroup(LazyGroup):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except SteersmanError as refused:
+        except _refusals() as refused:
             raise click.ClickException(str(refused)) from refused
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader closed the pipe; click exits quietly
                 raise
             raise click.ClickException(_told(error)) from error
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """Return the errors that are shown as messages; the client's only where it was imported."""
+    client = sys.modules.get("steersman.client")
+    return (SteersmanError,) if client is None else (SteersmanError, client.ClientError)
 
 
 def _told(error: OSError) -> str:

@@ -15,8 +15,7 @@ from rich.progress import track
 from steersman.cli.arguments import JsonObject, Number
 from steersman.cli.options import json_option, key_option, url_option
 from steersman.cli.output import show
-from steersman.client import Client
-from steersman.errors import ServiceError
+from steersman.client import Client, ServiceError
 from steersman.wire import Event, Refused, read
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import urllib3
 
 from steersman.cli.options import administers, in_store, key_option, url_option
 from steersman.cli.output import as_text, show_rows
-from steersman.errors import ServiceError, SteersmanError, UnauthorizedError, UnavailableError
+from steersman.client import ServiceError, UnauthorizedError, UnavailableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def command(url: str, api_key: str | None, home: Path, *, states: bool, as_json:
     served, problem = None, None
     try:
         served = None if api_key is None else _ask(url, api_key, states=states)
-    except SteersmanError as error:
+    except ServiceError as error:
         if not at_hand:
             raise
         problem = error  # raised at the end: the report of the store matters most now
@@ -93,7 +93,7 @@ def _show(url: str, served: dict[str, Any], *, states: bool) -> None:
             click.echo(f"{point['skill']}/{point['decision']}: {point['problem']}")
 
 
-def _raise(problem: SteersmanError | None) -> None:
+def _raise(problem: ServiceError | None) -> None:
     if problem is not None:
         raise problem
 

@@ -27,18 +27,12 @@
     │   ├── BackendAnswerError         the server refused the request or sent no completion
     │   └── BudgetError                the budget for model calls is used up
     ├── ClusterError (RuntimeError)    a Ray cluster does not answer, or failed
-    ├── RolloutError (RuntimeError)    a rollout cannot be started or moved
-    │   └── ActionNotAllowedError      the action is not allowed in this status
-    └── ServiceError (RuntimeError)    the service refused a request; see `problem`
-        ├── UnauthorizedError          the API key is missing, unknown or lacks the scope
-        ├── NotFoundError              not found, or owned by another tenant
-        ├── ConflictError              an idempotency key was used with another body
-        ├── UnavailableError           no answer in time after all retries
-        └── QueueError                 the client's queue on disk cannot be used
-            └── QueueFullError         the queue is full
+    └── RolloutError (RuntimeError)    a rollout cannot be started or moved
+        └── ActionNotAllowedError      the action is not allowed in this status
 
 A message says what is wrong, the value, what is allowed, and what to do next. Errors about
-arguments are also ``ValueError``, so callers can catch them without this module.
+arguments are also ``ValueError``, so callers can catch them without this module. The client has a
+tree of its own, in `steersman_client.errors`.
 """
 
 from __future__ import annotations
@@ -48,8 +42,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steersman.wire import Problem
-
 __all__ = [
     "ActionError",
     "ActionNotAllowedError",
@@ -58,7 +50,6 @@ __all__ = [
     "BackendUnavailableError",
     "BudgetError",
     "ClusterError",
-    "ConflictError",
     "CorpusError",
     "DataError",
     "FencedError",
@@ -67,14 +58,10 @@ __all__ = [
     "MergeError",
     "MissingCorpusError",
     "MissingSnapshotError",
-    "NotFoundError",
-    "QueueError",
-    "QueueFullError",
     "RaceError",
     "RefusedByStoreError",
     "RegistryError",
     "RolloutError",
-    "ServiceError",
     "SigningError",
     "SnapshotError",
     "SpecError",
@@ -82,8 +69,6 @@ __all__ = [
     "StateError",
     "SteersmanError",
     "StoreError",
-    "UnauthorizedError",
-    "UnavailableError",
     "VerificationError",
 ]
 
@@ -226,40 +211,3 @@ class RolloutError(SteersmanError, RuntimeError):
 
 class ActionNotAllowedError(RolloutError):
     """An action is not allowed in the status of the rollout. The message names allowed actions."""
-
-
-class ServiceError(SteersmanError, RuntimeError):
-    """The service refused a request, or the client could not reach it.
-
-    Args:
-        message: what is wrong, and what to do next.
-        problem: problem details from the service. None: no answer, or an answer without them.
-    """
-
-    def __init__(self, message: str, problem: Problem | None = None) -> None:
-        super().__init__(message)
-        self.problem = problem
-
-
-class UnauthorizedError(ServiceError):
-    """The API key is missing, unknown, expired or revoked, or lacks the scope."""
-
-
-class NotFoundError(ServiceError):
-    """The object was not found, or belongs to another tenant."""
-
-
-class ConflictError(ServiceError):
-    """An idempotency key or event id was used before with another body."""
-
-
-class UnavailableError(ServiceError):
-    """No answer in time after all retries, or no request because the service seems to be down."""
-
-
-class QueueError(ServiceError):
-    """The client's queue on disk cannot be opened, read or written. Nothing was queued."""
-
-
-class QueueFullError(QueueError):
-    """The client's queue on disk is full. Nothing was queued."""
