@@ -15,8 +15,7 @@ from collections import Counter
 
 import click
 
-from steersman.client import Client
-from steersman.errors import SteersmanError
+from steersman.client import Client, ClientError
 
 RIGHT = {
     "weather": {"micro": 0.6, "planner": 0.9, "deep": 1.0},
@@ -32,7 +31,7 @@ def main(requests: int) -> None:
     """Ask and report, one request after the other; print which engines were chosen."""
     try:
         _ask_and_report(requests)
-    except SteersmanError as refused:
+    except ClientError as refused:
         raise click.ClickException(str(refused)) from refused
 
 

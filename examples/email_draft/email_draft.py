@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import click
 import msgspec
 
-from steersman.client import Client
-from steersman.errors import InputError, SteersmanError
+from steersman.client import Client, ClientError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from steersman.wire import Decision
+    from steersman.client import Decision
 
 Kind = Literal["reminder", "apology", "thanks", "request"]
 Recipient = Literal["colleague", "customer", "boss"]
@@ -227,7 +226,7 @@ def main() -> None:
             with given.script.open(encoding="utf-8") as lines:
                 tasks = read_script(lines)
             _draft(tasks, edit_as_scripted, given)
-    except (SteersmanError, OSError, UnicodeDecodeError) as refused:
+    except (ClientError, OSError, UnicodeDecodeError) as refused:
         parser.exit(1, f"{parser.prog}: {refused}\n")
 
 

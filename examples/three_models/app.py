@@ -11,8 +11,7 @@ from collections import Counter
 
 import click
 
-from steersman.client import Client
-from steersman.errors import SteersmanError
+from steersman.client import Client, ClientError
 
 # Simulated: the share of questions each model solves, by topic. The service does not know these.
 SOLVED = {
@@ -32,7 +31,7 @@ def main(questions: int, seed: int) -> None:
     """Answer simulated questions; print how often each model was chosen, by topic."""
     try:
         _answer_all(questions, random.Random(seed))
-    except SteersmanError as error:
+    except ClientError as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from steersman.client import Client
+    from steersman.client import Client, Decision
     from steersman.spec.point import DecisionPoint
-    from steersman.wire import Decision
     from steersman_systems.assistant.choosers import Chooser
     from steersman_systems.assistant.points import Points
 
