@@ -1,4 +1,4 @@
-"""Benchmarks: each is a command, ``python -m benchmarks.NAME``, run in a process of its own.
+"""Benchmarks: each is a command, ``python -m benchmarks.NAME``, run in a separate process.
 
 Importing this package fixes the number of BLAS and OpenMP threads at one, unless the environment
 already says otherwise, so it must be imported before numpy; ``python -m`` does so by itself.

@@ -3,8 +3,8 @@
 The preparation is the one that every figure here is quoted with: categorical fields one-hot,
 numeric fields standardised over the whole set, a column of ones, scaled to a mean squared norm of
 1; then the first 2,000 rows of a seeded shuffle. A numeric field may be missing (empty, ``?``,
-``NA``, ``nan``) and counts as the mean of the others; of a categorical one that is a kind of its
-own.
+``NA``, ``nan``) and counts as the mean of the others; of a categorical one that is a separate
+kind.
 
 A set is ``digits`` (from scikit-learn), one of the UCI files below, or any ``NAME.csv`` in the
 folder ``uci`` with the label in the last column. Its first line holds headings, unless what stands

@@ -1,7 +1,6 @@
 """Evidence selection: is all that an answer needs among five passages, and what does it take?
 
-``--sets`` names folders of ``--data``, or made-up; hotpotqa, musique and made-up unless told
-otherwise. Everything that learns is judged on questions it did not learn from: five folds by
+``--sets`` names folders of ``--data``, or made-up; by default hotpotqa, musique and made-up. Everything that learns is judged on questions it did not learn from: five folds by
 question, or by conversation where there are any. Differences are paired, with 95 % bootstrap
 intervals. A made-up world whose optimum is known shows whether learning from feedback alone gets
 there. It needs the extras ``rag`` and ``evidence``, and ``rl`` for PPO, which takes as long as all
@@ -13,7 +12,7 @@ with their propensities and whether an answer stands in them: the learner knows 
 passage. Learning, tuning and stopping do not read the gold labels. The log is simulated: 96
 selections of each question, where a service that runs has few of one question, or one. A row says
 what is left with the first 4 of each. How it is done was chosen by the gold of two folds of five;
-the questions of the other three, less looked at, have rows of their own (a third of them had been
+the questions of the other three, less looked at, have separate rows (a third of them had been
 looked at once, to see what used to go wrong, and how many candidates lead was chosen by all gold).
 
 RAFT is the row to go by, and stands for credit along chains within RAFT's rounds (docs/adr/0027);
@@ -87,7 +86,7 @@ FIVE = Environment(Limits(picks=5, may_stop=False, expanding="always"))
 ONCE = Environment(Limits(picks=5, may_stop=False, expanding="never"))
 GOALS = {"hotpotqa": 0.90, "musique": 0.31}
 START_SHARE = 0.6
-"""Of a passage's score that what it names has on top of its own: search's own default."""
+"""Share of a passage's score that its links get in addition: the default of search."""
 CLONE = CloneSettings(rounds=3, trees=TreeSettings(trees=100, learning_rate=0.1))
 START = CloneSettings(rounds=2, trees=TreeSettings(trees=60, learning_rate=0.1))
 LOOKED_AT = (0, 1)

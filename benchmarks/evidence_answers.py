@@ -1,7 +1,7 @@
 """Evidence selection in use: query forms, answers by a local model, judges beside people.
 
 ``--sets`` names any of hotpotqa (answers and retrieval), musique (retrieval), mtrag (query forms)
-and judge_human (judges and the distilled reward model); all of them unless told otherwise. Needs
+and judge_human (judges and the distilled reward model); all of them by default. Needs
 the extras ``rag``, ``evidence`` and, for answers, ``local``: a model of 270 million parameters on
 one thread, under the Gemma Terms of Use, some 40 minutes of an idle core for 300 questions; what
 was answered before is kept, so a run that was stopped goes on where it was.

@@ -2,7 +2,7 @@
 
 ``--sets`` picks among ``synthetic`` (a world whose best questions are known), ``bfcl`` (requests to
 tools), ``clapnq``, ``scifact`` and ``metatool`` (texts of ``--data``), and any other folder of
-``--data`` with questions or queries; the first two unless told otherwise. All but the first need
+``--data`` with questions or queries; the first two by default. All but the first need
 the extra ``rag`` and take some ten minutes of two cores each, less when the machine's cache of
 embedded texts knows them. With ``--json`` the comparisons are written as a page with plots as well,
 beside it under the same name.

@@ -23,7 +23,7 @@ def describe_machine() -> dict[str, str | int | float]:
     Returns:
         Cores usable by this process, CPU model, memory in GiB (0.0 when unknown), operating
         system, versions of Python, numpy and scipy, the BLAS numpy was built with, whether
-        the package's own C was compiled, and the number of threads BLAS was told to use.
+        the package's own C was compiled, and the number of threads of BLAS.
 
     Example:
         >>> sorted(describe_machine())[:4]

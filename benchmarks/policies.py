@@ -12,7 +12,7 @@ against Vowpal Wabbit's, which keeps gradient steps.
 Everyone begins with two rows of each arm and learns the same ones again and again. Our linear
 policies keep arms that are known in so few directions as rows
 (`steersman.policies.inverse_cache`), so those whose arms are known in all directions, each from as
-many rows as features, have figures of their own ("well known"). What a rival's decision costs does
+many rows as features, have separate figures ("well known"). What a rival's decision costs does
 not depend on what it has learned.
 
 A decision of LinUCB among well known arms reads one triangle per arm, K·d(d+1)/2·4 bytes in

@@ -219,7 +219,7 @@ def _load(source: str | Path, root: bytes, cache: Path) -> ChoicePolicy:
 
 @contextmanager
 def _served(folder: Path) -> Iterator[str]:
-    """Serve a folder as static files from a process of its own."""
+    """Serve a folder as static files from a separate process."""
     program = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
     with subprocess.Popen(
         [*program, "--directory", str(folder)],

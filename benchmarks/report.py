@@ -223,7 +223,7 @@ def _print(name: str, figures: list[Figure], machine: Mapping[str, object]) -> N
             show_verdict(holds=figure.holds),
             ", ".join(f"{peer} {show_number(value)}" for peer, value in figure.peers.items()),
         )
-    # Piped output has no width of its own; the default of 80 columns would fold every row.
+    # Piped output has no width; the default of 80 columns would fold every row.
     console = Console(width=None if Console().is_terminal else 160)
     console.print(table)
     console.print(" · ".join(f"{key} {value}" for key, value in machine.items()), markup=False)

@@ -1,8 +1,8 @@
 """Retrieval: how well is the right passage found, and how fast?
 
 ``--sets`` names folders of ``--data`` in either format that
-`steersman_systems.rag_tuner.judged_collections` reads; cranfield, scifact and hotpotqa unless told
-otherwise. A set is judged on its split test, else dev, else on all its questions; no default was
+`steersman_systems.rag_tuner.judged_collections` reads; by default cranfield, scifact and
+hotpotqa. A set is judged on its split test, else dev, else on all its questions; no default was
 chosen with these. It needs the extra ``rag``. Texts that the machine's cache of embeddings does not
 know yet take some 10 to 50 ms each.
 

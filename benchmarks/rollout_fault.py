@@ -256,7 +256,7 @@ def _number(watching: Monitors, query: str) -> float:
 
 
 class Traffic:
-    """An application that asks all the time, from a thread of its own; ``counts`` what came.
+    """An application that asks all the time, from a separate thread; ``counts`` the answers.
 
     Args:
         running: Whom it asks.

@@ -86,7 +86,7 @@ class Run(NamedTuple):
         look: of the end, from 1; `LOOKS` for none.
         units: of the candidate until then.
         days: until then.
-        incidents: kinds of trouble that were told on the way.
+        incidents: kinds of trouble that were reported on the way.
         reasons: of the last verdict.
     """
 

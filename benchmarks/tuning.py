@@ -1,7 +1,7 @@
 """The RAG tuner: what tuning brings on held-out questions, and who finds it with least trying.
 
 ``--sets`` names folders of ``--data`` in one of the two formats of judged collections; cranfield,
-scifact and hotpotqa unless told otherwise. Quality comes from judgements alone: F is recall@k and R
+scifact and hotpotqa by default. Quality comes from judgements alone: F is recall@k and R
 is nDCG@min(k, 10), latency is measured here (unit 100 ms), and k passages cost k/16. Every
 configuration is evaluated on every question first (extra ``rag``; the machine's cache of embedded
 texts makes the second run quicker), and strategies are tried on that. ``STEERSMAN_RECORDINGS`` may

@@ -252,7 +252,7 @@ def _recovered(strategy: Strategy, change: Change, seed: int) -> int:
 def _evaluated(
     strategy: Strategy, world: World, offset: int, seed: int, count: int
 ) -> Iterator[Batch]:
-    """Yield batches that a strategy asked for and was told of."""
+    """Yield batches that a strategy asked for and received."""
     recorded, tuned = world
     slices = rotating(_every(recorded), _SLICE, np.random.default_rng([seed, 4]))
     for number in range(count):

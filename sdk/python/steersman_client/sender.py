@@ -111,7 +111,7 @@ class Sender:
         try:
             thread.start()
         except RuntimeError as error:
-            # What was told is on disk by now, and must not look as if it was not.
+            # The answer is on disk by now, so it must not be sent again.
             _log.warning(
                 "events cannot be sent now; the next event or start tries again: %s", error
             )

@@ -97,7 +97,7 @@ def _checked_url(text: str) -> str:
         raise InputError("base_url is not a URL; give one such as https://host:8443") from None
     if has_secret:
         raise InputError("base_url must not contain a user or password; give the key as api_key")
-    # What is odd would be told by each transport in words of its own, or with each request.
+    # Checked here, since each transport would report it differently, or with each request.
     if not sound or _ODD.search(text):
         raise InputError(
             "base_url must be http(s)://host[:port][/prefix] without query, fragment or spaces, "

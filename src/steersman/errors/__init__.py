@@ -32,7 +32,7 @@
 
 A message says what is wrong, the value, what is allowed, and what to do next. Errors about
 arguments are also ``ValueError``, so callers can catch them without this module. The client has a
-tree of its own, in `steersman_client.errors`.
+separate tree, in `steersman_client.errors`.
 """
 
 from __future__ import annotations

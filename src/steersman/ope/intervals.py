@@ -142,7 +142,7 @@ def no_narrower(
         so that the possible range is unknown.
 
     Source:
-        `steersman.stats.all_alike_interval`, of as many units as the weights are worth. Coverage:
+        `steersman.stats.all_alike_interval`, of as many units as the effective sample size. Coverage:
         ``tests/ope/test_all_alike.py``.
     """
     least, most = float(rewards.min()), float(rewards.max())
@@ -193,7 +193,7 @@ def left_open_between(
 ) -> tuple[float, float]:
     """Return how much a difference of two targets' values may be off, as `left_open` does of one.
 
-    What an action gives up and what it gains are errors of their own: a row's rewards of an action
+    What an action gives up and what it gains are separate errors: a row's rewards of an action
     that never failed hide failures, which one of the targets would meet more often.
 
     Args:

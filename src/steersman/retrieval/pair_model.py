@@ -77,7 +77,7 @@ class PairModel:
                 weights.model, options, providers=["CPUExecutionProvider"]
             )
             self._tokenizer = tokenizers.Tokenizer.from_str(weights.tokenizer)
-        # Neither library has a class of errors of its own.
+        # Neither library has an error class.
         except Exception as wrong:
             message = f"{weights.name} is not a usable ONNX model: {wrong}; export it again"
             raise DataError(message) from wrong

@@ -128,7 +128,7 @@ class VectorFile:
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Begin with a lock of its own."""
+        """Begin with a separate lock."""
         self._lock = threading.RLock()
 
     def _checked(self, key: bytes, blob: bytes, crc: int, size: int) -> NDArray[np.float16]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FAR = 2_000  # updates; a replica further behind is reloaded from a stored state
-_FIRST_S = 5.0  # to wait for what serves a tenant's first request
+_FIRST_S = 5.0  # wait for the replica of a tenant's first request
 
 
 class Plan(NamedTuple):
@@ -239,7 +239,7 @@ class Following:
             self._stand_in.forget()
         elif self._key != plan.key and self._stand_in.served is not None:
             self.served, self._key = self._stand_in.served, None
-            self._stand_in.forget()  # and from now on it is what serves, which may be retracted
+            self._stand_in.forget()  # and from now on it is live, which may be retracted
         elif self._key != plan.key and self._control.error and self.served is not None:
             self._leave_retracted(plan, self.served)
         if self.served is not None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from steersman.registry.loaded import Loaded
     from steersman.spec.point import DecisionPoint
 
-_KEEP = 10  # versions of a point in the cache: explaining old ones must not push out what serves
+_KEEP = 10  # versions of a point in the cache: explaining old ones must not push out the live one
 _QUICK_S = 2.0  # to ask a registry that may hang, where the cache could answer
 _PATIENT_S = 20.0  # to fetch what the cache has not; a process that is stopped waits for it
 _FAILURES = 3  # in a row, until a registry is left alone for a while

@@ -90,7 +90,7 @@ def two_arm_confidence_sequence(
         level: Probability that no look ever misses, in (0, 1); with ``one_sided`` that of each end
             by itself, in (0.5, 1).
         n_star: Units of *both* arms at which it is tightest; fixed before the first look.
-        one_sided: Whether each end is a bound of its own, at ``level``.
+        one_sided: Whether each end is a separate bound, at ``level``.
 
     Returns:
         Interval of candidate minus control; without ends while an arm has fewer than two units, of

@@ -1,7 +1,7 @@
 """Contract checks of a PostgreSQL server for the store.
 
 Run them over a server before it holds anything that matters: another version, another vendor's
-build, a proxy in between. They write rows of two tenants of their own and leave them there.
+build, a proxy in between. They write rows of two test tenants and leave them there.
 """
 
 from __future__ import annotations

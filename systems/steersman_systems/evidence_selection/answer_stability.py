@@ -24,7 +24,7 @@ class Sureness:
     """How sure an answerer is of its answer from the passages picked so far.
 
     Half for an answer that stands in what was shown word for word, half for the same answer with
-    one passage fewer. What a model says of its own certainty is not asked: small ones are always
+    one passage fewer. The model is not asked how certain it is: small ones are always
     certain.
 
     Args:

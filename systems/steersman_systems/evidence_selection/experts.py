@@ -55,7 +55,7 @@ class RankExpert:
     """A strong policy that needs no gold: follows every pick, then takes the best fused score.
 
     Args:
-        share: of the score of what names it that a passage has on top of its own, ≥ 0: links as
+        share: of a linking passage's score that is added to the linked one's, ≥ 0: links as
             search follows them.
     """
 

@@ -74,7 +74,7 @@ class RewardTerms:
     """The declared terms; weights of the final ones sum to 1, so that a reward is in [0, 1].
 
     Args:
-        finals: (weight, term) pairs; containment alone unless told otherwise. A judge, an
+        finals: (weight, term) pairs; containment alone by default. A judge, an
             answerer's F1 or a reward model is a term like any other.
         information: weight of the potential of information gained, in [0, 1].
         redundancy: weight of the potential lost by repeating, in [0, 1].

@@ -83,7 +83,7 @@ def _set(name: str, found: Mapping[str, Any], trial: Trial, candidate: str) -> l
     over = "targets and seeds" if found["seeds"] > 1 else "the targets of one seed"
     about = (
         f"{size}, at most {found['limit']} questions each; the same targets for every way of "
-        f"choosing, each with a cache of its own. Intervals are 95 %, over {over}. An embedder "
+        f"choosing, each with a separate cache. Intervals are 95 %, over {over}. An embedder "
         "call is one text that no cache had."
     )
     if found["searched"]:

@@ -100,7 +100,7 @@ class Observed:
         """Return the share of each category among the queries that have a label.
 
         Args:
-            categories: Known ones; others count, but have no share of their own.
+            categories: Known ones; others count, but have no separate share.
         """
         if not categories:
             return np.zeros(0)

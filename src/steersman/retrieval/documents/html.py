@@ -101,7 +101,7 @@ def parse_html(text: str) -> Parsed:
 
 
 def as_html(text: str) -> str:
-    """Return a page of XHTML so that HTML's rules read it: empty elements get an end of their own.
+    """Return a page of XHTML so that HTML's rules read it: empty elements get an end tag.
 
     HTML takes ``<script/>`` for a beginning, and all that follows for a script.
 

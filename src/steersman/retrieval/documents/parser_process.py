@@ -1,4 +1,4 @@
-"""Parsing in a process of its own, so that a hostile file costs no more than was allowed.
+"""Parsing in a separate process, so that a hostile file costs no more than was allowed.
 
 A page of HTML may ask for more memory than any machine has in a few kilobytes, and a PDF for more
 time than anyone has. A thread cannot be ended; a process can.

@@ -140,7 +140,7 @@ def read(
         doc_id: of the one document in it; None: the file's name, in a folder with the path to it.
             JSON lines have their own.
         limits: of all that may be taken; None: `Limits()`.
-        parser: to share one process among many calls, with the limits of its own; None: one for
+        parser: to share one process among many calls, with its limits; None: one for
             this call, if one is needed.
 
     Raises:

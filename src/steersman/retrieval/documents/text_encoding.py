@@ -160,7 +160,7 @@ def _decode_as(data: bytes, encoding: str, *, assumed: bool) -> Decoded:
         text, replaced = storable(decoded + REPLACEMENT * bool(rest))
     else:
         text, replaced = storable(data.decode(encoding, "replace"))
-    # A file in one of these may hold U+FFFD of its own; it stands for something lost as well.
+    # A file in one of these may contain U+FFFD itself; it stands for something lost as well.
     return Decoded(text, encoding, assumed, replaced + text.count(REPLACEMENT) - replaced)
 
 

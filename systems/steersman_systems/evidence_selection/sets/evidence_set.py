@@ -23,8 +23,8 @@ class EvidenceSet:
         passages: all that can be picked, in the order of the files.
         questions: in the order of the files; one without ``gold`` has no known passage, one without
             ``answers`` no known answer.
-        pools: question id -> positions in `passages`, of questions that come with candidates of
-            their own; of the others, candidates have to be retrieved.
+        pools: question id -> positions in `passages`, of questions that come with
+            candidates; for the others, candidates have to be retrieved.
         rewrites: question id -> the question as a person wrote it to stand alone, where it is
             known; nothing may choose by it.
         splits: question id -> the part of the set it belongs to, where it is named.

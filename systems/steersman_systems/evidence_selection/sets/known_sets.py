@@ -42,7 +42,7 @@ AT_MOST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A set with a format of its own.
+    """A set with a separate format.
 
     Attributes:
         about: what it is, in a few words.

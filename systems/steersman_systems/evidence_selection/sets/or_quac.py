@@ -4,7 +4,7 @@
 ``history`` of ``question`` and ``answer.text``, ``answer.text``); ``all_blocks.txt`` a passage a
 line (``id``, ``title``, ``text``); ``qrels.txt`` is one object, qid -> passage id -> 1. Without
 ``all_blocks.txt`` each turn has the passages that came with it (``evidences``, of which
-``retrieval_labels`` marks the gold one) as candidates of its own.
+``retrieval_labels`` marks the gold one) as its candidates.
 
 Source: Qu et al., Open-Retrieval Conversational Question Answering (2020).
 """

@@ -57,7 +57,7 @@ class Gathering:
         self._shortened = 0
 
     def passage(self, where: str, name: str, text: str, title: str = "") -> None:
-        """Take a passage that has a name of its own; the same one again is read once.
+        """Take a passage with a unique name; the same one again is read once.
 
         Args:
             title: of it; what is beyond 1,000 characters is cut.

@@ -51,7 +51,7 @@ class Strategy(Protocol):
 
 
 class Ledger:
-    """All that was told, by configuration.
+    """All reported evaluations, by configuration.
 
     Args:
         tuned: Whose gates hold.

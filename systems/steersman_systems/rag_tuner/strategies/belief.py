@@ -36,8 +36,8 @@ class Belief:
     """Quality and what is spent, each a linear model of the whole space.
 
     What is spent is modelled apart, since it hardly varies from query to query. All batches are
-    kept, so that they can be told again when the reward weights change: quality, time and money
-    were measured, only what they are worth is another.
+    kept, so that they can be replayed when the reward weights change: quality, time and money
+    were measured, only their weights change.
 
     Args:
         tuned: Space and weights.
@@ -53,7 +53,7 @@ class Belief:
         self._paid: list[_Paid] = []
 
     def __len__(self) -> int:
-        """Return how many evaluations it was told."""
+        """Return the number of reported evaluations."""
         return len(self._paid)
 
     def learn(self, batch: Batch, reward: Reward) -> None:

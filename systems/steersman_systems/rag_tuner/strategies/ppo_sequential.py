@@ -277,7 +277,7 @@ def _episodes(
             actions[place, time], propensities[place, time] = action.values, action.propensity
             rewards[place, time] = stepped.reward
     last, beyond = np.zeros((count, horizon), bool), np.zeros((count, horizon))
-    # Episodes are cut off, not over: what serves goes on serving.
+    # Episodes are truncated, not terminated: the live configuration goes on.
     last[:, -1], beyond[:, -1] = True, agent.expected_each(scaling.apply(np.array(raw)))
     return Steps(
         states.reshape(-1, agent.features), actions.reshape(-1, len(agent.parts)),

@@ -246,7 +246,7 @@ def _part(values: Sequence[Any], alike: Callable[[Any, Any], float]) -> _Part:
 
 
 def _alike_ways(one: tuple[str, float], other: tuple[str, float]) -> float:
-    """Variants lie on the line of fusion weights, and each has something of its own."""
+    """Variants lie on the line of fusion weights, and each has a separate term."""
     nearby = _bell(_on_the_line(*one) - _on_the_line(*other), _WEIGHT_SCALE)
     return 0.7 * nearby + 0.3 * float(one[0] == other[0])
 
