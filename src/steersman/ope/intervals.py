@@ -142,7 +142,7 @@ def no_narrower(
         so that the possible range is unknown.
 
     Source:
-        `steersman.stats.all_alike_interval`, of as many units as the effective sample size. Coverage:
+        `steersman.stats.all_alike_interval`, with the effective sample size as units. Coverage:
         ``tests/ope/test_all_alike.py``.
     """
     least, most = float(rewards.min()), float(rewards.max())
