@@ -1,11 +1,12 @@
 """Evidence selection: is all that an answer needs among five passages, and what does it take?
 
-``--sets`` names folders of ``--data``, or made-up; by default hotpotqa, musique and made-up. Everything that learns is judged on questions it did not learn from: five folds by
-question, or by conversation where there are any. Differences are paired, with 95 % bootstrap
-intervals. A made-up world whose optimum is known shows whether learning from feedback alone gets
-there. It needs the extras ``rag`` and ``evidence``, and ``rl`` for PPO, which takes as long as all
-else together and is measured on sets that are named so: ``--sets musique+ppo``. The answers that a
-model gives from what was selected are measured in `benchmarks.evidence_answers`.
+``--sets`` names folders of ``--data``, or made-up; by default hotpotqa, musique and made-up.
+Everything that learns is judged on questions it did not learn from: five folds by question, or by
+conversation where there are any. Differences are paired, with 95 % bootstrap intervals. A made-up
+world whose optimum is known shows whether learning from feedback alone gets there. It needs the
+extras ``rag`` and ``evidence``, and ``rl`` for PPO, which takes as long as all else together and is
+measured on sets that are named so: ``--sets musique+ppo``. The answers that a model gives from what
+was selected are measured in `benchmarks.evidence_answers`.
 
 Without gold, what is learned from are logged selections of two passages by an exploring policy,
 with their propensities and whether an answer stands in them: the learner knows nothing else of a
