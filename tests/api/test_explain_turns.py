@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
-from steersman.api.routes import explain as explaining
+from steersman.serving import explain as explaining
 from steersman.db.declarations import declare
 from steersman.db.tenants import create_tenant
 from tests.api.points import POINT

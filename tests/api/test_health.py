@@ -93,7 +93,7 @@ async def test_metrics_from_elsewhere_need_the_token(client, headers, status) ->
 
     for token in ("token", None):
         health = Health(nothing, Metrics(), None, token)
-        request = Request({"client": client}, None, headers, ())
+        request = Request({"client": client}, None, headers)
         try:
             answered = (await health.metrics(request)).status
         except Refused as refused:
@@ -126,7 +126,7 @@ async def test_no_count_ever_falls_whoever_is_asked(tmp_path) -> None:
     asked = [
         Health(_well, own, Exchange(tmp_path, str(number))) for number, own in enumerate(metrics)
     ]
-    request = Request({"client": ("127.0.0.1", 1)}, None, {}, ())
+    request = Request({"client": ("127.0.0.1", 1)}, None, {})
     seen = []
     for turn in range(6):
         metrics[0].fallback("store")
@@ -155,7 +155,7 @@ async def test_what_others_left_broken_and_a_full_disk_hide_no_metrics(tmp_path)
     Exchange(tmp_path, "sound").leave(Metrics().families())
     (tmp_path / "own.part").mkdir()  # nothing can be written where a folder is
     health = Health(_well, Metrics(), Exchange(tmp_path, "own"))
-    answer = await health.metrics(Request({"client": ("127.0.0.1", 1)}, None, {}, ()))
+    answer = await health.metrics(Request({"client": ("127.0.0.1", 1)}, None, {}))
     told = {name.removeprefix("process=") for labels in values(answer.body) for name in labels[1:]}
     assert (answer.status, told & {"own", "sound"}) == (200, {"own", "sound"})
 

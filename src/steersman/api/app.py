@@ -1,8 +1,10 @@
-"""ASGI application with one dispatcher for all routes.
+"""ASGI application: one dispatcher for all routes.
 
-The dispatcher matches the route, checks the key and the scope, asks the load guard and awaits the
-handler. Every refusal is a `Refused` exception; one place turns it into an answer. The order
-matters: a request without a valid key learns nothing, and a shed request costs no work.
+Starlette matches the paths, runs the lifespan, and sends streams and files. The raw routes, decide
+and events, are found in a dictionary instead. For every request the dispatcher then checks the key
+and the scope, asks the load guard and awaits the handler. Every refusal is a `Refused` exception;
+one place turns it into an answer. The order matters: a request without a valid key learns nothing,
+and a shed request costs no work.
 """
 
 from __future__ import annotations
@@ -12,67 +14,68 @@ import os
 import re
 import time
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route as Path
+from starlette.routing import Router
 
 from steersman.api.authentication import authorize
-from steersman.platform.http.messages import Answer, ClientGone, Request, problem_answer
+from steersman.api.route import read_query
+from steersman.platform.http.messages import (
+    Answer,
+    ClientGone,
+    Request,
+    converted,
+    json_answer,
+    problem_answer,
+    read_json,
+)
 from steersman.platform.telemetry.tracing import parse_traceparent
 from steersman.wire import Problem, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from steersman.api.authentication import Authenticator
+    from steersman.api.route import Handler, Route
     from steersman.platform.telemetry.tracing import Tracing
     from steersman.serving.load_guard import Guard
     from steersman.serving.metrics import Metrics
 
+    Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+    Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+    Methods = Mapping[str, tuple[Route, Handler]]
+
 _log = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-
-
-class Route(NamedTuple):
-    """Handler and rules of one method of one path.
-
-    Attributes:
-        path: declared path; variable parts are in braces, for example ``{id}``.
-        handler: function that answers.
-        scope: required scope of the key; None: no key needed.
-        sheds: name of the route in the load guard (`guard.SHEDS`); None: never refused.
-        traced: whether spans are recorded.
-    """
-
-    path: str
-    handler: Callable[[Request], Awaitable[Answer]]
-    scope: str | None = None
-    sheds: str | None = None
-    traced: bool = False
 
 
 class Application:
     """ASGI 3 application.
 
     Args:
-        routes: all routes as (method, route).
+        routes: all routes with their handlers.
         keys: authenticator of API keys.
         guard: load guard.
         metrics: counters.
         tracing: recorder of spans.
+        lifespan: returns a context that the server holds while it answers requests.
         clock: monotonic clock in seconds.
     """
 
     def __init__(
         self,
-        routes: Sequence[tuple[str, Route]],
+        routes: Sequence[tuple[Route, Handler]],
         *,
         keys: Authenticator,
         guard: Guard,
         metrics: Metrics,
         tracing: Tracing,
+        lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._exact: dict[str, dict[str, Route]] = {}
-        self._shaped: list[tuple[re.Pattern[str], dict[str, Route]]] = []
         self._keys = keys
         self._guard = guard
         self._metrics = metrics
@@ -80,34 +83,53 @@ class Application:
         self._clock = clock
         self._numbers = count()
         self._prefix = os.urandom(5).hex()
-        for path in dict.fromkeys(route.path for _, route in routes):
-            self._add(path, {method: route for method, route in routes if route.path == path})
+        self._routes = [route for route, _ in routes]
+        self._raw: dict[str, Methods] = {}
+        paths = []
+        # Fixed paths first: Starlette takes the first path that matches.
+        paths_of = dict.fromkeys(route.path for route in self._routes)
+        for path in sorted(paths_of, key=lambda it: "{" in it):
+            methods = {it[0].method: it for it in routes if it[0].path == path}
+            if any(route.raw for route, _ in methods.values()):
+                self._raw[path] = methods
+            else:
+                paths.append(Path(path, _Endpoint(self, methods)))
+        self._router = Router(
+            paths, redirect_slashes=False, default=_Endpoint(self, {}), lifespan=lifespan
+        )
 
-    async def __call__(
-        self,
-        scope: Mapping[str, Any],
-        receive: Callable[[], Awaitable[Mapping[str, Any]]],
-        send: Callable[[Mapping[str, Any]], Awaitable[None]],
-    ) -> None:
-        """Answer one request.
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request, or run the lifespan.
 
         Raises:
-            NotImplementedError: for lifespan and websockets; servers treat this as unsupported.
+            NotImplementedError: for websockets; servers treat this as unsupported.
         """
-        if scope["type"] != "http":
+        if scope["type"] == "http":
+            methods = self._raw.get(scope["path"])
+            if methods is not None:
+                await self.respond(methods, scope, receive, send)
+                return
+        elif scope["type"] != "lifespan":
             raise NotImplementedError(scope["type"])
+        await self._router(scope, receive, send)
+
+    async def respond(
+        self, methods: Methods, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    ) -> None:
+        """Answer a request for a path that has these methods; none: the path is unknown."""
         begun = self._clock()
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request_id = self._request_id(headers.get(b"x-request-id"))
         name = "unmatched"
         try:
-            route, params = self._match(scope["method"], scope["path"])
+            route, handler = _choose(methods, scope["method"])
             name = route.path
-            request = Request(scope, receive, headers, params)
+            request = Request(scope, receive, headers, route)
             request.request_id = request_id
-            answer = await self._answer(route, request)
+            answer = await self._answer(handler, request)
         except Refused as refused:
-            answer = problem_answer(refused.problem, _allow(self, scope, refused.problem))
+            allow = ((b"allow", _allowed(methods).encode()),)
+            answer = problem_answer(refused.problem, allow if refused.problem.status == 405 else ())
         except ClientGone:
             self._metrics.request(name, 499, self._clock() - begun)
             return
@@ -115,18 +137,23 @@ class Application:
             _log.exception("request %s to %s failed", request_id, name)
             detail = f"unexpected error; report the request id {request_id} to the operator"
             answer = problem_answer(Problem.of("internal", detail))
-        status, body, more = answer
-        length = (b"content-length", b"%d" % len(body))
-        start = {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [*more, length, (b"x-request-id", request_id.encode())],
-        }
-        await send(start)
-        await send({"type": "http.response.body", "body": body})
+        if isinstance(answer, Answer):
+            status, body, more = answer
+            length = (b"content-length", b"%d" % len(body))
+            start = {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*more, length, (b"x-request-id", request_id.encode())],
+            }
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+        else:
+            answer.raw_headers.append((b"x-request-id", request_id.encode()))
+            status = await _send(answer, scope, receive, send, f"{request_id} to {name}")
         self._metrics.request(name, status, self._clock() - begun)
 
-    async def _answer(self, route: Route, request: Request) -> Answer:
+    async def _answer(self, handler: Handler, request: Request) -> Answer | Response:
+        route: Route = request.route
         if route.scope is not None:
             authorization = request.headers.get(b"authorization")
             key = self._keys.known(authorization)
@@ -137,50 +164,17 @@ class Application:
         if route.sheds is not None and self._guard.state:
             self._guard.refuse(route.sheds)
         if not route.traced:
-            return await route.handler(request)
+            return await _handled(handler, request)
         request.traceparent = parse_traceparent(request.headers.get(b"traceparent"))
         if not self._tracing.enabled:
-            return await route.handler(request)
-        with self._tracing.span(f"POST {route.path}", request.traceparent) as own:
+            return await _handled(handler, request)
+        with self._tracing.span(f"{route.method} {route.path}", request.traceparent) as own:
             request.traceparent = own
-            return await route.handler(request)
+            return await _handled(handler, request)
 
     def paths(self) -> list[tuple[str, str]]:
-        """Return all routes as (method, path)."""
-        every = [*self._exact.values(), *(methods for _, methods in self._shaped)]
-        return [(method, it.path) for methods in every for method, it in methods.items()]
-
-    def allowed(self, path: str) -> str:
-        """Return the methods of a path in the format of the header ``Allow``."""
-        methods, _ = self._find(path)
-        return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
-
-    def _match(self, method: str, path: str) -> tuple[Route, tuple[str, ...]]:
-        methods, params = self._find(path)
-        if not methods:
-            raise Refused.of("not_found", "path not found; /openapi.json lists all paths")
-        route = methods.get("GET" if method == "HEAD" else method)
-        if route is None:
-            detail = f"method {method[:20]!r} not allowed; allowed: {self.allowed(path)}"
-            raise Refused.of("method_not_allowed", detail)
-        return route, params
-
-    def _find(self, path: str) -> tuple[dict[str, Route], tuple[str, ...]]:
-        methods = self._exact.get(path)
-        if methods is not None:
-            return methods, ()
-        for shape, methods in self._shaped:
-            match = shape.fullmatch(path)
-            if match is not None:
-                return methods, match.groups()
-        return {}, ()
-
-    def _add(self, path: str, methods: dict[str, Route]) -> None:
-        if "{" in path:
-            shape = re.sub(r"\\\{\w+\\\}", "([^/]+)", re.escape(path))
-            self._shaped.append((re.compile(shape), methods))
-        else:
-            self._exact[path] = methods
+        """Return the described routes as (method, path)."""
+        return [(route.method, route.path) for route in self._routes if not route.hidden]
 
     def _request_id(self, wanted: bytes | None) -> str:
         if wanted is not None and _REQUEST_ID.fullmatch(wanted):
@@ -188,9 +182,69 @@ class Application:
         return f"{self._prefix}-{next(self._numbers)}"
 
 
-def _allow(
-    app: Application, scope: Mapping[str, Any], problem: Problem
-) -> tuple[tuple[bytes, bytes], ...]:
-    if problem.status != 405:
-        return ()
-    return ((b"allow", app.allowed(scope["path"]).encode()),)
+class _Endpoint:
+    """ASGI application of one path; Starlette wraps functions, but not objects."""
+
+    def __init__(self, app: Application, methods: Methods) -> None:
+        self._app = app
+        self._methods = methods
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        await self._app.respond(self._methods, scope, receive, send)
+
+
+async def _handled(handler: Handler, request: Request) -> Answer | Response:
+    """Return a handler's answer; it gets the query and the body that its route declares."""
+    route: Route = request.route
+    if route.raw:
+        raw: Answer = await handler(request)
+        return raw
+    arguments = []
+    if route.query is not None:
+        arguments.append(read_query(request.scope["query_string"], route.query))
+    if route.body is not None:
+        arguments.append(converted(await read_json(request, route.limit), route.body))
+    told = await handler(request, *arguments)
+    if isinstance(told, Answer | Response):
+        return told
+    return json_answer(told, route.status)
+
+
+async def _send(
+    response: Response,
+    scope: MutableMapping[str, Any],
+    receive: Receive,
+    send: Send,
+    request: str,
+) -> int:
+    """Send a stream or a file and return its status; 500 if it broke off."""
+    stream: Any = response.body_iterator if isinstance(response, StreamingResponse) else None
+    try:
+        if stream is None or scope["method"] != "HEAD":
+            await response(scope, receive, send)
+        else:
+            head = {"status": response.status_code, "headers": response.raw_headers}
+            await send({"type": "http.response.start", **head})
+            await send({"type": "http.response.body"})
+    except Exception:  # noqa: BLE001 (its head may be out: the server closes the connection)
+        _log.exception("the answer of request %s broke off", request)
+        return 500
+    finally:
+        if stream is not None:
+            await stream.aclose()  # a client that went away leaves it suspended
+    return response.status_code
+
+
+def _choose(methods: Methods, method: str) -> tuple[Route, Handler]:
+    if not methods:
+        raise Refused.of("not_found", "path not found; /openapi.json lists all paths")
+    found = methods.get("GET" if method == "HEAD" else method)
+    if found is None:
+        detail = f"method {method[:20]!r} not allowed; allowed: {_allowed(methods)}"
+        raise Refused.of("method_not_allowed", detail)
+    return found
+
+
+def _allowed(methods: Methods) -> str:
+    """Return methods in the format of the header ``Allow``."""
+    return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 document, generated from the types that read and write the bodies."""
+"""OpenAPI 3.1 document, made from the route table."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from steersman.api.app import Route
-from steersman.api.operations import OPERATIONS, Operation
-from steersman.api.schemas import components, event_schemas, ref
-from steersman.platform.http.messages import Answer
-from steersman.points.systems import load, systems_with
-from steersman.wire import CODES, Problem, Refused
+from steersman.api.schemas import as_text, components, event_schemas, query_parameters, shape
+from steersman.api.table import every_route
+from steersman.wire import CODES, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from steersman.platform.http.messages import Request
+    from steersman.api.route import Route
 
 _ALWAYS = ("headers_too_large", "internal", "unavailable")
 _KEYED = ("unauthorized", "forbidden")
@@ -34,8 +29,9 @@ def document() -> dict[str, Any]:
     ('3.1.0', True)
     """
     paths: dict[str, dict[str, Any]] = {}
-    for operation in (*OPERATIONS, *_of_systems("operations")):
-        paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
+    routes = [route for route in every_route() if not route.hidden]
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -46,7 +42,7 @@ def document() -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": components(tuple(_of_systems("messages"))),
+            "schemas": components(routes),
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -58,61 +54,26 @@ def document() -> dict[str, Any]:
     }
 
 
-def _of_systems(part: str) -> Iterator[Any]:
-    for system in systems_with(part).values():
-        yield from load(getattr(system, part))
-
-
-class Descriptions:
-    """Handlers of the routes that describe the API.
-
-    >>> [route.path for _, route in Descriptions().routes()]
-    ['/openapi.json', '/schemas/events/v1/{file}']
-    """
-
-    def __init__(self) -> None:
-        self._files = {name: as_text(schema) for name, schema in event_schemas().items()}
-        self._document = as_text(document())
-
-    def routes(self) -> Sequence[tuple[str, Route]]:
-        """Return the routes."""
-        return [
-            ("GET", Route("/openapi.json", self.openapi)),
-            ("GET", Route("/schemas/events/v1/{file}", self.schema)),
-        ]
-
-    async def openapi(self, _: Request) -> Answer:
-        """Answer ``GET /openapi.json``."""
-        return Answer(200, self._document)
-
-    async def schema(self, request: Request) -> Answer:
-        """Answer ``GET /schemas/events/v1/{file}``."""
-        text = self._files.get(request.params[0])
-        if text is None:
-            raise Refused.of("not_found", f"schema not found; available: {', '.join(self._files)}")
-        return Answer(200, text, ((b"content-type", b"application/schema+json"),))
-
-
-def _operation(operation: Operation) -> dict[str, Any]:
-    answer = operation.answer if isinstance(operation.answer, dict) else ref(operation.answer)
+def _operation(route: Route) -> dict[str, Any]:
+    method = route.method.lower()
     good = {
         "description": "Done.",
-        "content": {operation.media: {"schema": answer}},
+        "content": {route.media: {"schema": shape(route.answer)}},
         "headers": {"X-Request-Id": {"schema": {"type": "string"}}},
     }
     described: dict[str, Any] = {
-        "operationId": f"{operation.method}{operation.path.translate(_IDENTIFIER)}",
-        "summary": operation.summary,
-        "responses": {str(operation.status): good, **_problems(operation)},
-        "security": [{"key": []}] if operation.scope else [],
+        "operationId": f"{method}{route.path.translate(_IDENTIFIER)}",
+        "summary": route.summary,
+        "responses": {str(route.status): good, **_problems(route)},
+        "security": [{"key": []}] if route.scope else [],
     }
-    if operation.scope:
-        described["description"] = f"Requires the scope `{operation.scope}`."
-    if parameters := list(_parameters(operation)):
+    if route.scope:
+        described["description"] = f"Requires the scope `{route.scope}`."
+    if parameters := list(_parameters(route)):
         described["parameters"] = parameters
-    if operation.body is not None:
-        content: dict[str, Any] = {"schema": operation.body}
-        content["examples"] = {name: {"value": it} for name, it in operation.examples.items()}
+    if route.body is not None:
+        content: dict[str, Any] = {"schema": shape(route.body)}
+        content["examples"] = {name: {"value": it} for name, it in route.examples.items()}
         described["requestBody"] = {"required": True, "content": {"application/json": content}}
     return described
 
@@ -120,28 +81,22 @@ def _operation(operation: Operation) -> dict[str, Any]:
 _IDENTIFIER = str.maketrans({"/": "_", ".": "_", "-": "_", "{": None, "}": None})
 
 
-_PARTS: dict[str, dict[str, Any]] = {
-    "id": {"type": "string", "format": "uuid"},
-    "file": {"type": "string", "enum": sorted(event_schemas())},
-}
-
-
-def _parameters(operation: Operation) -> Iterator[dict[str, Any]]:
-    for part in operation.path.split("/"):
+def _parameters(route: Route) -> Iterator[dict[str, Any]]:
+    for part in route.path.split("/"):
         if part.startswith("{"):
             name = part.strip("{}")
-            yield {"name": name, "in": "path", "required": True, "schema": _PARTS[name]}
-    for name, about in operation.query:
-        schema = {"type": "boolean", "default": False}
-        yield {"name": name, "in": "query", "description": about, "schema": schema}
+            schema = shape(route.parts.get(name, str))
+            yield {"name": name, "in": "path", "required": True, "schema": schema}
+    if route.query is not None:
+        yield from query_parameters(route.query)
 
 
-def _problems(operation: Operation) -> dict[str, Any]:
-    """Return the error answers that an operation can give, by status."""
-    codes = [*_ALWAYS, *operation.codes]
-    codes += _KEYED if operation.scope else ()
-    codes += _WITH_BODY if operation.body is not None else ()
-    codes += ("invalid",) if operation.query else ()
+def _problems(route: Route) -> dict[str, Any]:
+    """Return the error answers that a route can give, by status."""
+    codes = [*_ALWAYS, *route.codes]
+    codes += _KEYED if route.scope else ()
+    codes += _WITH_BODY if route.body is not None else ()
+    codes += ("invalid",) if route.query else ()
     found: dict[str, Any] = {}
     for code in sorted(set(codes), key=lambda code: CODES[code]):
         status, title = CODES[code]
@@ -154,22 +109,13 @@ def _problems(operation: Operation) -> dict[str, Any]:
             str(status),
             {
                 "description": title + ".",
-                "content": {"application/problem+json": {"schema": ref("Problem"), "examples": {}}},
+                "content": {"application/problem+json": {"schema": shape(Problem), "examples": {}}},
             },
         )
         described["content"]["application/problem+json"]["examples"][code] = example
         if status in {503, 429}:
             described["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
     return found
-
-
-def as_text(value: Any) -> bytes:
-    r"""Return a value as indented JSON in UTF-8.
-
-    >>> as_text({"a": 1})
-    b'{\n  "a": 1\n}\n'
-    """
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 OPENAPI_FILE = "docs/reference/openapi.json"

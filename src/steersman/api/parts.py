@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from asyncpg import Pool
 
-    from steersman.api.app import Route
     from steersman.platform.breaker import Breaker
     from steersman.retrieval.embedders import Embedders
     from steersman.serving.corpus_cache import CorpusCache
@@ -40,13 +39,18 @@ class Parts:
 
 
 class SystemPart(Protocol):
-    """HTTP part of a system."""
+    """HTTP part of a system; its handlers carry their routes, see `steersman.api.route`."""
 
-    def routes(self) -> Sequence[tuple[str, Route]]:
-        """Return its routes: (method, route)."""
+    @classmethod
+    def open(cls, parts: Parts, settings: Any) -> Self:
+        """Return the part of a service process.
+
+        Args:
+            settings: settings of the system; None: read the environment.
+        """
+
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """Return a context that the server holds while it answers requests."""
 
     async def sweep(self) -> object:
-        """Remove expired entries; called once a minute."""
-
-    def close(self) -> None:
-        """Begin nothing further; the process stops."""
+        """Remove what is no longer needed; called once a minute."""

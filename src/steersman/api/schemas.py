@@ -12,76 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.api.routes.explain import Explanation
-from steersman.api.routes.keys import NewKey, Rotation, ShownKey
-from steersman.api.routes.rollout_plans import NewForecast, ShownForecast
-from steersman.api.routes.rollouts import (
-    NewRollout,
-    RolloutAct,
-    ShownIncident,
-    ShownRollout,
-    ShownVerdict,
-)
-from steersman.api.routes.search import (
-    DocumentRequest,
-    SearchAnswer,
-    SearchRequest,
-    ShownDocument,
-)
-from steersman.api.routes.snapshots import RetractedSnapshot, RetractSnapshot, ShownSnapshot
-from steersman.api.routes.status import Status
-from steersman.api.routes.units import ErasedRows, EraseRequest, UnitRequest
 from steersman.wire import (
     EVENT_TYPES,
-    BatchRequest,
     DecideRequest,
-    Decision,
     Event,
-    EventBatch,
-    EventResult,
     LocalDecision,
     Problem,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from steersman.api.route import Route
     from steersman.wire import EventType
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EVENT_VERSION = 1
-_TYPES = (
-    BatchRequest,
-    DecideRequest,
-    Decision,
-    DocumentRequest,
-    EraseRequest,
-    ErasedRows,
-    Event,
-    EventBatch,
-    EventResult,
-    Explanation,
-    LocalDecision,
-    NewForecast,
-    NewKey,
-    NewRollout,
-    Problem,
-    RetractSnapshot,
-    RetractedSnapshot,
-    RolloutAct,
-    Rotation,
-    SearchAnswer,
-    SearchRequest,
-    ShownDocument,
-    ShownForecast,
-    ShownIncident,
-    ShownKey,
-    ShownRollout,
-    ShownSnapshot,
-    ShownVerdict,
-    Status,
-    UnitRequest,
-)
+_REFS = "#/components/schemas/{name}"
+_ITEMS = (DecideRequest, Event, LocalDecision, Problem)
 _DECISION = "019a3b5e-7c00-7d2a-8f00-5b1a2c3d4e5f"
 EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {
     "interaction.create": {
@@ -113,27 +61,65 @@ EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {
 }
 
 
-def components(more: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """Return the schema of every message by name, for ``#/components/schemas``.
-
-    >>> components()["SearchHit"]["properties"]["doc_id"]["description"]
-    'Document id.'
-    """
-    _, found = msgspec.json.schema_components(
-        (*_TYPES, *more), ref_template="#/components/schemas/{name}"
-    )
+def components(routes: Iterable[Route]) -> dict[str, Any]:
+    """Return the schema of every message of these routes by name, for ``#/components/schemas``."""
+    kinds = [kind for route in routes for kind in _kinds([route.answer, route.body])]
+    _, found = msgspec.json.schema_components((*_ITEMS, *kinds), ref_template=_REFS)
     schemas = {name: _described(schema) for name, schema in sorted(found.items())}
-    # Items are checked one by one, so that one bad item does not refuse the others.
-    _properties(schemas, "BatchRequest")["requests"]["items"] = ref("DecideRequest")
-    _properties(schemas, "EventBatch")["events"]["items"] = ref("Event")
+    # Items are checked one by one, so that one bad item does not refuse the others: their type is
+    # not in the message.
+    _properties(schemas, "BatchRequest")["requests"]["items"] = shape(DecideRequest)
+    _properties(schemas, "EventBatch")["events"]["items"] = shape(Event)
     records = _properties(schemas, "EventBatch")["records"]
-    records["items"] = {"anyOf": [{"type": "string"}, ref("LocalDecision")]}
+    records["items"] = {"anyOf": [{"type": "string"}, shape(LocalDecision)]}
     _properties(schemas, "EventResult")["problem"] = {
-        "anyOf": [ref("Problem"), {"type": "null"}],
+        "anyOf": [shape(Problem), {"type": "null"}],
         "description": "Problem, as in an error answer.",
     }
     schemas["Event"]["oneOf"] = _about_one_thing()
     return schemas
+
+
+def _kinds(kind: Any) -> Iterator[Any]:
+    """Yield the types that a type of a `Route` is made of."""
+    if isinstance(kind, dict):
+        kind = [*kind.values()]
+    if isinstance(kind, tuple | list):
+        for one in kind:
+            yield from _kinds(one)
+    elif kind is not None:
+        yield kind
+
+
+def shape(kind: Any) -> dict[str, Any]:
+    """Return the schema of a type of a `Route`.
+
+    >>> shape({"ready": bool})["properties"]
+    {'ready': {'type': 'boolean'}}
+    >>> shape((Problem, [int, str]))["anyOf"][1]["items"]
+    {'anyOf': [{'type': 'integer'}, {'type': 'string'}]}
+    """
+    if kind == {}:
+        return {"type": "object"}
+    if isinstance(kind, dict):
+        properties = {name: shape(one) for name, one in kind.items()}
+        return {"type": "object", "properties": properties, "required": list(properties)}
+    if isinstance(kind, list):
+        return {"type": "array", "items": shape(tuple(kind))}
+    if isinstance(kind, tuple):
+        return {"anyOf": [shape(one) for one in kind]}
+    (schema,), _ = msgspec.json.schema_components((kind,), ref_template=_REFS)
+    return schema
+
+
+def query_parameters(kind: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
+    """Yield the OpenAPI description of each query parameter."""
+    _, found = msgspec.json.schema_components((kind,))
+    schema = _described(found[kind.__name__])
+    for name, inner in schema["properties"].items():
+        about = inner.pop("description", "")
+        described = {"name": name, "in": "query", "description": about, "schema": inner}
+        yield {**described, "required": True} if name in schema["required"] else described
 
 
 def event_schema(kind: EventType) -> dict[str, Any]:
@@ -198,10 +184,10 @@ def _properties(schemas: dict[str, Any], name: str) -> dict[str, Any]:
     return properties
 
 
-def ref(name: str) -> dict[str, str]:
-    """Return a reference to a schema of `components`.
+def as_text(value: Any) -> bytes:
+    r"""Return a value as indented JSON in UTF-8.
 
-    >>> ref("Problem")
-    {'$ref': '#/components/schemas/Problem'}
+    >>> as_text({"a": 1})
+    b'{\n  "a": 1\n}\n'
     """
-    return {"$ref": f"#/components/schemas/{name}"}
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

@@ -64,7 +64,7 @@ class HttpServer(uvicorn.Server):
                 app,
                 http=bounded(limits),
                 ws="none",
-                lifespan="off",
+                lifespan="auto",
                 interface="asgi3",
                 log_config=None,
                 access_log=False,

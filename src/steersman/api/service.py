@@ -6,33 +6,27 @@ import asyncio
 import logging
 import os
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from steersman.api.app import Application
 from steersman.api.authentication import Authenticator
-from steersman.api.openapi import Descriptions
+from steersman.api.openapi import document
 from steersman.api.parts import Parts
-from steersman.api.routes.decisions import Endpoints
-from steersman.api.routes.explain import Explain
-from steersman.api.routes.health import Health
-from steersman.api.routes.keys import KeyAdmin
-from steersman.api.routes.rollouts import Rollouts
-from steersman.api.routes.search import Searching, load_corpus
-from steersman.api.routes.snapshots import Snapshots
-from steersman.api.routes.status import StatusPage
-from steersman.api.routes.units import Units
-from steersman.db.decisions import DecisionRow, log_decisions
+from steersman.api.routes.search import load_corpus
+from steersman.api.schemas import as_text
+from steersman.api.table import open_routes
+from steersman.db.decisions import DecisionRow, connect_writer, log_decisions
 from steersman.db.group_commit import GroupCommit
 from steersman.db.keys import find_keys
 from steersman.db.packed_events import event_pipeline, log_packed_events
 from steersman.db.secret import load_secret
 from steersman.errors import InputError
-from steersman.platform.postgres.bulk_encoder import connect_writer
 from steersman.platform.postgres.database import AWAY, store_breaker, store_is_away
 from steersman.platform.postgres.idle_pool import open_pools
 from steersman.platform.telemetry.exposition import BESIDE, Exchange
@@ -40,7 +34,7 @@ from steersman.platform.telemetry.tracing import Tracing
 from steersman.points.systems import load, systems_with
 from steersman.retrieval.embedders import Embedders
 from steersman.serving.corpus_cache import CorpusCache
-from steersman.serving.decide import Deciding
+from steersman.serving.decide import Decider
 from steersman.serving.event_intake import Intake
 from steersman.serving.load_guard import Guard
 from steersman.serving.metrics import Metrics
@@ -49,8 +43,7 @@ from steersman.snapshots.verified_bases import Verified
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from uuid import UUID
 
     from steersman.api.parts import SystemPart
@@ -167,6 +160,7 @@ class Settings(msgspec.Struct, frozen=True):
         metrics_token: token for remote metrics requests; None: local requests only.
         key_refresh_s: interval for verifying API keys in use, in seconds.
         corpora_bytes: approximate memory limit of loaded corpora in bytes.
+        ui: folder of the web interface, served under ``/ui``; None: not served.
         systems: settings of installed systems by name; others read the environment.
     """
 
@@ -175,6 +169,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_token: str | None = None
     key_refresh_s: float = 0.5
     corpora_bytes: int = _CORPORA_BYTES
+    ui: Path | None = None
     systems: Mapping[str, Any] = {}
 
     @classmethod
@@ -182,11 +177,11 @@ class Settings(msgspec.Struct, frozen=True):
         """Return the settings from environment variables.
 
         Raises:
-            InputError: a value is not a number or out of range.
+            InputError: a value is not a number or out of range, or not a folder.
         """
         token = os.environ.get("STEERSMAN_METRICS_TOKEN") or None
         size = _bytes("STEERSMAN_CORPORA_BYTES")
-        return cls(process, exchange, token, corpora_bytes=size)
+        return cls(process, exchange, token, corpora_bytes=size, ui=_folder("STEERSMAN_UI"))
 
 
 def _embedders(home: Path) -> Embedders:
@@ -201,6 +196,13 @@ def _bytes(name: str) -> int:
             f"invalid {name} {said!r:.40}: expected a number of bytes, 1048576 or more"
         )
     return int(said)
+
+
+def _folder(name: str) -> Path | None:
+    said = os.environ.get(name)
+    if said and not Path(said).is_dir():
+        raise InputError(f"invalid {name} {said!r:.200}: expected an existing folder")
+    return Path(said) if said else None
 
 
 class Service:
@@ -272,20 +274,18 @@ class Service:
             self.metrics,
         )
         self.systems: dict[str, SystemPart] = {
-            name: load(system.service)(parts, settings.systems.get(name))
+            name: load(system.service).open(parts, settings.systems.get(name))
             for name, system in systems_with("service").items()
         }
-        self._settings = settings
-        self._beside = beside
-        self._exchange = (
+        self.secret = secret
+        self.settings = settings
+        self.beside = beside
+        self.exchange = (
             None if settings.exchange is None else Exchange(settings.exchange, settings.process)
         )
         self._tasks: list[asyncio.Task[None]] = []
         add_gauges(self)
-        self.app = self._application(secret)
-
-    def _application(self, secret: bytes) -> Application:
-        deciding = Deciding(
+        self.deciding = Decider(
             self.replicas,
             self.decisions,
             self.pools.serving,
@@ -297,48 +297,30 @@ class Service:
             on_answered=self.guard.observe,
             replaying=self.breakers["replaying"],
         )
-        intake = Intake(
+        self.intake = Intake(
             self.replicas,
             self.decisions,
             self.event_rows,
             secret,
             on_scrubbed=self.metrics.scrubbed,
         )
-        writing = Endpoints(
-            deciding,
-            intake,
-            self.guard,
-            self.metrics,
-            storing=self.storing,
-        )
-        pool = self.pools.reading
-        reading, acting = self.breakers["reading"], self.breakers["rollouts"]
-        pages: tuple[Any, ...] = (
-            writing,
-            Health(
-                self.reasons,
-                self.metrics,
-                self._exchange,
-                self._settings.metrics_token,
-                self._beside,
-            ),
-            Explain(pool, reading, self.breakers["rebuilding"], self.verified),
-            Snapshots(self.pools.acting, pool, reading=reading, acting=acting),
-            Rollouts(self.pools.acting, pool, self.verified, reading=reading, acting=acting),
-            StatusPage(pool, reading, self.guard, self.replicas),
-            KeyAdmin(self.pools.acting, secret, self.breakers["administering"]),
-            Units(self.pools.acting, self.breakers["units"]),
-            Searching(self.pools.serving, self.corpora, self.breakers["searching"], self.metrics),
-            *self.systems.values(),
-            Descriptions(),
-        )
-        return Application(
-            [route for page in pages for route in page.routes()],
+        self.description = as_text(document())
+        self.app = Application(
+            open_routes(self),
             keys=self.keys,
             guard=self.guard,
             metrics=self.metrics,
             tracing=self.tracing,
+            lifespan=self._lifespan,
         )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Any) -> AsyncIterator[None]:
+        """Hold the lifespans of the systems while the server answers requests."""
+        async with AsyncExitStack() as stack:
+            for part in self.systems.values():
+                await stack.enter_async_context(part.lifespan())
+            yield
 
     def start(self) -> None:
         """Start the writers, replicas, key checks and the load guard."""
@@ -349,7 +331,7 @@ class Service:
             (self._listen, _LISTEN_S),
             (self._sweep, _SWEEP_S),
         ]
-        if self._exchange is not None:
+        if self.exchange is not None:
             jobs.append((self._leave, _LEAVE_S))
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(_repeat(job, pause_s)) for job, pause_s in jobs]
@@ -370,8 +352,6 @@ class Service:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        for part in self.systems.values():
-            part.close()
         await self.corpora.close()
         await self.keys.close()
         await self.replicas.close()
@@ -428,8 +408,8 @@ class Service:
             await part.sweep()
 
     async def _leave(self) -> None:
-        if self._exchange is not None:
-            self._exchange.leave(self.metrics.families())
+        if self.exchange is not None:
+            self.exchange.leave(self.metrics.families())
 
     async def _listen(self) -> None:
         """Listen for key changes until the connection is lost."""

@@ -52,9 +52,7 @@ class System:
         fetch: ``module:function(home)`` that downloads its data and returns what it fetched.
         record: ``module:function(home, out)`` that returns (file, bytes, provenance).
         rollout_gates: ``module`` with ``gate_options`` and ``gate_sources`` for the controller.
-        service: ``module:function(parts)`` that returns its HTTP part; see `steersman.api.parts`.
-        operations: ``module:attribute`` of its operations, for the OpenAPI document.
-        messages: ``module:attribute`` of its message types, for the OpenAPI document.
+        service: ``module:class`` of its HTTP part, with its routes; see `steersman.api.parts`.
 
     >>> System("router", "Chooses a model.", skill="router", points=("model",)).points
     ('model',)
@@ -75,8 +73,6 @@ class System:
     record: str = ""
     rollout_gates: str = ""
     service: str = ""
-    operations: str = ""
-    messages: str = ""
 
 
 def load(target: str) -> Any:

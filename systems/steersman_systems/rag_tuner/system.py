@@ -18,7 +18,5 @@ SYSTEM = System(
         )
     },
     rollout_gates="steersman_systems.rag_tuner.commands.gates",
-    service="steersman_systems.rag_tuner.service.routes:open_service",
-    operations="steersman_systems.rag_tuner.service.operations:OPERATIONS",
-    messages="steersman_systems.rag_tuner.service.operations:MESSAGES",
+    service="steersman_systems.rag_tuner.service.routes:Tuning",
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import msgspec
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
+from steersman.api.schemas import EVENT_EXAMPLES
 from steersman.platform.http.messages import (
     Answer,
     check_media_type,
@@ -20,9 +21,10 @@ from steersman.platform.http.messages import (
 )
 from steersman.serving.load_guard import LARGE_BATCH
 from steersman.wire import (
-    EVENT_TYPES,
     BatchRequest,
+    DecideRequest,
     Decision,
+    Event,
     EventBatch,
     EventResult,
     Problem,
@@ -31,9 +33,10 @@ from steersman.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
+    from steersman.api.service import Service
     from steersman.platform.http.messages import Request
     from steersman.serving.load_guard import Guard
     from steersman.serving.metrics import Metrics
@@ -41,10 +44,22 @@ if TYPE_CHECKING:
 
 ONE_BYTES = 1 << 20
 BATCH_BYTES = 8 << 20
+_EXAMPLE = {
+    "skill": "assistant",
+    "decision": "route",
+    "context": {"intent": "refund", "length": 42},
+    "idempotency_key": "request-17",
+}
+_EVENTS: Mapping[EventType, str] = {
+    "interaction.create": "Report the start of an interaction",
+    "interaction.output": "Report the output and its cost",
+    "feedback.submit": "Report user feedback",
+    "task_result": "Report the result of a task",
+}
 
 
 class Decides(Protocol):
-    """Protocol of `Deciding`."""
+    """Protocol of `Decider`."""
 
     async def decide(
         self, tenant: UUID, body: Mapping[str, Any], *, traceparent: str | None
@@ -99,15 +114,31 @@ class Endpoints:
         self._metrics = metrics
         self._storing = storing
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes."""
-        decide = Route("/v1/decide", self.decide, "decide", traced=True)
-        events = Route("/v1/events", self.events, "events", "events", traced=True)
-        one = [
-            Route(f"/v1/{k}", self._one(k), "events", "events", traced=True) for k in EVENT_TYPES
-        ]
-        return [("POST", route) for route in (decide, events, *one)]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        return cls(
+            service.deciding,
+            service.intake,
+            service.guard,
+            service.metrics,
+            storing=service.storing,
+        )
 
+    @handles(
+        Route(
+            "POST",
+            "/v1/decide",
+            "Make one decision, or a batch of up to 1,000",
+            (Decision, {"decisions": [Decision, {"problem": Problem}]}),
+            scope="decide",
+            traced=True,
+            body=(DecideRequest, BatchRequest),
+            examples={"one": _EXAMPLE, "batch": {"requests": [_EXAMPLE]}},
+            codes=("not_found", "idempotency_conflict"),
+            raw=True,
+        )
+    )
     async def decide(self, request: Request) -> Answer:
         """Answer ``POST /v1/decide``: a `Decision`, or ``{"decisions": [...]}`` for a batch."""
         check_media_type(request.headers)
@@ -140,6 +171,52 @@ class Endpoints:
         shown = logged if isinstance(logged, str) else "true" if logged else "false"
         self._metrics.decision(body["skill"], body["decision"], shown, degraded=decision.degraded)
 
+    @handles(
+        *(
+            Route(
+                "POST",
+                f"/v1/{kind}",
+                about,
+                {"event_id": str, "status": Literal["stored", "replayed"]},
+                scope="events",
+                sheds="events",
+                traced=True,
+                body=Event,
+                examples={"one": {k: v for k, v in EVENT_EXAMPLES[kind].items() if k != "type"}},
+                codes=("not_found", "idempotency_conflict"),
+                raw=True,
+                variant=kind,
+            )
+            for kind, about in _EVENTS.items()
+        )
+    )
+    async def event(self, request: Request) -> Answer:
+        """Answer ``POST /v1/<type>``: one event of the type in the path."""
+        kind: EventType = request.route.variant
+        body = await read_json(request, ONE_BYTES)
+        self._check_storing()
+        (result,) = await self._intake.take(
+            request.key.tenant, [body], fixed_type=kind, traceparent=request.traceparent
+        )
+        self._metrics.event(kind, result.status)
+        if result.problem is not None:
+            return problem_answer(msgspec.convert(result.problem, Problem))
+        return json_answer({"event_id": result.id, "status": result.status})
+
+    @handles(
+        Route(
+            "POST",
+            "/v1/events",
+            "Report a batch of events and records of decisions that could not be stored",
+            {"results": list[EventResult]},
+            scope="events",
+            sheds="events",
+            traced=True,
+            body=EventBatch,
+            examples={"batch": {"events": [EVENT_EXAMPLES["feedback.submit"]], "records": []}},
+            raw=True,
+        )
+    )
     async def events(self, request: Request) -> Answer:
         """Answer ``POST /v1/events``: ``{"results": [...]}``, records first, then events."""
         body = await read_json(request, BATCH_BYTES)
@@ -162,20 +239,6 @@ class Endpoints:
         )
         for (kind, status), count in seen.items():
             self._metrics.event(kind, status, count)
-
-    def _one(self, kind: EventType) -> Callable[[Request], Awaitable[Answer]]:
-        async def take(request: Request) -> Answer:
-            body = await read_json(request, ONE_BYTES)
-            self._check_storing()
-            (result,) = await self._intake.take(
-                request.key.tenant, [body], fixed_type=kind, traceparent=request.traceparent
-            )
-            self._metrics.event(kind, result.status)
-            if result.problem is not None:
-                return problem_answer(msgspec.convert(result.problem, Problem))
-            return json_answer({"event_id": result.id, "status": result.status})
-
-        return take
 
     def _check_storing(self) -> None:
         if not self._storing():

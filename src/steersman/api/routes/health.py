@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hmac
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from steersman.api.app import Route
-from steersman.platform.http.messages import Answer, json_answer, problem_answer
+from steersman.api.route import Route, handles
+from steersman.platform.http.messages import Answer, problem_answer
 from steersman.platform.telemetry.exposition import CONTENT_TYPE, render
 from steersman.wire import Problem, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from steersman.api.service import Service
     from steersman.platform.http.messages import Request
     from steersman.platform.telemetry.exposition import Exchange
     from steersman.serving.metrics import Metrics
@@ -47,28 +48,45 @@ class Health:
         self._token = metrics_token
         self._beside = beside
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes."""
-        return [
-            ("GET", Route("/healthz", self.alive)),
-            ("GET", Route("/readyz", self.ready)),
-            ("GET", Route("/metrics", self.metrics)),
-        ]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        return cls(
+            service.reasons,
+            service.metrics,
+            service.exchange,
+            service.settings.metrics_token,
+            service.beside,
+        )
 
-    async def alive(self, _: Request) -> Answer:
-        """Answer ``GET /healthz`` with 200."""
-        return json_answer({"alive": True})
+    @handles(Route("GET", "/healthz", "Check whether this process is alive", {"alive": bool}))
+    async def alive(self, _: Request) -> dict[str, bool]:
+        """Return 200."""
+        return {"alive": True}
 
-    async def ready(self, _: Request) -> Answer:
-        """Answer ``GET /readyz`` with 200, or 503 with the reasons."""
+    @handles(
+        Route("GET", "/readyz", "Check whether this process is ready for requests", {"ready": bool})
+    )
+    async def ready(self, _: Request) -> Answer | dict[str, bool]:
+        """Return 200, or 503 with the reasons."""
         reasons = await self._reasons()
         if reasons:
             detail = f"not ready: {'; '.join(reasons)}"
             return problem_answer(Problem.of("unavailable", detail, retry_after_s=1.0))
-        return json_answer({"ready": True})
+        return {"ready": True}
 
+    @handles(
+        Route(
+            "GET",
+            "/metrics",
+            "Get the metrics; remote callers need the metrics token",
+            str,
+            codes=("unauthorized",),
+            media="text/plain",
+        )
+    )
     async def metrics(self, request: Request) -> Answer:
-        """Answer ``GET /metrics`` in Prometheus' text format, locally or with the token."""
+        """Return Prometheus' text format, locally or with the token."""
         self._check_reader(request)
         own, families = "0", self._metrics.families()
         found = {} if self._beside is None else self._beside.others()

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Annotated, Self, TypeVar
+from uuid import UUID  # noqa: TC003 (of a field)
 
 import msgspec
 from msgspec import Meta
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
 from steersman.db.keys import KeyRow, create_key, list_keys, revoke_key, rotate_key
 from steersman.errors import InputError, StoreError
-from steersman.platform.http.messages import Answer, converted, json_answer, read_json
 from steersman.platform.http.tenant_limiter import Apart
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from steersman.api.service import Service
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.platform.postgres.database import Database
 
 T = TypeVar("T")
-_BYTES = 16 * 1024
+_LIMIT = 16 * 1024
+_MISSING = "active key not found; GET /v1/keys lists the keys"
 
 
 class NewKey(msgspec.Struct, forbid_unknown_fields=True):
@@ -96,25 +97,43 @@ class KeyAdmin:
         self._breaker = breaker
         self._listing, self._changing = Apart(), Apart()  # who lists without end still revokes
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; revocation is never shed."""
-        return [
-            ("GET", Route("/v1/keys", self.listed, "admin", "read")),
-            ("POST", Route("/v1/keys", self.create, "admin")),
-            ("POST", Route("/v1/keys/{id}/rotate", self.rotate, "admin")),
-            ("DELETE", Route("/v1/keys/{id}", self.revoke, "admin")),
-        ]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        return cls(service.pools.acting, service.secret, service.breakers["administering"])
 
-    async def listed(self, request: Request) -> Answer:
-        """Answer ``GET /v1/keys`` without the texts of the keys."""
+    @handles(
+        Route(
+            "GET",
+            "/v1/keys",
+            "List the API keys of the tenant",
+            {"keys": list[ShownKey]},
+            scope="admin",
+            sheds="read",
+        )
+    )
+    async def listed(self, request: Request) -> dict[str, list[ShownKey]]:
+        """Return the keys without their texts."""
         tenant = request.key.tenant
         async with self._listing.turn(tenant):
             rows = await self._breaker.call(lambda: list_keys(self._database, tenant))
-        return json_answer({"keys": [_shown(row) for row in rows]})
+        return {"keys": [_shown(row) for row in rows]}
 
-    async def create(self, request: Request) -> Answer:
-        """Answer ``POST /v1/keys`` with 201 and the key's text, which is shown only once."""
-        asked = converted(await read_json(request, _BYTES), NewKey)
+    @handles(
+        Route(
+            "POST",
+            "/v1/keys",
+            "Create an API key; its text is shown once",
+            ShownKey,
+            scope="admin",
+            body=NewKey,
+            limit=_LIMIT,
+            examples={"one": {"name": "checkout service", "role": "application"}},
+            status=201,
+        )
+    )
+    async def create(self, request: Request, asked: NewKey) -> ShownKey:
+        """Return the new key with its text, which is shown only once."""
         if asked.role and asked.scopes is not None:
             # The role and the scopes could contradict each other.
             detail = f"role {asked.role!r:.80} and scopes are both given; give only one of them"
@@ -138,12 +157,25 @@ class KeyAdmin:
             )
         except InputError as error:
             raise Refused.of("invalid", str(error)) from None
-        return json_answer(_shown(row, text), 201)
+        return _shown(row, text)
 
-    async def rotate(self, request: Request) -> Answer:
-        """Answer ``POST /v1/keys/{id}/rotate`` with 201 and the new key's text, shown only once."""
-        asked = converted(await read_json(request, _BYTES), Rotation)
-        identifier = _identifier(request)
+    @handles(
+        Route(
+            "POST",
+            "/v1/keys/{id}/rotate",
+            "Rotate an API key: create a new one; the old one stays valid for a grace period",
+            ShownKey,
+            scope="admin",
+            body=Rotation,
+            limit=_LIMIT,
+            examples={"one": {"grace_s": 3600}},
+            codes=("not_found",),
+            status=201,
+        )
+    )
+    async def rotate(self, request: Request, asked: Rotation) -> ShownKey:
+        """Return the new key with its text, which is shown only once."""
+        identifier = request.uuid(_MISSING)
         try:
             row, text = await self._do(
                 request,
@@ -158,11 +190,21 @@ class KeyAdmin:
             )
         except StoreError:
             raise _no_such_key() from None
-        return json_answer(_shown(row, text), 201)
+        return _shown(row, text)
 
-    async def revoke(self, request: Request) -> Answer:
-        """Answer ``DELETE /v1/keys/{id}`` with the revoked key."""
-        identifier = _identifier(request)
+    @handles(
+        Route(
+            "DELETE",
+            "/v1/keys/{id}",
+            "Revoke an API key; it takes effect within a second",
+            ShownKey,
+            scope="admin",
+            codes=("not_found",),
+        )
+    )
+    async def revoke(self, request: Request) -> ShownKey:
+        """Return the revoked key; a revocation is never shed."""
+        identifier = request.uuid(_MISSING)
         actor = f"key {request.key.id}"
         try:
             row = await self._do(
@@ -171,7 +213,7 @@ class KeyAdmin:
             )
         except StoreError:
             raise _no_such_key() from None
-        return json_answer(_shown(row))
+        return _shown(row)
 
     async def _do(self, request: Request, work: Callable[[], Awaitable[T]]) -> T:
         async with self._changing.turn(request.key.tenant):
@@ -193,12 +235,5 @@ def _shown(row: KeyRow, text: str | None = None) -> ShownKey:
     )
 
 
-def _identifier(request: Request) -> UUID:
-    try:
-        return UUID(request.params[0])
-    except ValueError:
-        raise _no_such_key() from None
-
-
 def _no_such_key() -> Refused:
-    return Refused.of("not_found", "active key not found; GET /v1/keys lists the keys")
+    return Refused.of("not_found", _MISSING)

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
 from steersman.db.points import find_declared
 from steersman.errors import InputError
-from steersman.platform.http.messages import (
-    READ_S,
-    Answer,
-    converted,
-    in_time,
-    json_answer,
-    read_json,
-)
+from steersman.platform.http.messages import READ_S, in_time
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.forecast import Forecast, Traffic, forecast, traffic_of
 from steersman.rollouts.plan import plan_of
@@ -31,12 +24,12 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.api.service import Service
     from steersman.db.points import PointRow
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.rollouts.plan import RolloutPlan
 
-_BYTES = 64 * 1024
 _NOT_READ = "the log of the last week was not read"
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -95,18 +88,31 @@ class Planning:
         # At most one connection per tenant, because all tenants share a few.
         self._own: dict[UUID, asyncio.Lock] = {}
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the route."""
-        return [("POST", Route("/v1/rollouts/plan", self.plan, "read", "read"))]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        return cls(service.pools.reading, service.breakers["reading"])
 
-    async def plan(self, request: Request) -> Answer:
-        """Answer ``POST /v1/rollouts/plan`` with a forecast; nothing is started or stored.
+    @handles(
+        Route(
+            "POST",
+            "/v1/rollouts/plan",
+            "Forecast the units and days of a rollout without starting it",
+            ShownForecast,
+            scope="read",
+            sheds="read",
+            body=NewForecast,
+            examples={"one": {"skill": "assistant", "decision": "route", "effect": 0.03}},
+            codes=("not_found",),
+        )
+    )
+    async def plan(self, request: Request, asked: NewForecast) -> ShownForecast:
+        """Return a forecast; nothing is started or stored.
 
         Raises:
             Refused: unknown decision point, number out of range, or a log that is too short or too
                 long.
         """
-        asked = converted(await read_json(request, _BYTES), NewForecast)
         place = request.key.tenant, asked.skill, asked.decision
 
         async def read() -> tuple[PointRow, Traffic] | None:
@@ -129,7 +135,7 @@ class Planning:
             told = _forecast(plan, asked, logged)
         except InputError as error:
             raise Refused.of("invalid", str(error)) from None
-        return json_answer(ShownForecast(told, plan.to_json(), logged))
+        return ShownForecast(told, plan.to_json(), logged)
 
 
 def _forecast(plan: RolloutPlan, asked: NewForecast, logged: Traffic) -> Forecast:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Annotated, Any, Self
+from uuid import UUID  # noqa: TC003 (of a field)
 
 import msgspec
 from msgspec import Meta
 
-from steersman.api.app import Route
-from steersman.api.routes.rollout_plans import Planning
+from steersman.api.route import Route, handles
 from steersman.db.rollouts import find_rollout, rollouts_of
 from steersman.db.verdicts import verdicts_of
 from steersman.errors import InputError, RolloutError, SnapshotError, StateError
-from steersman.platform.http.messages import Answer, converted, json_answer, read_json
 from steersman.platform.http.tenant_limiter import Apart
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.commands import act, explain
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.api.service import Service
     from steersman.db.incidents import IncidentRow
     from steersman.db.rollouts import RolloutRow
     from steersman.db.verdicts import VerdictRow
@@ -35,9 +34,21 @@ if TYPE_CHECKING:
     from steersman.platform.postgres.database import Database
     from steersman.rollouts.commands import Explained
 
-_BYTES = 64 * 1024
 _MOST = 200
-_ACTIONS = ("pause", "resume", "promote", "rollback", "freeze")
+_MISSING = "rollout not found; GET /v1/rollouts lists all"
+_ACTIONS = {
+    "pause": "Pause a rollout: it stays on its stage and is still monitored",
+    "resume": "Resume a rollout, or unpin a frozen decision point",
+    "promote": "Promote the candidate to the next stage, or to the live policy from the last stage",
+    "rollback": "Roll back the candidate, freeze it and open an incident",
+    "freeze": "Freeze the live policy at its current state",
+}
+_EXAMPLE = {
+    "skill": "assistant",
+    "decision": "route",
+    "candidate": "0.1.1",
+    "reason": "a week of feedback",
+}
 
 Reason = Annotated[str, Meta(min_length=1, max_length=500)]
 
@@ -205,38 +216,64 @@ class Rollouts:
         self._acting = acting
         self._apart = Apart()
         self._clock = clock
-        self._planning = Planning(pool, reading, clock)
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; actions are never shed."""
-        one = "/v1/rollouts/{id}"
-        return [
-            ("GET", Route("/v1/rollouts", self.listed, "read", "read")),
-            ("POST", Route("/v1/rollouts", self.start, "admin")),
-            ("GET", Route(one, self.shown, "read", "read")),
-            ("GET", Route(f"{one}/verdicts", self.verdicts, "read", "read")),
-            *(("POST", Route(f"{one}/{name}", self._acts(name), "admin")) for name in _ACTIONS),
-            *self._planning.routes(),
-        ]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        pools, verified, breakers = service.pools, service.verified, service.breakers
+        reading, acting = breakers["reading"], breakers["rollouts"]
+        return cls(pools.acting, pools.reading, verified, reading=reading, acting=acting)
 
-    async def listed(self, request: Request) -> Answer:
-        """Answer ``GET /v1/rollouts``: ``{"rollouts": [...]}``, the latest 200, ended ones too."""
+    @handles(
+        Route(
+            "GET",
+            "/v1/rollouts",
+            "List the latest rollouts, including ended ones",
+            {"rollouts": list[ShownRollout]},
+            scope="read",
+            sheds="read",
+        )
+    )
+    async def listed(self, request: Request) -> dict[str, list[ShownRollout]]:
+        """Return the latest 200 rollouts, ended ones too."""
         tenant = request.key.tenant
         rows = await self._read(tenant, lambda it: rollouts_of(it, tenant, limit=_MOST))
-        return json_answer({"rollouts": [_shown(row) for row in rows]})
+        return {"rollouts": [_shown(row) for row in rows]}
 
-    async def shown(self, request: Request) -> Answer:
-        """Answer ``GET /v1/rollouts/{id}``: the rollout with plan, verdict and allowed actions."""
-        tenant, identifier = request.key.tenant, _identifier(request)
+    @handles(
+        Route(
+            "GET",
+            "/v1/rollouts/{id}",
+            "Get the state of a rollout, its reason and the allowed actions",
+            ShownRollout,
+            scope="read",
+            sheds="read",
+            codes=("not_found",),
+        )
+    )
+    async def shown(self, request: Request) -> ShownRollout:
+        """Return a rollout with plan, verdict and allowed actions."""
+        tenant, identifier = request.key.tenant, request.uuid(_MISSING)
         try:
             found = await self._read(tenant, lambda it: explain(it, tenant, identifier))
         except RolloutError:
             raise _no_such_rollout() from None
-        return json_answer(_explained(found))
+        return _explained(found)
 
-    async def verdicts(self, request: Request) -> Answer:
-        """Answer ``GET /v1/rollouts/{id}/verdicts``: ``{"verdicts": [...]}``, the first 1,000."""
-        tenant, identifier = request.key.tenant, _identifier(request)
+    @handles(
+        Route(
+            "GET",
+            "/v1/rollouts/{id}/verdicts",
+            "List every verdict of a rollout with the inputs to recompute it",
+            {"verdicts": list[ShownVerdict]},
+            scope="read",
+            sheds="read",
+            codes=("not_found",),
+        )
+    )
+    async def verdicts(self, request: Request) -> dict[str, list[ShownVerdict]]:
+        """Return the first 1,000 verdicts of a rollout."""
+        tenant, identifier = request.key.tenant, request.uuid(_MISSING)
 
         async def read(connection: Any) -> list[VerdictRow] | None:
             if await find_rollout(connection, tenant, identifier) is None:
@@ -246,15 +283,27 @@ class Rollouts:
         rows = await self._read(tenant, read)
         if rows is None:
             raise _no_such_rollout()
-        return json_answer({"verdicts": [_verdict(row, row.inputs) for row in rows]})
+        return {"verdicts": [_verdict(row, row.inputs) for row in rows]}
 
-    async def start(self, request: Request) -> Answer:
-        """Answer ``POST /v1/rollouts`` with 201 and the rollout.
+    @handles(
+        Route(
+            "POST",
+            "/v1/rollouts",
+            "Start a rollout of a published version",
+            ShownRollout,
+            scope="admin",
+            body=NewRollout,
+            examples={"one": _EXAMPLE},
+            codes=("not_allowed",),
+            status=201,
+        )
+    )
+    async def start(self, request: Request, asked: NewRollout) -> ShownRollout:
+        """Start a rollout and return it; never shed, like every action.
 
         Raises:
             Refused: the candidate does not fit or verify, or another rollout is active.
         """
-        asked = converted(await read_json(request, _BYTES), NewRollout)
         wanted = Wanted(
             skill=asked.skill,
             point=asked.decision,
@@ -276,32 +325,45 @@ class Rollouts:
                 bases=self._bases,
             ),
         )
-        return json_answer(_shown(row), 201)
+        return _shown(row)
 
-    def _acts(self, action: Any) -> Callable[[Request], Awaitable[Answer]]:
-        async def handle(request: Request) -> Answer:
-            asked = converted(await read_json(request, _BYTES), RolloutAct)
-            tenant, identifier = request.key.tenant, _identifier(request)
-            if await self._read(tenant, lambda it: find_rollout(it, tenant, identifier)) is None:
-                raise _no_such_rollout()
-            row = await self._do(
-                tenant,
-                lambda: act(
-                    self._database,
-                    tenant,
-                    identifier,
-                    action,
-                    actor=f"key {request.key.id}",
-                    reason=asked.reason,
-                    force=asked.force,
-                    step=asked.step,
-                    clock=self._clock,
-                    bases=self._bases,
-                ),
+    @handles(
+        *(
+            Route(
+                "POST",
+                f"/v1/rollouts/{{id}}/{action}",
+                about,
+                ShownRollout,
+                scope="admin",
+                body=RolloutAct,
+                examples={"one": {"reason": "latency alert of this morning"}},
+                codes=("not_found", "not_allowed"),
+                variant=action,
             )
-            return json_answer(_shown(row))
-
-        return handle
+            for action, about in _ACTIONS.items()
+        )
+    )
+    async def act(self, request: Request, asked: RolloutAct) -> ShownRollout:
+        """Act on a rollout and return it."""
+        tenant, identifier = request.key.tenant, request.uuid(_MISSING)
+        if await self._read(tenant, lambda it: find_rollout(it, tenant, identifier)) is None:
+            raise _no_such_rollout()
+        row = await self._do(
+            tenant,
+            lambda: act(
+                self._database,
+                tenant,
+                identifier,
+                request.route.variant,
+                actor=f"key {request.key.id}",
+                reason=asked.reason,
+                force=asked.force,
+                step=asked.step,
+                clock=self._clock,
+                bases=self._bases,
+            ),
+        )
+        return _shown(row)
 
     async def _do(self, tenant: UUID, work: Callable[[], Awaitable[RolloutRow]]) -> RolloutRow:
         try:
@@ -368,12 +430,5 @@ def _incident(row: IncidentRow) -> ShownIncident:
     return ShownIncident(row.id, row.at.timestamp(), row.kind, row.summary, row.detail, closed)
 
 
-def _identifier(request: Request) -> UUID:
-    try:
-        return UUID(request.params[0])
-    except ValueError:
-        raise _no_such_rollout() from None
-
-
 def _no_such_rollout() -> Refused:
-    return Refused.of("not_found", "rollout not found; GET /v1/rollouts lists all")
+    return Refused.of("not_found", _MISSING)

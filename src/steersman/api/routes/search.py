@@ -6,12 +6,12 @@ import asyncio
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
 from steersman.db.corpora import corpora_of
 from steersman.db.corpus_documents import find_document
 from steersman.errors import (
@@ -22,7 +22,6 @@ from steersman.errors import (
     SteersmanError,
     StoreError,
 )
-from steersman.platform.http.messages import Answer, converted, json_answer, read_json
 from steersman.platform.postgres.database import AWAY, store_is_away
 from steersman.retrieval.corpora_reader import ready
 from steersman.retrieval.loaded_corpus import Place, find_place, load, one_view
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.api.service import Service
     from steersman.db.corpus_documents import StoredDocument
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
@@ -196,7 +196,7 @@ class ShownDocument(msgspec.Struct):
     revision: int
 
 
-_BYTES = 256 * 1024
+_LIMIT = 256 * 1024
 _MOST_WAITING = 64
 _EMBEDDER_S = 5.0
 _MOST_CHARACTERS = 100_000
@@ -230,20 +230,33 @@ class Searching:
         self._clock = clock
         self._waiting = 0
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes."""
-        return [
-            ("POST", Route("/v1/search", self.search, "decide", "search", traced=True)),
-            ("POST", Route("/v1/documents", self.document, "decide", "search")),
-        ]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        breaker = service.breakers["searching"]
+        return cls(service.pools.serving, service.corpora, breaker, service.metrics)
 
-    async def search(self, request: Request) -> Answer:
-        """Answer ``POST /v1/search`` with a `SearchAnswer`.
+    @handles(
+        Route(
+            "POST",
+            "/v1/search",
+            "Search a corpus for the passages that best answer a query",
+            SearchAnswer,
+            scope="decide",
+            sheds="search",
+            traced=True,
+            body=SearchRequest,
+            limit=_LIMIT,
+            examples={"one": {"corpus": "manuals", "query": "why does the pump hum?", "k": 5}},
+            codes=("not_found", "not_allowed"),
+        )
+    )
+    async def search(self, request: Request, asked: SearchRequest) -> SearchAnswer:
+        """Return the best passages.
 
         Raises:
             Refused: unknown corpus or snapshot, invalid setting, or timeout.
         """
-        asked = converted(await read_json(request, _BYTES), SearchRequest)
         begun = self._clock()
         if self._waiting >= _MOST_WAITING:
             self._metrics.search("refused")
@@ -266,11 +279,24 @@ class Searching:
         finally:
             self._waiting -= 1
         self._metrics.search("ok", found.degraded, self._clock() - begun)
-        return json_answer(_answer(asked.corpus, opened, found))
+        return _answer(asked.corpus, opened, found)
 
-    async def document(self, request: Request) -> Answer:
-        """Answer ``POST /v1/documents`` with a `ShownDocument`."""
-        asked = converted(await read_json(request, _BYTES), DocumentRequest)
+    @handles(
+        Route(
+            "POST",
+            "/v1/documents",
+            "Read a document of a corpus or a span of it, to check a citation",
+            ShownDocument,
+            scope="decide",
+            sheds="search",
+            body=DocumentRequest,
+            limit=_LIMIT,
+            examples={"one": {"corpus": "manuals", "doc_id": "pumps.md", "start": 0, "end": 400}},
+            codes=("not_found",),
+        )
+    )
+    async def document(self, request: Request, asked: DocumentRequest) -> ShownDocument:
+        """Return a document or a span of it."""
         tenant = request.key.tenant
 
         async def read() -> tuple[Place, StoredDocument | None]:
@@ -283,7 +309,7 @@ class Searching:
             place, found = await self._breaker.call(read)
         if found is None:
             raise Refused.of("not_found", "document not found; search shows the existing documents")
-        return json_answer(_document(asked, place, found))
+        return _document(asked, place, found)
 
     async def _found(self, tenant: UUID, asked: SearchRequest) -> tuple[Opened, Found]:
         async def look() -> Place:

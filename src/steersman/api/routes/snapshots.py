@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
 from steersman.db.points import points_as_they_are
 from steersman.db.rollouts import active_rollouts
 from steersman.db.snapshots import snapshots_of
 from steersman.errors import InputError, RolloutError, StateError
-from steersman.platform.http.messages import Answer, converted, json_answer, read_json
 from steersman.platform.http.tenant_limiter import Apart
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.state_machine import checked_reason
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.api.service import Service
     from steersman.db.points import PointRow, UnreadablePoint
     from steersman.db.rollouts import RolloutRow
     from steersman.db.snapshots import SnapshotRow
@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from steersman.snapshots.retract import Retracted
 
 _MOST = 200
-_BYTES = 64 * 1024
+_EXAMPLE = {
+    "skill": "assistant",
+    "decision": "route",
+    "version": "0.1.2",
+    "reason": "learned from a bot",
+    "take_back": True,
+}
 _Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
@@ -145,21 +151,43 @@ class Snapshots:
         self._apart = Apart()
         self._clock = clock
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; a retraction is never shed."""
-        return [
-            ("GET", Route("/v1/snapshots", self.snapshots, "read", "read")),
-            ("POST", Route("/v1/snapshots/retract", self.retract, "admin")),
-        ]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        pools, breakers = service.pools, service.breakers
+        reading, acting = breakers["reading"], breakers["rollouts"]
+        return cls(pools.acting, pools.reading, reading=reading, acting=acting)
 
-    async def snapshots(self, request: Request) -> Answer:
-        """Answer with ``{"snapshots": [...]}``: the newest 200 of each point, newest first."""
+    @handles(
+        Route(
+            "GET",
+            "/v1/snapshots",
+            "List the newest policy versions of every decision point",
+            {"snapshots": list[ShownSnapshot]},
+            scope="read",
+            sheds="read",
+        )
+    )
+    async def snapshots(self, request: Request) -> dict[str, list[ShownSnapshot]]:
+        """Return the newest 200 of each point, newest first."""
         tenant = request.key.tenant
         shown = await self._breaker.call(lambda: self._read(tenant))
-        return json_answer({"snapshots": shown})
+        return {"snapshots": shown}
 
-    async def retract(self, request: Request) -> Answer:
-        """Answer ``POST /v1/snapshots/retract`` with the version and its replacement.
+    @handles(
+        Route(
+            "POST",
+            "/v1/snapshots/retract",
+            "Retract a version permanently",
+            RetractedSnapshot,
+            scope="admin",
+            body=RetractSnapshot,
+            examples={"one": _EXAMPLE},
+            codes=("not_allowed",),
+        )
+    )
+    async def retract(self, request: Request, asked: RetractSnapshot) -> RetractedSnapshot:
+        """Return the version and its replacement; a retraction is never shed.
 
         This process has no signing keys: the publisher removes the version from the registry within
         half a
@@ -168,7 +196,6 @@ class Snapshots:
         Raises:
             Refused: unknown version, a version that serves, or an active rollout.
         """
-        asked = converted(await read_json(request, _BYTES), RetractSnapshot)
         try:
             async with self._apart.turn(request.key.tenant):
                 done = await self._acting.call(lambda: self._retract(request, asked))
@@ -178,7 +205,7 @@ class Snapshots:
             raise Refused.of("not_allowed", str(error)) from None
         row = done.row
         at = 0.0 if row.retracted_at is None else row.retracted_at.timestamp()
-        return json_answer(RetractedSnapshot(row.skill, row.point, row.version, at, done.serves))
+        return RetractedSnapshot(row.skill, row.point, row.version, at, done.serves)
 
     async def _retract(self, request: Request, asked: RetractSnapshot) -> Retracted:
         tenant, reason = request.key.tenant, checked_reason(asked.reason)

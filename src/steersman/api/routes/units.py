@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 from uuid import UUID  # noqa: TC003 (of a field)
 
 import msgspec
 from msgspec import Meta
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
 from steersman.db.erasure import Erased, erase, export
 from steersman.errors import InputError
-from steersman.platform.http.messages import Answer, converted, json_answer, read_json
+from steersman.platform.http.messages import Answer
 from steersman.platform.http.tenant_limiter import Apart
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
+    from steersman.api.service import Service
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.platform.postgres.database import Database
 
-_BYTES = 64 * 1024
 _MOST_BYTES = 32 << 20
 _LINES = ((b"content-type", b"application/x-ndjson"),)
 _Unit = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -93,32 +93,52 @@ class Units:
         self._breaker = breaker
         self._apart = Apart()
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes; an erasure is never shed."""
-        return [
-            ("POST", Route("/v1/units/export", self.exported, "admin", "read")),
-            ("POST", Route("/v1/units/erase", self.erased, "admin")),
-        ]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        return cls(service.pools.acting, service.breakers["units"])
 
-    async def exported(self, request: Request) -> Answer:
-        """Answer ``POST /v1/units/export``: one JSON object per line, with table name and row.
+    @handles(
+        Route(
+            "POST",
+            "/v1/units/export",
+            "Export all data about a unit in the hot store, one JSON object per line",
+            str,
+            scope="admin",
+            sheds="read",
+            body=UnitRequest,
+            examples={"one": {"unit": "user-17"}},
+            media="application/x-ndjson",
+        )
+    )
+    async def exported(self, request: Request, asked: UnitRequest) -> Answer:
+        """Return one JSON object per line, with table name and row.
 
         Raises:
             Refused: the export exceeds 32 MiB.
         """
-        asked = converted(await read_json(request, _BYTES), UnitRequest)
         tenant = request.key.tenant
         async with self._apart.turn(tenant):
             lines = await self._breaker.call(lambda: self._lines(tenant, asked.unit))
         return Answer(200, lines, _LINES)
 
-    async def erased(self, request: Request) -> Answer:
-        """Answer ``POST /v1/units/erase``; a repeated request changes nothing.
+    @handles(
+        Route(
+            "POST",
+            "/v1/units/erase",
+            "Erase decisions with their events, rewards and keys permanently",
+            ErasedRows,
+            scope="admin",
+            body=EraseRequest,
+            examples={"one": {"unit": "user-17", "reason": "request 4711"}},
+        )
+    )
+    async def erased(self, request: Request, asked: EraseRequest) -> ErasedRows:
+        """Erase decisions; a repeated request changes nothing. An erasure is never shed.
 
         Raises:
             Refused: not exactly one of unit and decisions, or an invalid id.
         """
-        asked = converted(await read_json(request, _BYTES), EraseRequest)
         try:
             async with self._apart.turn(request.key.tenant):
                 done = await self._breaker.call(
@@ -133,7 +153,7 @@ class Units:
                 )
         except InputError as error:
             raise Refused.of("invalid", str(error)) from None
-        return json_answer(_shown(done))
+        return _shown(done)
 
     async def _lines(self, tenant: UUID, unit: str) -> bytes:
         lines = bytearray()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl
+from uuid import UUID
 
 import msgspec
 
@@ -79,25 +79,44 @@ class Request:
         scope: ASGI scope.
         receive: ASGI receive function.
         headers: headers by lower-case name; the last value of repeated headers.
-        params: variable parts of the path.
+        route: matched route.
     """
 
-    __slots__ = ("headers", "key", "params", "receive", "request_id", "scope", "traceparent")
+    __slots__ = ("headers", "key", "receive", "request_id", "route", "scope", "traceparent")
 
     def __init__(
         self,
         scope: Mapping[str, Any],
         receive: Callable[[], Awaitable[Mapping[str, Any]]],
         headers: dict[bytes, bytes],
-        params: tuple[str, ...],
+        route: Any = None,
     ) -> None:
         self.scope = scope
         self.receive = receive
         self.headers = headers
-        self.params = params
+        self.route = route
         self.key: Any = None  # the KeyRow, once the dispatcher has checked it
         self.request_id = ""
         self.traceparent: str | None = None
+
+    def part(self, name: str) -> str:
+        """Return a variable part of the path."""
+        part: str = self.scope["path_params"][name]
+        return part
+
+    def uuid(self, missing: str) -> UUID:
+        """Return the part ``{id}`` of the path.
+
+        Args:
+            missing: detail of the refusal, the same as for an id that is not found.
+
+        Raises:
+            Refused: the id is malformed.
+        """
+        try:
+            return UUID(self.part("id"))
+        except ValueError:
+            raise Refused.of("not_found", missing) from None
 
 
 async def read_json(request: Request, limit: int) -> Any:
@@ -176,24 +195,11 @@ def check_media_type(headers: Mapping[bytes, bytes]) -> None:
         raise Refused.of("unsupported_media_type", detail)
 
 
-def flag(request: Request, name: str) -> bool:
-    """Return a Boolean query parameter; False if absent.
-
-    Raises:
-        Refused: the value is neither ``true`` nor ``false``.
-    """
-    query: bytes = request.scope["query_string"]
-    fields = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    said = {value for key, value in fields if key == name}
-    if not said <= {"true", "false"} or len(said) > 1:
-        shown = " and ".join(sorted(repr(value[:40]) for value in said)[:3])
-        detail = f"invalid {name} {shown}: expected true or false; give one of them or leave it out"
-        raise Refused.of("invalid", detail, field=name)
-    return said == {"true"}
-
-
-def converted(body: Any, kind: Any) -> Any:
+def converted(body: Any, kind: Any, *, strict: bool = True) -> Any:
     """Return the result of `read_json` as a message.
+
+    Args:
+        strict: whether a number in a string is not a number; query parameters are strings.
 
     Raises:
         Refused: a field is missing, unknown or has a wrong type.
@@ -202,7 +208,7 @@ def converted(body: Any, kind: Any) -> Any:
     [1, 2]
     """
     try:
-        return msgspec.convert(body, kind)
+        return msgspec.convert(body, kind, strict=strict)
     except msgspec.ValidationError as error:
         what, _, where = in_plain_words(error).partition(" - at `$")
         raise Refused.of("invalid", what, field=where.strip("`.")) from None

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import threading
 import time
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
 from steersman.api.routes.search import told
 from steersman.db.corpora import corpora_of
 from steersman.db.reviews import file_for_review
@@ -24,12 +25,13 @@ from steersman_systems.rag_tuner.service.messages import (
     MOST_ANSWERS,
     MOST_SEARCHES,
     EvaluateRequest,
+    Evaluation,
 )
 from steersman_systems.rag_tuner.service.metrics import TunerCounts
 from steersman_systems.rag_tuner.service.models import AnswerSettings, Models
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from uuid import UUID
 
     from asyncpg import Pool
@@ -49,17 +51,14 @@ _BYTES = 8 * 1024 * 1024
 _ENDING_S = 10.0
 
 
-def open_service(parts: Parts, settings: AnswerSettings | None = None) -> Tuning:
-    """Return the HTTP part of the RAG tuner.
-
-    Args:
-        settings: models that answer and judge; None: those that the environment names.
-
-    Raises:
-        InputError: a variable of the environment is invalid.
-    """
-    models = Models(settings or AnswerSettings.from_environment(), parts.home)
-    return Tuning(parts.pool, parts.corpora, parts.embedders, parts.breaker, models, parts.metrics)
+_EXAMPLE = {
+    "corpus": "manuals",
+    "configurations": [{"variant": "bm25", "k": 5}, {"variant": "hybrid", "fusion_weight": 0.4}],
+    "questions": [
+        {"text": "why does the pump hum?", "gold": ["pumps.md"]},
+        {"text": "how many amperes does the cable carry?", "gold": ["cables.txt"]},
+    ],
+}
 
 
 class Tuning:
@@ -91,14 +90,40 @@ class Tuning:
         metrics.add(self._counts.families)
         metrics.gauge("tuner_line", "Evaluations by state", self._line.states, ("state",))
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes."""
-        return [("POST", Route("/tuner/evaluate", self.evaluate, "decide", "search", traced=True))]
+    @classmethod
+    def open(cls, parts: Parts, settings: AnswerSettings | None = None) -> Self:
+        """Return the HTTP part of the RAG tuner.
 
-    def close(self) -> None:
-        """Start no further evaluation."""
+        Args:
+            settings: models that answer and judge; None: those that the environment names.
+
+        Raises:
+            InputError: a variable of the environment is invalid.
+        """
+        models = Models(settings or AnswerSettings.from_environment(), parts.home)
+        return cls(parts.pool, parts.corpora, parts.embedders, parts.breaker, models, parts.metrics)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Start no further evaluation at the end."""
+        yield
         self._line.close()
 
+    @handles(
+        Route(
+            "POST",
+            "/tuner/evaluate",
+            "Evaluate retrieval configurations on a corpus with labelled questions",
+            Evaluation,
+            scope="decide",
+            sheds="search",
+            traced=True,
+            body=EvaluateRequest,
+            examples={"one": _EXAMPLE},
+            codes=("not_found", "not_allowed", "too_many_requests"),
+            raw=True,  # a refused body counts as a refused evaluation
+        )
+    )
     async def evaluate(self, request: Request) -> Answer:
         """Answer ``POST /tuner/evaluate`` with an `Evaluation`.
 
