@@ -1,4 +1,4 @@
-"""Drafts an e-mail, lets a person edit it, sends it, and tells Steersman what came of it.
+"""Drafts an e-mail, lets a person edit it, sends it, and reports the outcome to Steersman.
 
 The tone of the draft is decided by the service (`draft.yaml`); the texts are templates, no language
 model is needed. What is sent goes into a folder as an .eml file, so nothing leaves this machine.

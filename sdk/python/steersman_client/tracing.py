@@ -4,7 +4,7 @@ from __future__ import annotations
 
 try:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError:  # without the package there is no span whose context could be sent
+except ImportError:  # without the package no span exists whose context could be sent
 
     def trace_headers() -> dict[str, str]:
         """Return no headers."""

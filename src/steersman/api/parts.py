@@ -53,4 +53,4 @@ class SystemPart(Protocol):
         """Return a context that the server holds while it answers requests."""
 
     async def sweep(self) -> object:
-        """Remove what is no longer needed; called once a minute."""
+        """Remove expired entries; called once a minute."""

@@ -51,7 +51,7 @@ class LoggedSequences:
         propensities: (n, T) with which each step's action was drawn, in (0, 1]; 1 after the end.
         target: (n, T) the target's probability of that very action in that state, in [0, 1]; 1
             after the end.
-        rewards: (n, T) what came back at each step; a final reward stands at the last one, 0
+        rewards: (n, T) reward at each step; a final reward stands at the last one, 0
             elsewhere.
         lengths: (n,) steps of each, 0 to T.
         q_hat: (n, T) predicted rest of the reward after each logged action, from a model that
@@ -246,7 +246,7 @@ def _estimate(data: LoggedSequences, name: str, level: float, ess: float) -> Est
 
 
 def _with_weight(data: LoggedSequences) -> tuple[Floats, Floats, NDArray[np.int64] | None]:
-    """Return what came back, the weight and the cluster of each selection that has weight."""
+    """Return rewards, weights and clusters of the selections that have weight."""
     counted = np.where(data.weights > 0.0, data.rewards, 0.0)
     last = data.weights[:, -1] if data.weights.shape[1] else np.ones(len(data))
     has = (last > 0.0) | counted.any(axis=1)

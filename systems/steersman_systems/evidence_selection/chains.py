@@ -122,7 +122,7 @@ class _Pairs:
         return np.concatenate([alone[self.answers], alone[self.supports], self.together], axis=1)
 
     def needed(self, model: _Model, least: float) -> dict[str, float]:
-        """Return how likely each passage is in the pair, given what came back, by its name."""
+        """Return each passage's probability of being in the pair, given the feedback, by its name."""
         if not len(self.holds):  # a pair needs two passages
             return {}
         told = self.holds.max() >= least  # what never came out right says nothing of who holds

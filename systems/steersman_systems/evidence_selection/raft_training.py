@@ -84,7 +84,7 @@ def feedback(
     seed: int = 0,
     sample: Sampler = walks,
 ) -> list[Walk]:
-    """Return logged selections with their propensities and what came back for each.
+    """Return logged selections with their propensities and the feedback on each.
 
     Args:
         picks: passages of a selection, 1 to 8.
@@ -105,7 +105,7 @@ def feedback(
 
 
 def telling_share(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[int, int]:
-    """Return of how many questions what came back varies, and how many were asked.
+    """Return the number of questions whose feedback varies, and of all questions.
 
     Whether an answer stands in what was picked is what `improved` learns from.
     """
@@ -179,7 +179,7 @@ def bettered(
 ) -> Trained:
     """Return what RAFT makes of a policy that knows more than feedback tells, as a clone of gold.
 
-    It is built upon the start, and the start stays unless what came of it selects better for the
+    It is built upon the start, and the start stays unless the result selects better for the
     held-out questions. A clone of gold has seen the gold of these, so that is hard, and seldom: but
     rounds that were merely no worse there were worse on fresh questions.
 

@@ -38,7 +38,7 @@ class Stage(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """What came of a move.
+    """Result of a move.
 
     Args:
         state: (features,) unscaled, NaN where nothing is known.

@@ -61,7 +61,7 @@ _TOLD, _ANSWER = 4, 3
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of an evaluation.
+    """Result of an evaluation.
 
     Args:
         configuration: Of which.

@@ -49,7 +49,7 @@ class _Episode(NamedTuple):
 
 
 class Observed:
-    """What came of the last few batches.
+    """Results of the last few batches.
 
     Args:
         window: How many batches are remembered, ≥ 1.
@@ -135,7 +135,7 @@ class Situation:
     """Everything that a state is made of.
 
     Args:
-        observed: What came of the last batches.
+        observed: Results of the last batches.
         running: The configuration that runs now.
         tuned: Whose reward weights hold.
         age_days: Since the corpus was last changed, ≥ 0; older than a year counts as a year.

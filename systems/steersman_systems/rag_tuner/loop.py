@@ -73,9 +73,9 @@ class Evaluated:
     Args:
         number: From 1.
         configuration: What was evaluated.
-        propensity: With what probability it was drawn.
-        batch: What came of its queries.
-        reward: What that is worth.
+        propensity: Probability with which it was drawn.
+        batch: Results of its queries.
+        reward: Their reward.
     """
 
     number: int

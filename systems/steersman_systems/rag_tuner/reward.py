@@ -31,7 +31,7 @@ _COLUMNS = ("queries", "quality", "latency_ms", "cost", "failed", "violations", 
 
 @dataclass(frozen=True)
 class Batch:
-    """What came of some queries under one configuration.
+    """Results of some queries under one configuration.
 
     Args:
         configuration: Theirs.
