@@ -1,6 +1,6 @@
 """Hot reload: what a service's callers notice while it verifies and takes over other snapshots.
 
-One service process on a core of its own decides for 64 clients at d = 64, K = 50. Runs with and
+One service process on a separate core decides for 64 clients at d = 64, K = 50. Runs with and
 without reloads take turns. In a run with reloads another version, which the process has never seen,
 takes over every four seconds: the notice comes through PostgreSQL, the version through the
 registry's signatures, and the state is unpacked and swapped in beside the load. How long that takes
@@ -23,7 +23,6 @@ from benchmarks.report import Figure, Options
 from benchmarks.service_stack import Stack
 from steersman.db.points import points_of
 from steersman.db.promotion import promote_snapshot
-from steersman.learning.learner import LearnerSettings, run_learner
 from steersman.platform.postgres.database import as_tenant
 from steersman.registry.bucket import open_place
 from steersman.registry.keys import Keys
@@ -31,6 +30,7 @@ from steersman.registry.repository import Publisher
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 from steersman.wire import new_id
+from steersman.workers.learner import LearnerSettings, run_learner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

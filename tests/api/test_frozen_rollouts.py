@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from steersman.cli import main
-from steersman.learning.learner import run_learner
 from steersman.learning.verify import verify
 from steersman.snapshots.verified_bases import Verified
+from steersman.workers.learner import run_learner
 from tests.api.rollouts import until
 from tests.api.test_serving_rollouts import ask_units, prepared, staged
 from tests.learning.world import QUICK, bits, nothing_due, point_of, replica_of, rows

@@ -6,9 +6,9 @@ import asyncio
 import signal
 import sys
 
-from steersman.learning.learner import LearnerSettings, run_learner
 from steersman.platform.postgres.database import Database
 from steersman.platform.telemetry.logs import configure_logging
+from steersman.workers.learner import LearnerSettings, run_learner
 
 
 async def main(url, name, lease_s):

@@ -16,12 +16,12 @@ from steersman.db.decisions import log_decisions
 from steersman.db.group_commit import GroupCommit
 from steersman.db.packed_events import event_pipeline, log_events, log_packed_events
 from steersman.db.secret import load_secret
-from steersman.learning.learner import LearnerSettings, run_learner
-from steersman.serving.decide import Deciding
+from steersman.serving.decide import Decider
 from steersman.serving.event_intake import Intake
 from steersman.serving.replicas import Replicas
 from steersman.snapshots.verified_bases import Verified
 from steersman.wire import id_time, new_id
+from steersman.workers.learner import LearnerSettings, run_learner
 from tests.db.rows import event
 from tests.faults.checks import check_learning, check_promises, settled
 from tests.faults.traffic import traffic
@@ -132,7 +132,7 @@ async def _parts(made, clock):
     rng = np.random.default_rng(0)
     try:
         yield (
-            Deciding(replicas, decisions, pool, secret, rng=rng, clock=clock),
+            Decider(replicas, decisions, pool, secret, rng=rng, clock=clock),
             Intake(replicas, decisions, events, secret, clock=clock),
         )
     finally:

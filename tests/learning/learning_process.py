@@ -12,8 +12,8 @@ import signal
 import sys
 from typing import Any
 
-from steersman.learning.learner import LearnerSettings, run_learner
 from steersman.platform.postgres.database import Database
+from steersman.workers.learner import LearnerSettings, run_learner
 
 LEASE_S = 1.0
 

@@ -8,11 +8,12 @@ import time
 from steersman.db.erasure import erase, sweep
 from steersman.db.tenants import create_tenant
 from steersman.db.work_queue import due_work
-from steersman.learning import learner as module
 from steersman.learning.claims import Claims
-from steersman.learning.learner import LearnerSettings, learn_batch, run_learner
+from steersman.learning.learner import learn_batch
 from steersman.learning.rebuild import rebuild
 from steersman.learning.replica import StoredBases
+from steersman.workers import learner as module
+from steersman.workers.learner import LearnerSettings, run_learner
 from tests.db.rows import connected
 from tests.learning.test_claims import LOCKS, workers
 from tests.learning.test_two_learners import row_time
@@ -35,12 +36,8 @@ async def test_a_point_lost_while_an_idle_one_is_stored_ends_no_learner(database
             claim.used -= 2 * module._IDLE_S
         stop = asyncio.Event()
         settings = LearnerSettings()
-        learner = module._Learner(
-            database, stop, time.time, lambda _: None, settings, StoredBases()
-        )
-        await asyncio.gather(
-            learner._let_idle_go(work, claims), claims.give_up(points[1], fenced=True)
-        )
+        learner = module._Learner(stop, time.time, lambda _: None, settings, StoredBases())
+        await asyncio.gather(learner._let_idle_go(work, claims), claims.fenced(points[1], "they"))
         assert claims.held == {}
         assert await locks.fetchval(LOCKS) == 0
 

@@ -4,10 +4,11 @@ import asyncio
 import logging
 
 import numpy as np
+from msgspec.structs import replace
 
 from steersman.db.declarations import declare
-from steersman.learning.learner import LearnerSettings, run_learner
 from steersman.platform.postgres.database import as_tenant
+from steersman.workers.learner import LearnerSettings, run_learner
 from tests.learning.world import (
     decided,
     declared,
@@ -27,7 +28,7 @@ async def test_a_decision_whose_declaration_is_gone_fails_alone(database, tenant
     row = await declared(database, tenant.id)
     rng = np.random.default_rng(0)
     made = [decided(row, rng) for _ in range(5)]
-    made[2] = made[2]._replace(spec_hash=b"x" * 32)
+    made[2] = replace(made[2], spec_hash=b"x" * 32)
     seen = []
     await write(database, made, [happened(one, {"success": 1.0}) for one in made])
     with caplog.at_level(logging.ERROR):
@@ -45,8 +46,8 @@ async def test_what_the_policy_refuses_keeps_its_reward_and_is_counted(database,
     row = await declared(database, tenant.id)
     rng = np.random.default_rng(0)
     made = [decided(row, rng) for _ in range(3)]
-    made[0] = made[0]._replace(action="gone")
-    made[1] = made[1]._replace(x=[1.0])
+    made[0] = replace(made[0], action="gone")
+    made[1] = replace(made[1], x=[1.0])
     seen = []
     await write(database, made, [happened(one, {"success": 1.0}) for one in made])
     await learn_all(database, watch=seen.append)
@@ -113,7 +114,7 @@ async def test_outcomes_of_a_point_that_cannot_be_read_wait_and_all_others_are_l
     text = document().replace("decision: depth", "decision: width")
     other = await declare(database, tenant.id, text, actor="test")
     rng = np.random.default_rng(0)
-    made = [decided(one, rng)._replace(point=one.point) for one in (row, other)]
+    made = [replace(decided(one, rng), point=one.point) for one in (row, other)]
     await spoil(database, tenant.id, "document || 'sails: 3\n'")
     await write(database, made, [happened(one, {"success": 1.0}) for one in made])
     seen = []

@@ -5,9 +5,9 @@ import pytest
 
 from steersman.db.updates import updates_after
 from steersman.errors import StateError
-from steersman.learning.learner import LearnerSettings
 from steersman.learning.replica import catch_up, load, state_at
 from steersman.platform.postgres.database import as_tenant
+from steersman.workers.learner import LearnerSettings
 from tests.learning.world import (
     POLICIES,
     bits,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from steersman.learning.learner import LearnerSettings
 from steersman.learning.replica import replay
 from steersman.learning.verify import verify
 from steersman.platform.postgres.database import as_tenant
+from steersman.workers.learner import LearnerSettings
 from tests.learning.world import (
     bits,
     corrections,

@@ -8,14 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
 from steersman.db.packed_events import log_events
 from steersman.db.points import points_of
-from steersman.learning.learner import LearnerSettings, run_learner
 from steersman.learning.replica import load
 from steersman.points.feature_encoding import rounded
+from steersman.workers.learner import LearnerSettings, run_learner
 from tests.db.rows import connected, decision_of, event
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ def decided(
     if row.spec.policy.algorithm.startswith("joint_"):
         features = rounded(rng.normal(size=(3, 2)))
         x = features[NAMES.index(action)].tolist()
-        made = made._replace(x=x, features=features.ravel().tolist())
-    return made._replace(**changes)
+        made = replace(made, x=x, features=features.ravel().tolist())
+    return replace(made, **changes)
 
 
 def happened(

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from steersman.platform.postgres.database import Database
-from steersman.rollouts.controller import ControllerSettings, run_controller
+from steersman.workers.rollout_controller import ControllerSettings, run_controller
 
 LEASE_S = 1.0
 queries = 0

@@ -9,7 +9,7 @@ from steersman.db.rollout_transitions import move_rollout
 from steersman.errors import FencedError
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.commands import act
-from steersman.rollouts.controller import Claims
+from steersman.workers.rollout_controller import Claims
 from tests.learning.processes import running, stopped, until
 from tests.rollouts.controlling_process import LEASE_S
 from tests.rollouts.world import PACES, EverybodysClock, check_history, world
@@ -118,11 +118,11 @@ async def test_what_the_former_holder_writes_is_refused(database, tenant):
     task = tenant.id, begun.id
     first, second = [await database.connect("worker") for _ in range(2)]
     ours, theirs = Claims(first, "we", 0.05), Claims(second, "they", 0.05)
-    held = await ours.take(task)
+    held = (await ours.take(task)).row
     assert await Claims(second, "others", 30.0).take(task) is None
     await asyncio.sleep(0.1)
     taken = await theirs.take(task)
-    assert (taken.epoch, taken.holder) == (held.epoch + 1, "they")
+    assert (taken.row.epoch, taken.row.holder) == (held.epoch + 1, "they")
     with pytest.raises(FencedError, match="epoch"):
         async with as_tenant(first, tenant.id):
             await move_rollout(first, held, held.epoch, now=held.started_at, stage="live", step=4)

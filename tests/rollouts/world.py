@@ -24,12 +24,12 @@ from steersman.db.tenants import create_tenant
 from steersman.db.verdicts import verdicts_of
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.arms import place, position
-from steersman.rollouts.controller import ControllerSettings, run_controller
 from steersman.rollouts.plan import RolloutPlan
 from steersman.rollouts.start import Wanted, start
 from steersman.rollouts.verdicts import recompute
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
+from steersman.workers.rollout_controller import ControllerSettings, run_controller
 from tests.learning.world import decided, happened, learn_all
 
 if TYPE_CHECKING:

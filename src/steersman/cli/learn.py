@@ -22,10 +22,10 @@ from steersman.cli.output import as_fields, show, show_rows
 from steersman.cli.supervisor import stop_on_signals, stop_with_parent
 from steersman.db.points import UnreadablePoint, points_as_they_are
 from steersman.errors import StateError, StoreError
-from steersman.learning.learner import run_learner
 from steersman.learning.rebuild import rebuild
 from steersman.learning.verify import verify
 from steersman.platform.postgres.database import Database, as_tenant
+from steersman.workers.learner import run_learner
 
 if TYPE_CHECKING:
     from pathlib import Path

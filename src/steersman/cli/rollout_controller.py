@@ -14,8 +14,8 @@ from steersman.cli.signing_keys import git_commit, publisher_of, registry_locati
 from steersman.cli.supervisor import stop_on_signals, stop_with_parent
 from steersman.points.systems import load, systems_with
 from steersman.registry.bucket import open_place
-from steersman.rollouts.controller import run_controller
 from steersman.rollouts.error_sources import PrometheusSource, Source
+from steersman.workers.rollout_controller import run_controller
 from steersman.workers.snapshot_publisher import ShippingSettings, run_shipping
 
 if TYPE_CHECKING:

@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
-
-import asyncpg
 
 from steersman.db.audit import history
 from steersman.db.audit_chain import audit_head
@@ -32,16 +29,16 @@ from steersman.errors import (
     RaceError,
     RegistryError,
     SteersmanError,
-    StoreError,
     VerificationError,
 )
 from steersman.learning.drift import check_drift
 from steersman.platform.postgres.advisory_lock import try_lock
-from steersman.platform.postgres.database import AWAY, as_tenant, server_time
+from steersman.platform.postgres.database import as_tenant, server_time
 from steersman.snapshots.publish import Signer, publish
 from steersman.snapshots.publish_guard import Reason, available
 from steersman.snapshots.release_marks import Marks, mark_point, read_known
 from steersman.snapshots.retract import take_out
+from steersman.workers.runner import UNAVAILABLE, Pace, Session, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     from steersman.registry.chain import Standing
 
 _log = logging.getLogger(__name__)
-_AWAY = (*AWAY, StoreError, asyncpg.InterfaceError)
 _LOCK = "ship"
 ACTOR = "schedule"
 
@@ -142,13 +138,11 @@ async def run_shipping(
         registries: returns a tenant's repository by name; None if it has none.
         clock: Unix time in seconds, for incidents.
     """
-    shipping = _Shipping(database, registries, clock, watch, settings or ShippingSettings())
-    while not stop.is_set():
-        try:
-            await shipping.serve(stop)
-        except _AWAY as error:
-            _log.warning("shipping is paused while the database is unavailable: %s", error)
-            await _wait(stop, 1.0)
+    chosen = settings or ShippingSettings()
+    shipping = _Shipping(database, registries, clock, watch, chosen, stop)
+    await run_worker(
+        database, Pace(worker="publisher", poll_s=chosen.look_s), shipping.serve, stop=stop
+    )
 
 
 async def _lost(connection: Any, signed: tuple[int, bytes]) -> str | None:
@@ -165,12 +159,6 @@ async def _lost(connection: Any, signed: tuple[int, bytes]) -> str | None:
     )
 
 
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-
-
 class _Shipping:
     def __init__(
         self,
@@ -179,12 +167,14 @@ class _Shipping:
         clock: Callable[[], float],
         watch: Callable[[Shipped], None],
         settings: ShippingSettings,
+        stop: asyncio.Event,
     ) -> None:
         self._database = database
         self._registries = registries
         self._clock = clock
         self._watch = watch
         self._settings = settings
+        self._stop = stop
         self._refreshed: dict[str, tuple[float, Freshness]] = {}
         self._anchored: dict[str, float] = {}
         self._checked: dict[tuple[str, str, str], float] = {}
@@ -192,20 +182,17 @@ class _Shipping:
         self._marked: dict[Point, tuple[float, dict[str, Standing]]] = {}
         self._unreadable: dict[tuple[str, str, str], str] = {}
 
-    async def serve(self, stop: asyncio.Event) -> None:
+    async def serve(self, session: Session) -> None:
         """Check for due work over one connection while this process holds the lock."""
-        connection = await self._database.connect("worker", command_timeout=60)
-        try:
-            while not stop.is_set():
-                if await try_lock(connection, _LOCK):
-                    await self._look(connection, stop)
-                await _wait(stop, self._settings.look_s)
-        finally:
-            await connection.close(timeout=5)
+        (connection,) = session.connections
+        while session.goes_on():
+            if await try_lock(connection, _LOCK):
+                await self._look(connection)
+            await session.wait()
 
-    async def _look(self, connection: Any, stop: asyncio.Event) -> None:
+    async def _look(self, connection: Any) -> None:
         for tenant in await list_tenants(self._database):
-            if stop.is_set():
+            if self._stop.is_set():
                 return
             done = Shipped(tenant.name)
             try:
@@ -215,7 +202,7 @@ class _Shipping:
                 await self._take_out(connection, tenant, registry, done)
                 await self._points(connection, tenant, registry, done)
                 await self._keep_fresh(connection, tenant, registry, done)
-            except _AWAY:
+            except UNAVAILABLE:
                 raise
             except Exception as error:  # noqa: BLE001 (logged)
                 # An error of one tenant must not stop the others.
@@ -245,7 +232,7 @@ class _Shipping:
     ) -> None:
         try:
             await self._anchor(connection, tenant, registry)
-        except _AWAY:
+        except UNAVAILABLE:
             raise
         except SteersmanError as error:  # the timestamp must still be refreshed
             _log.exception("cannot anchor the audit log of %s", tenant.name)
@@ -303,7 +290,7 @@ class _Shipping:
             except GuardError as refused:
                 _log.warning("%s", refused)
                 done.refused[f"{row.skill}/{row.point}"] = str(refused)
-            except _AWAY:
+            except UNAVAILABLE:
                 raise
             except Exception as error:  # noqa: BLE001 (logged)
                 # An error of one point must not stop the others.
@@ -324,7 +311,7 @@ class _Shipping:
             return
         try:
             changed = await mark_point(self._database, point, registry, actor=ACTOR, wait=False)
-        except _AWAY:
+        except UNAVAILABLE:
             raise
         except RaceError as busy:  # other tenants must not wait; the next check retries
             _log.info("the versions of %s will be marked at the next check: %s", name, busy)

@@ -18,8 +18,8 @@ from steersman.db.imports.load import import_log
 from steersman.db.imports.readers import read_rows
 from steersman.errors import DataError, StoreError
 from steersman.features import FeatureMap
-from steersman.learning.learner import run_learner
 from steersman.platform.postgres.database import as_tenant
+from steersman.workers.learner import run_learner
 
 DECISIONS = "SELECT * FROM decision ORDER BY id"
 

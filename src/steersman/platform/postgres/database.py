@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Connection, Pool
 
-    Worker = Literal["learner", "controller"]
+    Worker = Literal["learner", "controller", "publisher"]
     from collections.abc import Mapping
 
 MOST_BYTES = 256 << 20

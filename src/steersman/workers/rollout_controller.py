@@ -1,20 +1,15 @@
 """Rollout controller: judges every active rollout and moves it forward or back.
 
 Any number of controllers may run; one at a time moves a rollout. A turn is one transaction: it
-checks
-the claim, then writes the verdict with its inputs and the resulting move. A killed controller
-leaves
-either the whole turn or nothing.
+checks the claim, then writes the verdict with its inputs and the resulting move. A killed
+controller leaves either the whole turn or nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 import time
-from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -23,15 +18,15 @@ import asyncpg
 
 from steersman.db.rollout_transitions import claim_rollout, due_rollouts
 from steersman.db.tenants import list_tenants
-from steersman.errors import FencedError, StoreError
+from steersman.errors import FencedError
 from steersman.learning.replica import StoredBases
-from steersman.platform.postgres.advisory_lock import try_lock, unlock
-from steersman.platform.postgres.database import AWAY, as_tenant, end_unfinished, work_under_lease
+from steersman.platform.postgres.lease import Lease, Leases
 from steersman.rollouts.controller_step import Turn, TurnDone, take_turn
 from steersman.rollouts.error_sources import StoreSource
 from steersman.rollouts.evidence import SourceEvidence
 from steersman.rollouts.evidence_cache import Looking
 from steersman.rollouts.trusted_clock import SteadyClock
+from steersman.workers.runner import UNAVAILABLE, Pace, Session, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,89 +43,29 @@ Task = tuple["UUID", "UUID"]
 """Tenant and rollout."""
 
 
-class Claims:
-    """Rollouts claimed by one controller.
+@dataclass(slots=True, eq=False)
+class Claim(Lease):
+    """Rollout that this controller moves.
 
-    Args:
-        connection: connection of role worker, used for nothing else: locks live as long as it.
-        holder: display name.
-        lease_s: time in seconds after which a silent controller loses its claims.
+    Attributes:
+        row: the rollout, with the epoch of the claim.
     """
 
+    row: RolloutRow
+
+
+class Claims(Leases[Task, Claim]):
+    """Rollouts that one controller holds; see `Leases`."""
+
     def __init__(self, connection: Any, holder: str, lease_s: float) -> None:
-        self.held: dict[Task, RolloutRow] = {}
-        self._locked: set[Task] = set()
-        self._connection = connection
-        self._holder = holder
-        self._lease_s = lease_s
-        self._elsewhere: dict[Task, float] = {}
+        super().__init__("rollout", connection, holder, lease_s)
 
-    async def take(self, task: Task) -> RolloutRow | None:
-        """Return a rollout that this controller may move, claiming it if possible.
-
-        Returns:
-            Rollout with the epoch of the claim; None if another controller has it, which pauses the
-            next attempt.
-        """
-        if task in self.held:
-            if task not in self._locked:  # taken over from one that is paused; the lock comes later
-                await self._lock(task)
-            return self.held[task]
-        now = asyncio.get_running_loop().time()
-        if self._elsewhere.get(task, 0.0) > now:
-            return None
-        row = await self._claim(task)
-        if row is None:
-            self._elsewhere[task] = now + min(1.0, self._lease_s / 4)
-            return None
-        self._elsewhere.pop(task, None)
-        self.held[task] = row
-        return row
-
-    async def give_up(self, task: Task, *, pause_s: float = 0.0) -> None:
-        """Release a rollout.
-
-        Args:
-            pause_s: time in seconds before the next attempt.
-        """
-        self.held.pop(task, None)
-        if pause_s:
-            self._elsewhere[task] = asyncio.get_running_loop().time() + pause_s
-        if task in self._locked:
-            self._locked.discard(task)
-            await unlock(self._connection, _name(task))
-
-    async def _lock(self, task: Task) -> bool:
-        if await try_lock(self._connection, _name(task)):
-            self._locked.add(task)
-            return True
-        return False
-
-    async def _claim(self, task: Task) -> RolloutRow | None:
-        locked = await self._lock(task)
-        row = None
-        try:
-            async with as_tenant(self._connection, task[0]):
-                idle_s = None if locked else self._lease_s
-                row = await claim_rollout(
-                    self._connection, task[0], task[1], self._holder, idle_s=idle_s
-                )
-        except asyncpg.LockNotAvailableError:
-            _log.info("rollout %s is being changed by another process", task[1])
-        if row is None:
-            await self.give_up(task)
-        elif not locked:
-            _log.warning("taking over rollout %s from an unresponsive controller", task[1])
-        return row
-
-
-def _name(task: Task) -> str:
-    return "rollout/" + "/".join(map(str, task))
+    async def _claim(self, key: Task, idle_s: float | None) -> Claim | None:
+        row = await claim_rollout(self._connection, *key, self._holder, idle_s=idle_s)
+        return None if row is None else Claim(row)
 
 
 _log = logging.getLogger(__name__)
-_AWAY = (*AWAY, StoreError)
-_BACKOFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _BROKEN_S = 10.0
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)  # whichever clock is wrong, what is under way is looked at
 _TENANTS_S = 5.0  # a new tenant takes longer to count anything
@@ -196,19 +131,13 @@ async def run_controller(
     controller = _Controller(
         database, stop, steady, (StoreSource(), *sources), bases or StoredBases(), watch, chosen
     )
-    failures = 0
-    while not stop.is_set():
-        try:
-            await controller.serve()
-        except* _AWAY as group:
-            failures = 0 if controller.did_work else failures + 1
-            delay = _BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)]
-            _log.warning(
-                "the store does not respond, trying again in %g s: %r", delay, group.exceptions
-            )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await stop.wait()
+    pace = Pace(
+        worker="controller",
+        poll_s=chosen.poll_s,
+        channel="steersman_rollout",
+        lease_s=chosen.lease_s,
+    )
+    await run_worker(database, pace, controller.serve, stop=stop)
 
 
 class _Controller:
@@ -222,7 +151,6 @@ class _Controller:
         watch: Callable[[TurnDone], None],
         settings: ControllerSettings,
     ) -> None:
-        self.did_work = False
         self._database = database
         self._stop = stop
         self._clock = clock
@@ -230,43 +158,18 @@ class _Controller:
         self._bases = bases
         self._watch = watch
         self._settings = settings
-        self._wake = asyncio.Event()
         self._looking: dict[Task, Looking] = {}
         self._tenants, self._tenants_until = 0, float("-inf")
 
-    async def serve(self) -> None:
-        """Work over one set of connections until the stop or the loss of a connection."""
-        self.did_work = False
+    async def serve(self, session: Session) -> None:
+        """Work until stopped or disconnected."""
         self._looking.clear()
-        async with AsyncExitStack() as stack:
-            work, locks, wakes = [await self._connect(stack) for _ in range(3)]
-            await wakes.add_listener("steersman_rollout", lambda *_: self._wake.set())
-            for connection in (work, locks, wakes):
-                connection.add_termination_listener(lambda _: self._wake.set())
-            holder = self._settings.holder or f"{socket.gethostname()}/{os.getpid()}"
-            claims = Claims(locks, holder, self._settings.lease_s)
-            async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(self._watcher())
-                while not self._stop.is_set():
-                    self._wake.clear()
-                    if any(each.is_closed() for each in (work, locks, wakes)):
-                        raise StoreError("a connection to PostgreSQL was lost")
-                    await end_unfinished(wakes, self._settings.lease_s)
-                    await self._round(work, claims)
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(self._settings.poll_s):
-                            await self._wake.wait()
-                watcher.cancel()
-
-    async def _connect(self, stack: AsyncExitStack) -> Any:
-        connection = await self._database.connect("worker", command_timeout=60)
-        stack.push_async_callback(_close, connection)
-        await work_under_lease(connection, "controller", self._settings.lease_s)
-        return connection
-
-    async def _watcher(self) -> None:
-        await self._stop.wait()
-        self._wake.set()
+        work, locks, _ = session.connections
+        claims = Claims(locks, self._settings.holder, self._settings.lease_s)
+        session.heartbeat = claims.keep
+        while session.goes_on():
+            await self._round(work, claims)
+            await session.wait()
 
     async def _round(self, connection: Any, claims: Claims) -> None:
         """Look at every active rollout once."""
@@ -277,16 +180,15 @@ class _Controller:
         for task in tasks:
             if self._stop.is_set():
                 return
-            row = await claims.take(task)
-            if row is None:
+            claim = await claims.take(task)
+            if claim is None:
                 self._looking.pop(task, None)
             else:
-                await self._look_at(connection, claims, row, moment)
+                await self._look_at(connection, claims, claim, moment)
 
-    async def _look_at(
-        self, connection: Any, claims: Claims, row: RolloutRow, moment: Moment
-    ) -> None:
-        """Take one turn, or find out why it is impossible."""
+    async def _look_at(self, connection: Any, claims: Claims, claim: Claim, moment: Moment) -> None:
+        """Take one turn, or log why not."""
+        row = claim.row
         task = row.tenant, row.id
         try:
             looking = self._looking.get(task)
@@ -303,13 +205,12 @@ class _Controller:
             self._looking.pop(task, None)
         except Exception as error:
             self._looking.pop(task, None)  # it may be ahead of what was committed
-            if isinstance(error, _AWAY) and not _is_broken(error):
+            if isinstance(error, UNAVAILABLE) and not _is_broken(error):
                 raise
             _log.exception("rollout %s will not be checked for %g s", row.id, _BROKEN_S)
             await self._let_go(claims, task, pause_s=_BROKEN_S)
         else:
-            self.did_work = True
-            claims.held[task] = done.row
+            claim.row = done.row
             if not done.row.is_under_way:
                 await self._let_go(claims, task)
             self._watch(done)
@@ -347,11 +248,3 @@ class _Controller:
 def _is_broken(error: Exception) -> bool:
     """Return whether the error concerns this rollout only, and not the store."""
     return isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] in _BAD_DATA
-
-
-async def _close(connection: Any) -> None:
-    try:
-        await connection.close(timeout=2)
-    except (*_AWAY, asyncio.CancelledError):
-        connection.terminate()
-        await asyncio.sleep(0)  # the transport closes in the next turn of the loop
