@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from steersman.db.held_out import HeldOut
+from steersman.db.logged_choices import LoggedChoice
 from steersman.learning.held_out import Judged, _compare
 from steersman.policies import Fixed
-from steersman.rollouts.candidate import Candidate, LoggedChoice
+from steersman.rollouts.candidate import Candidate
 from steersman.rollouts.candidate_evidence import logged_data, off_policy
 from steersman.rollouts.plan import plan_of
 from steersman.spec.loader import loads

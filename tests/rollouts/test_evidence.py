@@ -8,11 +8,12 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from steersman.db.logged_choices import LoggedChoice
 from steersman.errors import RolloutError
 from steersman.ope import Estimate
 from steersman.points.policy_factory import build
 from steersman.policies import Fixed
-from steersman.rollouts.candidate import Candidate, LoggedChoice
+from steersman.rollouts.candidate import Candidate
 from steersman.rollouts.candidate_evidence import (
     Shadow,
     least_value,
@@ -184,6 +185,6 @@ def test_what_the_log_never_drew_is_no_evidence_of_a_candidate_that_does():
     found = off_policy(tenth, logged, gates=Gates())
     assert found.value is None
     assert [reason for reason in found.reasons if "could not have drawn 10.0%" in reason]
-    assert not any("mean weight" in reason for reason in found.reasons)
+    assert not any("Mean weight" in reason for reason in found.reasons)
     known = [one._replace(action="deep", p=0.05) if i < 45 else one for i, one in enumerate(logged)]
     assert off_policy(tenth, known, gates=Gates()).reasons == ()

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from steersman.db.held_out import HeldOut
+from steersman.db.logged_choices import LoggedChoice
 from steersman.learning.held_out import Judged, _compare
 from steersman.ope import LoggedData, evaluate
 from steersman.ope.paired import off_policy_delta
 from steersman.points.policy_factory import load_policy
 from steersman.policies import JointSquareCB
 from steersman.registry.description import Published, describe
-from steersman.rollouts.candidate import Candidate, LoggedChoice
+from steersman.rollouts.candidate import Candidate
 from steersman.rollouts.candidate_evidence import logged_data, off_policy
 from steersman.snapshots.comparison import diff
 from steersman.snapshots.reference_log import Reference

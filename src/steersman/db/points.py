@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.errors import RolloutError, SpecError
 from steersman.features import FeatureMap
@@ -90,6 +90,20 @@ class UnreadablePoint:
     why: str
     pinned_seq: int | None = None
     pinned_by: UUID | None = None
+
+
+class LiveVersion(NamedTuple):
+    """Live version of a decision point.
+
+    Attributes:
+        snapshot: version of the policy state.
+        spec_hash: hash of the declaration, 32 bytes.
+        feature_hash: hash of the context encoding, 32 bytes.
+    """
+
+    snapshot: str
+    spec_hash: bytes
+    feature_hash: bytes
 
 
 async def points_of(connection: Any, tenant: UUID) -> list[PointRow]:
@@ -180,6 +194,42 @@ async def check_settled(connection: Any, point: Point) -> None:
             f"rollout {found['id']} of {point[1]}/{point[2]} {found['candidate']} is "
             "active, so its arms must not change; promote it or roll it back first"
         )
+
+
+async def is_pinned(connection: Any, point: Point) -> bool:
+    """Return whether a decision point is pinned to one update."""
+    pinned = await connection.fetchval(
+        "SELECT pinned_seq FROM decision_point WHERE tenant = $1 AND skill = $2 AND point = $3",
+        *point,
+    )
+    return pinned is not None
+
+
+async def live_version(connection: Any, point: Point) -> LiveVersion | None:
+    """Return the live snapshot of a decision point; None if not declared."""
+    found = await connection.fetchrow(
+        "SELECT snapshot, spec_hash, feature_hash FROM decision_point "
+        "WHERE tenant = $1 AND skill = $2 AND point = $3",
+        *point,
+    )
+    return None if found is None else LiveVersion(*found)
+
+
+async def point_names(
+    connection: Any, skill: str | None = None, point: str | None = None
+) -> list[tuple[str, str]]:
+    """Return skill and name of the decision points of the transaction's tenant.
+
+    Args:
+        skill: only those of this skill.
+        point: only those of this name.
+    """
+    rows = await connection.fetch(
+        "SELECT skill, point FROM decision_point WHERE ($1::text IS NULL OR "
+        "skill = $1) AND ($2::text IS NULL OR point = $2) ORDER BY skill, point",
+        *(skill, point),
+    )
+    return [(row["skill"], row["point"]) for row in rows]
 
 
 async def tell_services(connection: Any, point: Point) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from steersman.db.points import live_version
 from steersman.db.updates import base_state, newest_checkpoint, updates_after
 from steersman.errors import StateError, SteersmanError
 from steersman.features import FeatureMap
@@ -200,17 +201,13 @@ async def catch_up(connection: Any, replica: Replica, *, bases: Bases = _STORED)
     Raises:
         StateError: the snapshot is damaged or the log has a gap.
     """
-    served = await connection.fetchrow(
-        "SELECT snapshot, spec_hash, feature_hash FROM decision_point "
-        "WHERE tenant = $1 AND skill = $2 AND point = $3",
-        *replica.point,
-    )
+    served = await live_version(connection, replica.point)
     declared = replica.row.spec_hash, replica.row.feature_hash
-    if served is None or (served["spec_hash"], served["feature_hash"]) != declared:
+    if served is None or served[1:] != declared:
         return 0
-    if served["snapshot"] == replica.snapshot:
+    if served.snapshot == replica.snapshot:
         return await follow(connection, replica)
-    row = replace(replica.row, snapshot=served["snapshot"])
+    row = replace(replica.row, snapshot=served.snapshot)
     other = await _stored(connection, row, None, replica.features, bases)
     await _follow(connection, other)
     replica.row, replica.policy = row, other.policy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,13 +19,12 @@ from steersman.spec.actions import Mixed
 from steersman.spec.actions import Sequence as SequenceActions
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from numpy.typing import NDArray
 
+    from steersman.db.logged_choices import LoggedChoice
     from steersman.db.points import PointRow
     from steersman.db.snapshots import SnapshotRow
     from steersman.learning.replica import Bases
@@ -34,49 +33,6 @@ if TYPE_CHECKING:
     from steersman.spec.point import DecisionPoint
 
     Floats = NDArray[np.float64]
-
-
-_COLUMNS = (
-    "d.id, coalesce(d.unit, d.episode, d.id::text), d.context, d.eligible, d.features, d.action, "
-    "d.p, {}, d.links, d.steps"
-)
-
-
-def logged_columns(reward: str) -> str:
-    """Return the SQL columns of `LoggedChoice` for a decision ``d``.
-
-    >>> logged_columns("r.value").split(", ")[-3:]
-    ['r.value', 'd.links', 'd.steps']
-    """
-    return _COLUMNS.format(reward)
-
-
-class LoggedChoice(NamedTuple):
-    """Logged decision of control.
-
-    Attributes:
-        id: decision id.
-        unit: unit of the decision.
-        context: context of the decision.
-        eligible: eligible actions; None: all declared actions.
-        features: features of the eligible actions, row by row; None: no features.
-        action: drawn action.
-        p: propensity.
-        reward: reward, 0 to 1; None: no reward.
-        links: candidates that a pick adds to a selection.
-        steps: steps of a selection.
-    """
-
-    id: UUID
-    unit: str
-    context: Any
-    eligible: list[str] | None
-    features: array[float] | list[float] | None
-    action: str
-    p: float
-    reward: float | None
-    links: Any = None
-    steps: Any = None
 
 
 @dataclass(frozen=True, eq=False)

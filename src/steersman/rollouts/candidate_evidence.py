@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.db.held_out import alike
-from steersman.platform.postgres.database import newest_rows
-from steersman.rollouts.candidate import LoggedChoice, logged_columns
+from steersman.db.logged_choices import newest_choices
 from steersman.rollouts.evidence import OffPolicyEvidence, ShadowEvidence
 from steersman.spec.actions import Mixed
 from steersman.spec.actions import Sequence as SequenceActions
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from steersman.db.logged_choices import LoggedChoice
     from steersman.db.work_queue import Point
     from steersman.ope import Estimate, LoggedData
     from steersman.rollouts.candidate import Candidate
@@ -165,18 +165,9 @@ async def logged_choices(
         since: earliest time of a decision; None: no limit.
     """
     specs = None if judged is None else await alike(connection, point, judged)
-    rows = await newest_rows(
-        connection,
-        f"SELECT {logged_columns('r.value')} FROM decision AS d LEFT JOIN LATERAL ("  # noqa: S608 (constants)
-        "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
-        "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
-        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.p_kind = ANY($8) "
-        "AND d.arm = 'control' AND NOT d.degraded AND d.weight > 0 AND d.window_ends <= $4 "
-        "AND ($5::timestamptz IS NULL OR d.at >= $5) AND r.value IS NOT NULL "
-        "AND ($7::bytea[] IS NULL OR d.spec_hash = ANY($7)) ORDER BY d.id DESC LIMIT $6",
-        *(*point, closed, since, limit, specs, list(kinds)),
+    return await newest_choices(
+        connection, point, closed=closed, since=since, specs=specs, kinds=kinds, limit=limit
     )
-    return [LoggedChoice(*row) for row in rows]
 
 
 def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedData:

@@ -14,7 +14,9 @@ from steersman.db.audit import record
 from steersman.db.derived_snapshots import hold_as_it_is, hold_view, last_update
 from steersman.db.incidents import close_incident as close
 from steersman.db.incidents import incidents_of
+from steersman.db.points import is_pinned
 from steersman.db.promotion import pin_point
+from steersman.db.rollout_decisions import candidate_answered
 from steersman.db.rollout_transitions import claim_rollout, move_rollout
 from steersman.db.rollouts import find_rollout
 from steersman.db.verdicts import latest_verdict
@@ -139,11 +141,7 @@ async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
     row = await find_rollout(connection, tenant, identifier)
     if row is None:
         raise _unknown(identifier)
-    pinned = await connection.fetchval(
-        "SELECT pinned_seq FROM decision_point WHERE tenant = $1 AND skill = $2 AND point = $3",
-        *(tenant, row.skill, row.point),
-    )
-    frozen = pinned is not None
+    frozen = await is_pinned(connection, (tenant, row.skill, row.point))
     return Explained(
         row,
         RolloutPlan.from_json(row.plan),
@@ -237,13 +235,8 @@ class _Deed:
 
     async def _served(self) -> bool:
         """Return whether the candidate has answered any decision."""
-        return self._row.status == "promoted" or bool(
-            await self._connection.fetchval(
-                "SELECT EXISTS (SELECT FROM decision WHERE tenant = $1 AND skill = $2 "
-                "AND point = $3 AND rollout = $4 AND arm = 'candidate')",
-                *(*self._key, str(self._row.id)),
-            )
-        )
+        promoted = self._row.status == "promoted"
+        return promoted or await candidate_answered(self._connection, self._row)
 
     async def _to(self, status: Status, action: Action) -> RolloutRow:
         moved = await move_rollout(

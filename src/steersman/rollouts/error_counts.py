@@ -12,6 +12,7 @@ from itertools import pairwise
 from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Any
 
+from steersman.db.rollout_decisions import error_buckets
 from steersman.rollouts.error_budget import Counts
 from steersman.rollouts.plan import RolloutPlan
 from steersman.rollouts.unit_outcomes import first_id
@@ -167,35 +168,21 @@ class Tally:
     async def _count(self, connection: Any, begin: float, end: float) -> int:
         """Count an interval again; return its number of decisions."""
         first, last = floor(begin / self._width_s), ceil(end / self._width_s)
-        rows = await connection.fetch(
-            "WITH counted AS MATERIALIZED (SELECT d.id, d.at, d.degraded, d.arm, "
-            # As `position` places a unit: the first eight bytes, compared as they are.
-            "  substr(sha256(convert_to($5, 'UTF8') || '\\x00'::bytea || "
-            "    convert_to(coalesce(d.unit, d.episode, d.id::text), 'UTF8')), 1, 8) "
-            "  < CASE d.stage WHEN 'live' THEN $6::bytea ELSE $7::bytea END AS candidate "
-            "FROM decision AS d WHERE d.tenant = $1 AND d.rollout = $2 AND d.skill = $3 "
-            "AND d.point = $4 AND d.stage <> 'shadow' AND d.id >= $9 AND d.id < $10 "
-            "AND d.at >= $11 AND d.at < $12), "
-            # Each day's events are looked through once, and not for every decision.
-            "failed AS MATERIALIZED (SELECT DISTINCT e.decision FROM event AS e "
-            "WHERE e.tenant = $1 AND e.decision = ANY(ARRAY(SELECT id FROM counted)) AND "
-            "CASE jsonb_typeof(e.outcomes -> 'error') WHEN 'number' "
-            "THEN (e.outcomes ->> 'error')::float8 > 0 END) "
-            "SELECT floor(extract(epoch FROM c.at) / $8::float8)::bigint, c.candidate, "
-            "count(*) FILTER (WHERE c.degraded OR f.decision IS NOT NULL OR "
-            "(c.candidate AND c.arm = 'control')), count(*) "
-            "FROM counted AS c LEFT JOIN failed AS f ON f.decision = c.id GROUP BY 1, 2",
-            *(self._row.tenant, str(self._row.id), self._row.skill, self._row.point),
-            *(self._row.salt, *self._places, self._width_s),
-            *(first_id(self._time(first)), first_id(self._time(last), later=True)),
-            *(self._time(first), self._time(last)),
+        times = self._time(first), self._time(last)
+        found = await error_buckets(
+            connection,
+            self._row,
+            times,
+            ids=(first_id(times[0]), first_id(times[1], later=True)),
+            below=self._places,
+            width_s=self._width_s,
         )
         for buckets in (self._candidate, self._control):
             for place in [place for place in buckets if first <= place < last]:
                 del buckets[place]
-        for place, candidate, bad, total in rows:
-            (self._candidate if candidate else self._control)[place] = bad, total
-        return sum(total for *_, total in rows)
+        for place, candidate, errors, total in found:
+            (self._candidate if candidate else self._control)[place] = errors, total
+        return sum(one.decisions for one in found)
 
     def _time(self, place: int) -> datetime:
         return datetime.fromtimestamp(place * self._width_s, UTC)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scipy.special import ndtr
 
+from steersman.db.decision_counts import unit_counts
 from steersman.errors import InputError
 from steersman.rollouts.arm_comparison import steadied
 from steersman.rollouts.unit_outcomes import first_id
@@ -56,23 +57,14 @@ async def traffic_of(connection: Any, point: PointRow, *, now: float, days: floa
     """
     moment = datetime.fromtimestamp(now, UTC)
     since = moment - timedelta(days=days)
-    found = await connection.fetchrow(
-        "WITH per_unit AS (SELECT count(*) AS decisions, min(d.at) AS first, avg(r.value) AS value "
-        "FROM decision AS d LEFT JOIN LATERAL (SELECT r.value FROM reward AS r "
-        "  WHERE r.tenant = $1 AND r.decision = d.id "
-        "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
-        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.at >= $4 AND d.at <= $5 "
-        "AND d.id >= $6 AND NOT d.degraded GROUP BY coalesce(d.unit, d.episode, d.id::text)) "
-        "SELECT coalesce(sum(decisions), 0)::bigint AS decisions, count(*) AS units, "
-        "min(first) AS first, stddev_samp(value) AS sd, avg(value) AS mean FROM per_unit",
-        *(point.tenant, point.skill, point.point, since, moment, first_id(since)),
-    )
-    covered_s = 0.0 if found["first"] is None else (moment - found["first"]).total_seconds()
+    key = point.tenant, point.skill, point.point
+    found = await unit_counts(connection, key, since, moment, first=first_id(since))
+    covered_s = 0.0 if found.first is None else (moment - found.first).total_seconds()
     covered = max(covered_s, _LEAST_S) / _DAY_S
-    daily = found["units"] / covered
+    daily = found.units / covered
     # With n - 1 below, that of a sample of zeros and ones may come out a little larger.
-    sd = None if found["sd"] is None else min(found["sd"], _LARGEST_SD)
-    return Traffic(covered, found["decisions"], found["units"], daily, sd, found["mean"])
+    sd = None if found.sd is None else min(found.sd, _LARGEST_SD)
+    return Traffic(covered, found.decisions, found.units, daily, sd, found.mean)
 
 
 _DAY_S = 86_400.0

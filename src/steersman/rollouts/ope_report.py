@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from steersman.db.points import initial_policy
 from steersman.errors import InputError, SteersmanError
-from steersman.rollouts.candidate import Candidate, LoggedChoice, candidate_of
+from steersman.rollouts.candidate import Candidate, candidate_of
 from steersman.rollouts.candidate_evidence import logged_choices, logged_data
 from steersman.spec.actions import Choice
 from steersman.spec.policy import FixedPolicy, RulesPolicy
@@ -20,6 +20,7 @@ from steersman.spec.policy import FixedPolicy, RulesPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from steersman.db.logged_choices import LoggedChoice
     from steersman.db.points import PointRow
     from steersman.learning.replica import Bases
     from steersman.ope import Report

@@ -13,11 +13,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from steersman.db.logged_choices import shadow_choices
+from steersman.db.rollout_decisions import closed_decisions, count_closed, last_decided
 from steersman.errors import SteersmanError
 from steersman.learning.credit import credit_of
 from steersman.learning.reward_inputs import read_evidence
 from steersman.rollouts.arms import place, position
-from steersman.rollouts.candidate import LoggedChoice, logged_columns
 from steersman.rollouts.plan import RolloutPlan
 from steersman.rollouts.units import Observed
 
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from steersman.db.logged_choices import LoggedChoice
     from steersman.db.points import PointRow
     from steersman.db.rewards import Decided
+    from steersman.db.rollout_decisions import ClosedDecision
     from steersman.db.rollouts import RolloutRow
     from steersman.learning.reward_inputs import Evidence
     from steersman.rollouts.arms import Arm, Placed
@@ -95,8 +98,11 @@ async def observe(
     observed: list[Observed] = []
     misplaced, behind = 0, True
     for _ in range(_MOST_PAGES):
-        rows = await _page(connection, row, point, gathering, since, closed)
-        new = [one for one in rows if gathering.remember(one["window_ends"], one["id"])]
+        ids = _first_id(row.started_at, since, point), _end(point, closed)
+        rows = await closed_decisions(
+            connection, row, since, closed, ids=ids, after=gathering.page, limit=_PAGE
+        )
+        new = [one for one in rows if gathering.remember(one.window_ends, one.id)]
         if new:
             more, wrong = await _credited(connection, row, point, new)
             observed += more
@@ -105,7 +111,7 @@ async def observe(
             behind, gathering.page = False, None
             gathering.advance(closed)
             break
-        gathering.page = rows[-1]["window_ends"], rows[-1]["id"]
+        gathering.page = rows[-1].window_ends, rows[-1].id
     return Gathered(sorted(observed, key=lambda seen: (seen.at, seen.unit)), misplaced, behind)
 
 
@@ -114,18 +120,17 @@ async def shadowed(
 ) -> list[LoggedChoice]:
     """Return new decisions of the stage shadow in time order, without rewards."""
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
-    rows = await connection.fetch(
-        f"SELECT {logged_columns('NULL::float8')}, at FROM decision AS d "  # noqa: S608 (constants)
-        "WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
-        "AND point = $4 AND stage = 'shadow' AND p_kind = 'exact' AND at <= $5 "
-        "AND ($6::timestamptz IS NULL OR at >= $6) AND id <> ALL ($7) AND id >= $8 "
-        "ORDER BY at, id LIMIT $9",
-        *(row.tenant, str(row.id), row.skill, row.point, until, since, list(gathering.ids)),
-        _first_id(row.started_at, since, None),
-        limit,
+    rows = await shadow_choices(
+        connection,
+        row,
+        until=until,
+        since=since,
+        first=_first_id(row.started_at, since, None),
+        without=list(gathering.ids),
+        limit=limit,
     )
-    new = [LoggedChoice(*one[:-1]) for one in rows if gathering.remember(one["at"], one["id"])]
-    gathering.advance(rows[-1]["at"] if len(rows) == limit else until)
+    new = [choice for at, choice in rows if gathering.remember(at, choice.id)]
+    gathering.advance(rows[-1][0] if len(rows) == limit else until)
     return new
 
 
@@ -133,30 +138,26 @@ async def last_decision_at(
     connection: Any, row: RolloutRow, known: datetime | None
 ) -> datetime | None:
     """Return the time of a rollout's last decision; None without decisions."""
-    last: datetime | None = await connection.fetchval(
-        "SELECT max(at) FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 "
-        "AND rollout = $4 AND id >= $5",
-        *(row.tenant, row.skill, row.point, str(row.id), first_id(known or row.started_at - _LATE)),
-    )
+    last = await last_decided(connection, row, first_id(known or row.started_at - _LATE))
     return max((at for at in (known, last) if at is not None), default=None)
 
 
 async def _credited(
-    connection: Any, row: RolloutRow, point: PointRow, rows: Sequence[Any]
+    connection: Any, row: RolloutRow, point: PointRow, rows: Sequence[ClosedDecision]
 ) -> tuple[list[Observed], int]:
-    evidence = await read_evidence(connection, point, row.candidate, [one["id"] for one in rows])
+    evidence = await read_evidence(connection, point, row.candidate, [one.id for one in rows])
     arms = _Arms(row)
     observed, misplaced = [], 0
     for one in rows:
-        decided = evidence.decisions.get(one["id"])
-        placed = arms.of(one["unit"], one["stage"])
-        if decided is None or decided.barred or (one["stage"] == "live" and not placed.analysed):
+        decided = evidence.decisions.get(one.id)
+        placed = arms.of(one.unit, one.stage)
+        if decided is None or decided.barred or (one.stage == "live" and not placed.analysed):
             continue
-        if not placed.analysed or (placed.arm == "control" and one["arm"] == "candidate"):
+        if not placed.analysed or (placed.arm == "control" and one.arm == "candidate"):
             misplaced += 1
             continue
-        fallen = placed.arm == "candidate" and one["arm"] == "control"
-        seen = _observed(point, evidence, decided, one["unit"], placed.arm, arms.outcomes)
+        fallen = placed.arm == "candidate" and one.arm == "control"
+        seen = _observed(point, evidence, decided, one.unit, placed.arm, arms.outcomes)
         if seen is not None:
             observed.append(seen._replace(failed=decided.degraded or fallen))
     return observed, misplaced
@@ -168,38 +169,11 @@ async def _nothing_late(
     """Return whether everything was read: counting is faster than reading again."""
     if gathering.page is not None or gathering.closed_until is None:
         return False
-    found = await connection.fetchval(
-        "SELECT count(*) FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 "
-        "AND point = $4 AND stage <> 'shadow' AND window_ends >= $5 AND window_ends <= $6 "
-        "AND id >= $7 AND id < $8",
-        *(row.tenant, str(row.id), row.skill, row.point, since, gathering.closed_until),
-        *(_first_id(row.started_at, since, point), _end(point, gathering.closed_until)),
-    )
+    until = gathering.closed_until
+    ids = _first_id(row.started_at, since, point), _end(point, until)
+    found = await count_closed(connection, row, since, until, ids=ids)
     # Of those that were read, a late one may stand behind younger ones, and be too old by now.
-    return bool(found == sum(closes >= since for closes, _ in gathering.seen))
-
-
-async def _page(
-    connection: Any,
-    row: RolloutRow,
-    point: PointRow,
-    gathering: Gathering,
-    since: datetime | None,
-    closed: datetime,
-) -> list[Any]:
-    rows: list[Any] = await connection.fetch(
-        "SELECT id, coalesce(unit, episode, id::text) AS unit, arm, stage, window_ends "
-        "FROM decision WHERE tenant = $1 AND rollout = $2 AND skill = $3 AND point = $4 "
-        "AND stage <> 'shadow' AND window_ends <= $5 "
-        "AND ($6::timestamptz IS NULL OR window_ends >= $6) AND id >= $7 AND id < $8 "
-        "AND ($9::timestamptz IS NULL OR (window_ends, id) > ($9, $10::uuid)) "
-        "ORDER BY window_ends, id LIMIT $11",
-        *(row.tenant, str(row.id), row.skill, row.point, closed, since),
-        # The bounds let the planner pass over all that is too old, or too new to be closed.
-        *(_first_id(row.started_at, since, point), _end(point, closed)),
-        *(*(gathering.page or (None, None)), _PAGE),
-    )
-    return rows
+    return found == sum(closes >= since for closes, _ in gathering.seen)
 
 
 class _Arms:

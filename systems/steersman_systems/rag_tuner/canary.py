@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.db.rollout_decisions import reported_outcomes
 from steersman.errors import InputError
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.error_budget import Counts
@@ -30,22 +31,6 @@ if TYPE_CHECKING:
 _MOST_ROWS = 20_000
 _LATENCY = "latency_ms"
 _ERRORS = "error_rate"
-_OF_CANDIDATE = (
-    "FROM decision WHERE tenant = $1 AND skill = $2 AND point = $3 AND rollout = $4 "
-    "AND arm = 'candidate' AND stage <> 'shadow' AND NOT degraded AND window_ends <= $5 "
-    # What was done instead says nothing of the candidate: the rollout leaves it out as well.
-    "AND NOT EXISTS (SELECT FROM event AS e WHERE e.tenant = $1 AND e.decision = decision.id "
-    "AND e.action_taken <> decision.action AND e.at <= decision.window_ends)"
-)
-_DECIDED = (
-    "SELECT d.id, d.at, coalesce(o.told, '{}'::jsonb) AS told, "  # noqa: S608 - of constants
-    f"(SELECT count(*) {_OF_CANDIDATE}) AS decided FROM ("
-    f"  SELECT * {_OF_CANDIDATE} ORDER BY id DESC LIMIT $6"
-    ") AS d LEFT JOIN LATERAL ("
-    "  SELECT jsonb_object_agg(o.name, o.value ORDER BY o.at, o.event) AS told FROM outcome AS o "
-    "  WHERE o.tenant = $1 AND o.decision = d.id AND o.at <= d.window_ends"
-    ") AS o ON true ORDER BY d.id"
-)
 
 
 def canary_plan(tuned: Tuned) -> dict[str, Any]:
@@ -144,12 +129,8 @@ class GateSource:
         if (row.skill, row.point) != self.about or row.stage == "shadow":
             return SourceEvidence(self.name)
         async with as_tenant(connection, row.tenant):
-            rows = await connection.fetch(
-                _DECIDED, row.tenant, row.skill, row.point, str(row.id), now, _MOST_ROWS
-            )
-        told = [(one["at"], one["told"]) for one in rows]
-        before = rows[0]["decided"] - len(rows) if rows else 0
-        return self.judged(told, stretches, now, before=before)
+            told = await reported_outcomes(connection, row, now, limit=_MOST_ROWS)
+        return self.judged(told.decisions, stretches, now, before=told.older)
 
     def judged(
         self,

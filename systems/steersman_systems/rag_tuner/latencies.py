@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steersman.db.rollout_decisions import outcome_percentiles
 from steersman.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -22,27 +23,6 @@ if TYPE_CHECKING:
     from steersman_systems.rag_tuner.logged import World
 
 _OUTCOME = "latency_ms"
-# An episode begins with a decision of the candidate; those of control before the next are its own.
-_TOLD = """
-WITH told AS (
-    SELECT d.id, d.arm, (
-        SELECT o.value FROM outcome AS o WHERE o.tenant = $1 AND o.decision = d.id AND o.name = $3
-        ORDER BY o.at DESC, o.event DESC LIMIT 1) AS value
-    FROM decision AS d
-    WHERE d.tenant = $1 AND d.rollout = $2 AND d.arm IN ('candidate', 'control') AND NOT d.degraded
-        AND d.stage <> 'shadow'
-), counted AS (
-    SELECT arm, value, greatest(0, count(*) FILTER (WHERE arm = 'candidate') OVER (ORDER BY id) - 1)
-        / $4::int AS episode
-    FROM told WHERE value IS NOT NULL
-)
-SELECT
-    percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY value)
-        FILTER (WHERE arm = 'candidate') AS own,
-    percentile_cont(ARRAY[0.5, 0.95]) WITHIN GROUP (ORDER BY value)
-        FILTER (WHERE arm = 'control') AS others
-FROM counted GROUP BY episode HAVING bool_or(arm = 'candidate') ORDER BY episode
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +94,14 @@ async def of_canary(
     """
     if queries < 10:
         raise InputError(f"queries is {queries!r}; allowed: 10 or more")
-    rows = await connection.fetch(_TOLD, tenant, rollout, _OUTCOME, queries)
+    rows = await outcome_percentiles(connection, tenant, rollout, _OUTCOME, decisions=queries)
     if not rows:
         raise DataError(
             f"rollout {rollout} has no decision of the candidate with an outcome "
             f"{_OUTCOME!r}; give a rollout whose decisions report it"
         )
     nothing = (float("nan"), float("nan"))
-    each = [(*row["own"], *(row["others"] or nothing)) for row in rows]
+    each = [(*own, *(others or nothing)) for own, others in rows]
     return Latencies(*(tuple(float(one[place]) for one in each) for place in range(4)))
 
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from steersman.db.held_out import is_held_out
+from steersman.db.logged_choices import StoredSelection
 from steersman.errors import InputError
 from steersman.learning.held_out import SHARE
 from steersman.policies import SequenceTrees
 from steersman.policies.offered import Offered, offered_names
 from steersman.training.selection.log_trees import apart, grown
-from steersman.training.selection.logged_selections import StoredSelection, judge_selections
+from steersman.training.selection.logged_selections import judge_selections
 
 pytest.importorskip("lightgbm")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lab.evidence_worlds import made_up
+from steersman.db.logged_choices import StoredSelection
 from steersman.errors import DataError, InputError
 from steersman.ope import evaluate_sequences
 from steersman.policies import SequenceTrees
@@ -13,7 +14,7 @@ from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.offered import Offered
 from steersman.policies.sequence import StepRule
 from steersman.training.selection.log_trees import apart, grown
-from steersman.training.selection.logged_selections import StoredSelection, judge_selections
+from steersman.training.selection.logged_selections import judge_selections
 from steersman.training.selection.off_policy_data import sequences_of
 from steersman.training.selection.task import along, walks
 

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from steersman.db.logged_choices import StoredSelection
 from steersman.errors import DataError, InputError
 from steersman.policies import SequenceLinear
 from steersman.policies.offered import Offered, offered_names
 from steersman.training.selection.logged_selections import (
-    StoredSelection,
     StoredTask,
     judge_selections,
     walk_of,

@@ -6,10 +6,11 @@ same result. So no step publishes a candidate whose gates did not pass just befo
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
+from steersman.db.decision_counts import log_counts
 from steersman.db.points import find_declared
 from steersman.errors import RolloutError, SteersmanError, StoreError
 from steersman.platform.postgres.database import as_tenant
@@ -34,56 +35,6 @@ if TYPE_CHECKING:
     from steersman.rollouts.pipeline.reports import Status, Workshop
     from steersman.rollouts.pipeline.trial import Trial
     from steersman.spec.point import DecisionPoint
-
-
-@dataclass(frozen=True, slots=True)
-class LogCounts:
-    """Counts of a log.
-
-    Attributes:
-        decisions: number in the lookback window.
-        exact: number with an exact propensity.
-        usable: number of exact ones that are not degraded and have a final reward.
-        first_at: time of the first decision; None without any.
-        last_at: time of the last decision; None without any.
-        degraded: share that the fallback answered; None without any.
-        since: start of the lookback window.
-    """
-
-    decisions: int
-    exact: int
-    usable: int
-    first_at: datetime | None
-    last_at: datetime | None
-    degraded: float | None
-    since: datetime
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values and dates."""
-        return asdict(self)
-
-
-async def count_log(
-    connection: Any, row: PointRow, *, now: datetime, lookback_days: float
-) -> LogCounts:
-    """Count the decisions of a log in the `lookback_days` before `now`.
-
-    `connection` is in a transaction of the tenant. A decision has no final reward while its window
-    is open.
-    """
-    since = now - timedelta(days=lookback_days)
-    found = await connection.fetchrow(
-        "SELECT count(*) AS decisions, count(*) FILTER (WHERE d.p_kind = 'exact') AS exact, "
-        "count(*) FILTER (WHERE d.p_kind = 'exact' AND NOT d.degraded AND d.weight > 0 "
-        "  AND d.window_ends <= $5 AND r.value IS NOT NULL) AS usable, "
-        "min(d.at) AS first_at, max(d.at) AS last_at, avg(d.degraded::integer)::float8 AS degraded "
-        "FROM decision AS d LEFT JOIN LATERAL (SELECT r.value FROM reward AS r "
-        "  WHERE r.tenant = $1 AND r.decision = d.id "
-        "  ORDER BY r.revision DESC LIMIT 1) AS r ON true "
-        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.at >= $4 AND d.at <= $5",
-        *(row.tenant, row.skill, row.point, since, now),
-    )
-    return LogCounts(**found, since=since)
 
 
 _ENDED_BADLY = {"rolled_back", "aborted"}
@@ -210,9 +161,9 @@ class _PointRun:
         try:
             async with as_tenant(connection, self._row.tenant):
                 now = shipping.moment(self._workshop.clock())
-                found = await count_log(
-                    connection, self._row, now=now, lookback_days=asked.lookback_days
-                )
+                since = now - timedelta(days=asked.lookback_days)
+                point = self._row.tenant, self._row.skill, self._row.point
+                found = await log_counts(connection, point, since, now)
         finally:
             await connection.close()
         gate = Gate("min_decisions", found.usable, asked.minimum, "least", "usable decisions")
@@ -225,7 +176,7 @@ class _PointRun:
             "dataset",
             "done" if gate.passes else "refused",
             said,
-            found.to_json(),
+            found._asdict(),
             (gate,),
         )
 

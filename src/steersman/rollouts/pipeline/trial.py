@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.db.derived_snapshots import hold_snapshots, last_update
 from steersman.db.held_out import hold_out
+from steersman.db.logged_choices import LoggedChoice
 from steersman.db.points import initial_policy
 from steersman.db.rewards import learned_of, spec_of
 from steersman.db.snapshots import snapshots_of
@@ -25,7 +26,7 @@ from steersman.ope.paired import off_policy_delta
 from steersman.points.policy_factory import load_policy
 from steersman.points.state_bytes import unpack_state
 from steersman.registry.versions import Ingredients, change_between, next_version
-from steersman.rollouts.candidate import Candidate, LoggedChoice
+from steersman.rollouts.candidate import Candidate
 from steersman.rollouts.candidate_evidence import least_value, logged_data
 from steersman.rollouts.pipeline.reports import Gate
 from steersman.wire import id_time

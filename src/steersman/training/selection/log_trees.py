@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.db.logged_choices import StoredSelection
     from steersman.policies import SequenceTrees
-    from steersman.training.selection.logged_selections import StoredSelection
 
 FEWEST = 100
 SETTINGS = TreeSettings(trees=60, learning_rate=0.1, least=20, ridge=5.0)

@@ -7,15 +7,14 @@ on it with exact probabilities. The reward of another selection is unknown.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from steersman.db.decisions import offered_of
 from steersman.db.held_out import alike
+from steersman.db.logged_choices import newest_selections
 from steersman.errors import DataError, InputError
 from steersman.ope import evaluate_sequences
-from steersman.platform.postgres.database import newest_rows
 from steersman.policies.offered import Progress, SequenceForm
 from steersman.policies.sequence import Step, sequence_propensity
 from steersman.spec.actions import Sequence as SequenceActions
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from steersman.db.logged_choices import StoredSelection
     from steersman.db.points import PointRow
     from steersman.ope import Report
     from steersman.policies.offered import Offered
@@ -34,24 +34,6 @@ if TYPE_CHECKING:
 
 MOST_SELECTIONS = 10_000
 _FOLDS = 5
-
-
-class StoredSelection(NamedTuple):
-    """Stored selection with its reward.
-
-    Attributes:
-        id: decision id.
-        unit: its unit, its episode or its id.
-        offered: candidates of the request.
-        steps: stored steps.
-        reward: 0 to 1.
-    """
-
-    id: str
-    unit: str
-    offered: Offered
-    steps: list[dict[str, Any]]
-    reward: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,24 +155,10 @@ async def stored_selections(
     """
     form_in(row.spec)
     point = row.tenant, row.skill, row.point
-    rows = await newest_rows(
-        connection,
-        "SELECT d.id::text, coalesce(d.unit, d.episode, d.id::text), d.eligible, d.links, "
-        "d.features, d.steps, r.value FROM decision AS d, LATERAL ("
-        "  SELECT r.value FROM reward AS r WHERE r.tenant = $1 AND r.decision = d.id "
-        "  ORDER BY r.revision DESC LIMIT 1) AS r "
-        "WHERE d.tenant = $1 AND d.skill = $2 AND d.point = $3 AND d.spec_hash = ANY($4) "
-        "AND d.p_kind = 'exact' AND NOT d.degraded AND d.weight > 0 AND d.steps IS NOT NULL "
-        "AND d.window_ends <= $5 AND ($6::timestamptz IS NULL OR d.at > $6) "
-        "AND r.value IS NOT NULL "
-        "AND NOT EXISTS (SELECT FROM erasure AS e WHERE e.tenant = $1 AND e.decision = d.id) "
-        "ORDER BY d.id DESC LIMIT $7",
-        *(*point, await alike(connection, point, row.spec), closed, since, limit),
+    specs = await alike(connection, point, row.spec)
+    return await newest_selections(
+        connection, point, closed=closed, since=since, specs=specs, limit=limit
     )
-    return [
-        StoredSelection(name, unit, offered_of(eligible, links, features), steps, value)
-        for name, unit, eligible, links, features, steps, value in rows
-    ]
 
 
 def judge_selections(

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from steersman.db.logged_choices import StoredSelection
     from steersman.db.points import PointRow
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
-    from steersman.training.selection.logged_selections import StoredSelection
 
 _LOOK = "evidence.grow"
 _ERROR = 0.05  # chance that trees which are not better are ever signed, per live version

@@ -29,13 +29,13 @@ from steersman.training.selection.logged_selections import (
 )
 
 if TYPE_CHECKING:
+    from steersman.db.logged_choices import StoredSelection
     from steersman.db.points import PointRow
     from steersman.db.tenants import Tenant
     from steersman.ope import Report
     from steersman.platform.postgres.database import Database
     from steersman.policies.sequential import SequencePolicy
     from steersman.spec.point import DecisionPoint
-    from steersman.training.selection.logged_selections import StoredSelection
 
 newest_option = click.option(
     "--newest",
