@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 import msgspec
 
-from steersman.api.app import Route
+from steersman.api.route import Route, handles
 from steersman.db.decision_counts import PointCounts, counts_since
 from steersman.db.learners import learner_positions, oldest_due
 from steersman.db.points import PointRow, UnreadablePoint, points_as_they_are
 from steersman.db.rollouts import active_rollouts
-from steersman.platform.http.messages import READ_S, Answer, flag, in_time, json_answer
+from steersman.platform.http.messages import READ_S, in_time
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.state_bytes import state_sha256
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
+    from steersman.api.service import Service
     from steersman.db.learners import LearnerRow
     from steersman.db.rollouts import RolloutRow
     from steersman.platform.breaker import Breaker
@@ -130,6 +131,16 @@ class Status(msgspec.Struct):
     points: list[PointStatus]
 
 
+class StatusQuery(msgspec.Struct):
+    """Query parameters of ``GET /rl-status``.
+
+    Attributes:
+        states: Include the SHA-256 of each state that the answering process holds.
+    """
+
+    states: bool = False
+
+
 class StatusPage:
     """Handler of ``GET /rl-status``.
 
@@ -157,18 +168,30 @@ class StatusPage:
         self._kept: dict[_Asked, Status] = {}
         self._looking: dict[_Asked, asyncio.Task[Status]] = {}
 
-    def routes(self) -> list[tuple[str, Route]]:
-        """Return the routes."""
-        return [("GET", Route("/rl-status", self.status, "read", "read"))]
+    @classmethod
+    def open(cls, service: Service) -> Self:
+        """Return the handlers of a service process."""
+        breaker = service.breakers["reading"]
+        return cls(service.pools.reading, breaker, service.guard, service.replicas)
 
-    async def status(self, request: Request) -> Answer:
-        """Answer with a `Status` that is at most a second old; ``?states=true`` adds state hashes.
+    @handles(
+        Route(
+            "GET",
+            "/rl-status",
+            "Get the learning status of every decision point",
+            Status,
+            scope="read",
+            sheds="read",
+            query=StatusQuery,
+        )
+    )
+    async def status(self, request: Request, query: StatusQuery) -> Status:
+        """Return a status that is at most a second old.
 
         Raises:
-            Refused: invalid flag, the store does not respond, or counting takes too long.
+            Refused: the store does not respond, or counting takes too long.
         """
-        states = flag(request, "states")
-        asked, now = (request.key.tenant, states), self._clock()
+        asked, now = (request.key.tenant, query.states), self._clock()
         status = self._kept.get(asked)
         if status is None or not 0 <= now - status.at < _KEPT_S:
             looking = self._looking.get(asked)
@@ -178,7 +201,7 @@ class StatusPage:
                 looking.add_done_callback(lambda done: self._looked(asked, done))
             # The first client may disconnect; other requests of the tenant await the same task.
             status = await asyncio.shield(looking)
-        return json_answer(status)
+        return status
 
     async def _look(self, asked: _Asked, now: float) -> Status:
         tenant, states = asked
@@ -203,7 +226,7 @@ class StatusPage:
     def _looked(self, asked: _Asked, done: asyncio.Task[Status]) -> None:
         del self._looking[asked]
         if not done.cancelled():
-            done.exception()  # who waited was told; they may all have gone
+            done.exception()  # waiting clients have it; they may all have left
 
     async def _points(self, tenant: UUID, now: float) -> list[PointStatus]:
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
