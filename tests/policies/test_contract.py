@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.points.policy_factory import CLASSES
+from steersman.points.algorithms import BUILT_IN
 from steersman.policies import (
     BetaThompson,
     BoundedLinUCB,
@@ -67,8 +67,8 @@ def test_no_class_is_left_out():
     """Selections have contracts of their own: `test_sequential.py`."""
     checked = {policy.algorithm for policy in (*POLICIES.values(), *UNLEARNING.values())}
     elsewhere = {"factored_ts"}  # test_factored.py
-    selecting = {name for name in CLASSES if name.startswith("sequence_")}
-    assert checked | elsewhere | selecting == set(CLASSES)
+    selecting = {name for name in BUILT_IN if name.startswith("sequence_")}
+    assert checked | elsewhere | selecting == set(BUILT_IN)
 
 
 SHOWN = {
@@ -90,7 +90,7 @@ def test_repr_shows_the_class_and_every_parameter(name):
 
 
 def test_repr_covers_every_algorithm_and_shortens_long_values():
-    assert {policy.algorithm for policy in SHOWN.values()} == set(CLASSES)
+    assert {policy.algorithm for policy in SHOWN.values()} == set(BUILT_IN)
     wanted = "LinUCB(actions=['a', 'b'], floor=0.0, dim=2, alpha=1.0, ridge=1.0, forget=1.0)"
     assert repr(LinUCB(["a", "b"], dim=2)) == wanted
     assert len(repr(LinUCB([f"action {i}" for i in range(1000)], dim=2))) < 200

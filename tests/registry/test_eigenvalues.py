@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.points.policy_factory import CLASSES
+from steersman.points.algorithms import BUILT_IN
 from steersman.points.scale_guard import largest_eigenvalue, power_iteration, spectrum
 from steersman.policies import (
     BetaThompson,
@@ -52,7 +52,7 @@ def _packed(matrix):
 
 
 def test_every_shipped_policy_is_covered_here():
-    assert {*LINEAR, *BY_PARTS, *OF_SELECTIONS, *NOT_LINEAR} == set(CLASSES)
+    assert {*LINEAR, *BY_PARTS, *OF_SELECTIONS, *NOT_LINEAR} == set(BUILT_IN)
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -114,7 +114,7 @@ def test_counts_per_key_are_a_diagonal_matrix():
 def test_where_there_is_none_it_says_why(name):
     found = spectrum({**LINEAR, **NOT_LINEAR}[name]().state())
     assert found.value is None
-    assert ("learns nothing" if name in LEARNS_NOTHING else "no rewards learned") in (
+    assert ("no feature matrix" if name in LEARNS_NOTHING else "no rewards learned") in (
         found.unmeasured
     )
 

@@ -77,7 +77,7 @@ def test_grids_are_even_on_their_scale_and_reach_both_ends():
         ),
         ("low: 3, ", "low: 0, ", ":8: actions.parts.k.low: scale log needs a positive low; got 0"),
         ("factored_ts", "lin_ts", ":12: policy.algorithm: this policy does not support mixed"),
-        ("factored_ts", "lin_ts", "allowed factored_ts, fixed or rules"),
+        ("factored_ts", "lin_ts", "allowed fixed, rules, factored_ts"),
         ("factored_ts", "factored_ts, draws: 0", ":12: policy.draws"),
         ("high: 1}", "high: 1, points: 1}", ":10: actions.parts.weight.points"),
         ("low: 0, high: 1}", "low: 1, high: 1.000000000000001}", "grid points coincide"),

@@ -17,8 +17,8 @@ NAMES = ["small", "medium", "large", "huge"]
 class Boltzmann(ChoicePolicy):
     """Right in everything: that of `docs/how-to/add-a-policy.md`, with limits left out."""
 
-    contextual = False
     algorithm = "boltzmann"
+    reads = "nothing"
 
     def __init__(self, actions, *, temperature=1.0, floor=0.0):
         super().__init__(actions, floor=floor)

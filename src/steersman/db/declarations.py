@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from steersman.policies import ChoicePolicy
     from steersman.spec.point import DecisionPoint
 
-_READ_NUMBERS = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 
 
 async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
@@ -86,12 +85,10 @@ def _checked(document: str) -> tuple[DecisionPoint, ChoicePolicy]:
 
 def _servable(spec: DecisionPoint) -> ChoicePolicy:
     policy = initial_policy(spec)
-    algorithm = spec.policy.algorithm
-    reads_numbers = algorithm in _READ_NUMBERS or getattr(spec.policy, "contextual", False)
     unfitted = FeatureMap(spec.context).unfitted
-    if unfitted and reads_numbers:
+    if unfitted and spec.policy.reads == "vector":
         message = (
-            f"{spec.skill}/{spec.decision}: {algorithm} reads number fields "
+            f"{spec.skill}/{spec.decision}: {spec.policy.algorithm} reads number fields "
             f"{', '.join(unfitted)}, which have no statistics; declare their centre and spread"
         )
         raise InputError(message)

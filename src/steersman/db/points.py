@@ -172,7 +172,7 @@ def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
         return build(spec.policy, mixed.names, dim=dim, floor=spec.floor, mixed=mixed)
     if isinstance(spec.actions, Sequence):
         return build(spec.policy, (), dim=0, floor=spec.floor, sequence=spec.actions)
-    joint = spec.policy.algorithm.startswith("joint_")
+    joint = spec.policy.reads == "action_features"
     dim = len(spec.actions.features) if joint else spec.context.dim
     names = () if spec.actions.open and joint else spec.actions.names
     return build(spec.policy, names, dim=dim, floor=spec.floor)

@@ -277,7 +277,7 @@ def _distribution(
     seen: Any = x if x is not None else key if key is not None else row.context
     names: Sequence[str] = state.policy.actions or row.eligible or ()
     eligible, per_action = row.eligible, None
-    if row.features is not None and state.spec.policy.algorithm.startswith("joint_"):
+    if row.features is not None and state.spec.policy.reads == "action_features":
         asked = len(row.eligible or names)
         per_action = np.asarray(row.features, dtype=np.float64).reshape(asked, -1)
     if eligible is not None and not isinstance(state.spec.actions, Mixed):

@@ -150,10 +150,10 @@ async def _check_until(connection: Any, point: Point, made: Rebuilt, until: date
 
 
 def _check_relearnable(row: PointRow) -> None:
-    if row.spec.policy.algorithm == "sequence_trees":
+    if not row.spec.policy.policy_class.learns_online:
         raise InputError(
-            f"{row.skill}/{row.point} serves trees, which are trained from the log and not "
-            "by updates; train them again with `steersman evidence grow`"
+            f"{row.skill}/{row.point} has a {row.spec.policy.algorithm} policy, which is trained "
+            "from the log and not by updates; train it again and publish the snapshot"
         )
 
 

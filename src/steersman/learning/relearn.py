@@ -158,7 +158,7 @@ class Relearning:
             known is not None and update.weight_change <= 0
         ):  # it uses the features of the first update
             return update._replace(x=known.x, key=known.key, bucket=known.bucket)
-        joint = self._row.spec.policy.algorithm.startswith(("joint_", "sequence_"))
+        joint = self._row.spec.policy.reads == "action_features"
         if context is None or joint:  # missing action features cannot be recovered
             self.lost += 1
             return None

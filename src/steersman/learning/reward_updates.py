@@ -14,7 +14,6 @@ from steersman.db.updates import UpdateRow
 from steersman.errors import InputError, SteersmanError
 from steersman.learning.credit import Credit, changed, credit_of, is_learnable
 from steersman.learning.replica import apply_update
-from steersman.spec.actions import Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +28,12 @@ if TYPE_CHECKING:
 
 def sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
     """Return a key of the feature encoding; stored features fit if the keys are equal."""
-    policy = spec.policy
-    if policy.algorithm.startswith("joint_"):
-        return "joint", getattr(spec.actions, "features", ())
-    if isinstance(spec.actions, Sequence):
-        return "sequence", spec.actions.features
-    if policy.algorithm == "beta_thompson":
-        return "key", policy.key
-    if policy.algorithm in {"fixed", "rules"} or getattr(policy, "contextual", None) is False:
-        return ("nothing",)
-    return "x", feature_hash
+    reads = spec.policy.reads
+    if reads == "action_features":
+        return spec.actions.kind, getattr(spec.actions, "features", ())
+    if reads == "key":
+        return "key", getattr(spec.policy, "key", None)
+    return ("x", feature_hash) if reads == "vector" else ("nothing",)
 
 
 def seen(
@@ -50,7 +45,7 @@ def seen(
         InputError: the declaration does not allow the context, or action features are missing.
     """
     row = replica.row
-    joint = row.spec.policy.algorithm.startswith(("joint_", "sequence_"))
+    joint = row.spec.policy.reads == "action_features"
     if decided.p_kind == "exact" or joint:
         same = decided.spec_hash == row.spec_hash and decided.feature_hash == row.feature_hash
         if same or sees(spec, decided.feature_hash) == sees(row.spec, row.feature_hash):

@@ -24,18 +24,16 @@ if TYPE_CHECKING:
 
 NO_KEY = "(none)"
 """Key of a context without one; a policy's key is never empty."""
-_LINEAR = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 _CHECKERS: WeakKeyDictionary[FeatureMap, FeatureMap] = WeakKeyDictionary()
 
 
 def encode(
     point: DecisionPoint, features: FeatureMap, context: Mapping[str, object]
 ) -> tuple[NDArray[np.float64] | None, str | None]:
-    """Return the encoded context of a point's policy: a vector, a key, or neither.
+    """Return what a point's policy reads of the context: a vector, a key, or neither.
 
-    A policy that reads the vector gets ``x``; a Beta posterior gets its ``key``. Fixed actions,
-    rules, joint models and epsilon-greedy without context get neither. The context must always
-    match the declaration, so that other policies can learn from the same log.
+    The context must always match the declaration, so that other policies can learn from the same
+    log.
 
     Returns:
         ``x``: shape (dim,), float64 that float32 holds exactly, or None; ``key``: at least
@@ -64,19 +62,14 @@ def encode(
     >>> encode(point, features, {})
     (None, '(none)')
     """
-    policy = point.policy
-    if reads_vector(point):
+    reads = point.policy.reads
+    if reads == "vector":
         # An encoded context has a norm of at most 2: rounding it cannot overflow.
         return features.encode(context).astype(np.float32).astype(np.float64), None
     _checker(point, features).encode(context)
-    if policy.algorithm == "beta_thompson":
-        return None, _key(policy.key, context)
+    if reads == "key":
+        return None, _key(getattr(point.policy, "key", None), context)
     return None, None
-
-
-def reads_vector(point: DecisionPoint) -> bool:
-    """Return whether a point's policy reads the encoded context."""
-    return point.policy.algorithm in _LINEAR or getattr(point.policy, "contextual", False)
 
 
 def encode_rows(

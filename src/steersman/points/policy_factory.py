@@ -2,58 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steersman.errors import InputError
+from steersman.errors import InputError, StateError
 from steersman.errors.format import brief
+from steersman.points.algorithms import algorithm_names, policy_class
 from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
-from steersman.policies.beta_thompson import BetaThompson
-from steersman.policies.epsilon_greedy import EpsilonGreedy
-from steersman.policies.factored import FactoredTS
-from steersman.policies.fixed import Fixed, Rules
-from steersman.policies.joint import JointLinTS, JointSquareCB
-from steersman.policies.kernel_ucb import KernelUCB
 from steersman.policies.linear import LinearPolicy
-from steersman.policies.lints import LinTS
-from steersman.policies.linucb import BoundedLinUCB, LinUCB
-from steersman.policies.sequence_linear import SequenceLinear
-from steersman.policies.sequence_trees import SequenceTrees
 from steersman.policies.states import algorithm_of
+from steersman.spec.policy import RulesPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.spec.actions import Mixed
     from steersman.spec.actions import Sequence as SequenceActions
-    from steersman.spec.policy import Policy
-
-CLASSES: dict[str, type[ChoicePolicy]] = {
-    cls.algorithm: cls
-    for cls in (
-        LinUCB,
-        BoundedLinUCB,
-        KernelUCB,
-        LinTS,
-        BetaThompson,
-        EpsilonGreedy,
-        Fixed,
-        Rules,
-        JointSquareCB,
-        JointLinTS,
-        FactoredTS,
-        SequenceLinear,
-        SequenceTrees,
-    )
-}
-_NEED_DIM = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts", "joint_squarecb", "joint_lin_ts"}
+    from steersman.spec.policy import PolicyParameters
 
 
 def build(
-    policy: Policy,
+    policy: PolicyParameters,
     actions: Sequence[str],
     *,
     dim: int,
@@ -75,28 +48,34 @@ def build(
     >>> build(declared, ["micro", "planner"], dim=64, floor=0.02).alpha
     0.5
     """
-    declared: dict[str, Any] = policy.model_dump()
-    algorithm = declared.pop("algorithm")
-    declared.pop("key", None)
+    made, kind = policy.policy_class, "mixed" if mixed else "sequence" if sequence else "choice"
+    if kind not in made.action_kinds:
+        raise InputError(
+            f"{policy.algorithm} does not support {kind} actions; use another policy, or pass "
+            f"actions of kind {' or '.join(sorted(made.action_kinds))}"
+        )
+    declared = policy.model_dump(exclude={"algorithm", "key", "contextual"})
     if mixed is not None:
         declared = _of_configurations(declared, mixed)
-    if algorithm == "rules":
+        if "parts" in inspect.signature(made).parameters:
+            declared |= _parts(mixed)
+    if isinstance(policy, RulesPolicy):
         declared["rules"] = [*declared["rules"], {"otherwise": declared.pop("otherwise")}]
-    if algorithm == "factored_ts":
-        if mixed is None:
-            raise InputError("factored_ts needs mixed actions; pass mixed")
-        grids = {name: part.grid for name, part in mixed.parts.items()}
-        scales = {name: getattr(part, "scale", "") for name, part in mixed.parts.items()}
-        declared["parts"] = grids
-        declared["scales"] = {name: scale for name, scale in scales.items() if scale}
-        declared["barred"] = mixed.exactly_barred
-    if (sequence is None) == algorithm.startswith("sequence_"):
-        raise InputError(f"{algorithm} does not support this kind of actions; use another policy")
     if sequence is not None:
         declared |= sequence.model_dump(include={"features", "vector", "max_steps", "stop"})
-    if declared.pop("contextual", False) or algorithm in _NEED_DIM:
+    elif policy.reads in ("vector", "action_features"):
         declared["dim"] = dim
-    return CLASSES[algorithm](actions, floor=floor, **declared)
+    return made(actions, floor=floor, **declared)
+
+
+def _parts(mixed: Mixed) -> dict[str, Any]:
+    """Return the parts as arguments of a policy that learns from them."""
+    scales = {name: getattr(part, "scale", "") for name, part in mixed.parts.items()}
+    return {
+        "parts": {name: part.grid for name, part in mixed.parts.items()},
+        "scales": {name: scale for name, scale in scales.items() if scale},
+        "barred": mixed.exactly_barred,
+    }
 
 
 def _of_configurations(declared: dict[str, Any], mixed: Mixed) -> dict[str, Any]:
@@ -116,10 +95,15 @@ def load_policy(state: Mapping[str, Any]) -> ChoicePolicy:
     Raises:
         StateError: damaged state, or unknown algorithm.
 
+    >>> from steersman.policies import LinUCB
     >>> load_policy(LinUCB(["a", "b"], dim=2).state()).algorithm
     'lin_ucb'
     """
-    return CLASSES[algorithm_of(state, known=CLASSES)].from_state(state)
+    try:
+        found = policy_class(algorithm_of(state, known=algorithm_names()))
+    except InputError as error:
+        raise StateError(f"the state's policy cannot be loaded: {error}") from error
+    return found.from_state(state)
 
 
 def warm_start(
@@ -147,6 +131,7 @@ def warm_start(
     Raises:
         InputError: no rows, trust or limit out of range, or rows that the policy refuses.
 
+    >>> from steersman.policies import BetaThompson
     >>> policy = BetaThompson(["small", "large"])
     >>> warm_start(policy, ["faq"] * 10, ["small"] * 10, [1.0] * 10, trust=0.1)
     >>> policy.posterior("faq", "small")

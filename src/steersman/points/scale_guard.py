@@ -81,7 +81,7 @@ def spectrum(state: State) -> Spectrum:
     if "counts" in state:
         per_key = np.asarray(state["counts"].sum(axis=(1, 2)), dtype=np.float64)
         return _of_counts(per_key)
-    return Spectrum(None, 0.0, 0, f"{algorithm} learns nothing, so it has no matrix to measure")
+    return Spectrum(None, 0.0, 0, f"{algorithm} has no feature matrix to measure")
 
 
 def power_iteration(packed: Floats, dim: int, *, tolerance: float = 1e-9) -> float:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
+Reads = Literal["vector", "key", "action_features", "context", "nothing"]
 _MODULE: type = ModuleType  # `random` and `numpy.random` are modules, not generators
 
 
@@ -43,6 +44,18 @@ class ChoicePolicy(Mergeable):
         actions: K different names. Every (K,) array follows their order.
         floor: total probability in [0, 1) that is spread evenly over the eligible actions.
 
+    Attributes:
+        reads: what `decide` and `learn` get as ``x``: ``vector``, the encoded context; ``key``, one
+            category of it; ``action_features``, those of the chosen action; ``context``, its
+            fields, in `decide` only; or ``nothing``. A policy that reads a vector or action
+            features takes its length as ``dim``.
+        action_kinds: kinds of actions that it supports: ``choice``, ``mixed`` or ``sequence``.
+        state_per_action: whether actions share nothing that is learned.
+        second_moments: whether the state has a matrix of ``dim`` rows for each model.
+        learns_online: whether `learn` changes its decisions; else it is trained and published.
+        continuous: whether nearly equal states give nearly equal probabilities; False if the best
+            estimate takes all.
+
     Raises:
         InputError: duplicate or empty names, or a floor out of range.
 
@@ -50,6 +63,13 @@ class ChoicePolicy(Mergeable):
     >>> isinstance(LinUCB(["a", "b"], dim=2), ChoicePolicy)
     True
     """
+
+    reads: Reads
+    action_kinds: ClassVar[frozenset[str]] = frozenset({"choice"})
+    state_per_action: ClassVar[bool] = True
+    second_moments: ClassVar[bool] = False
+    learns_online: ClassVar[bool] = True
+    continuous: ClassVar[bool] = True
 
     def __init__(self, actions: Sequence[str], *, floor: float = 0.0) -> None:
         super().__init__(inputs.names(actions), inputs.floor(floor))

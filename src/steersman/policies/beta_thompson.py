@@ -57,6 +57,7 @@ class BetaThompson(ChoicePolicy):
     """
 
     algorithm = "beta_thompson"
+    reads = "key"
 
     def __init__(
         self,

@@ -52,6 +52,7 @@ class EpsilonGreedy(LinearPolicy):
     """
 
     algorithm = "epsilon_greedy"
+    continuous = False
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class EpsilonGreedy(LinearPolicy):
         floor: float = 0.0,
     ) -> None:
         self.contextual = dim is not None
+        self.reads = "vector" if self.contextual else "nothing"
         self.epsilon = inputs.parameter("epsilon", epsilon, 0.0, 1.0)
         self.decay = inputs.parameter("decay", decay, 0.0, 1.0, open_low=True)
         self.min_epsilon = inputs.parameter("min_epsilon", min_epsilon, 0.0, 1.0)

@@ -85,7 +85,8 @@ class FactoredTS(LinearPolicy):
     """
 
     algorithm = "factored_ts"
-    _shared = True
+    action_kinds = frozenset({"mixed"})
+    state_per_action = False
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class FactoredTS(LinearPolicy):
         key = key_of(parts, {} if scales is None else scales, barred)
         self.parts, self.scales, self.barred = json.loads(key)
         self.contextual = dim is not None
+        self.reads = "vector" if self.contextual else "nothing"
         self.context_dim = 1 if dim is None else inputs.whole("dim", dim, 1, inputs.MOST_FEATURES)
         self.prior_var, self.noise_var = inputs.variances(prior_var, noise_var)
         self.pairs = inputs.truth("pairs", pairs)

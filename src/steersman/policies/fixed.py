@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class UnlearningPolicy(ChoicePolicy):
     """Base class of policies without learning. It only counts updates."""
 
+    action_kinds = frozenset({"choice", "mixed"})
+
     def _one(self, index: int, mask: Mask | None, features: Any) -> tuple[Floats, Floats]:
         if features is not None:
             raise InputError(
@@ -99,7 +101,7 @@ class Fixed(UnlearningPolicy):
     """
 
     algorithm = "fixed"
-    contextual = False  # whatever the context is, it is not looked at
+    reads = "nothing"
 
     def __init__(self, actions: Sequence[str], action: str, *, floor: float = 0.0) -> None:
         super().__init__(actions, floor=floor)
@@ -139,6 +141,7 @@ class Rules(UnlearningPolicy):
     """
 
     algorithm = "rules"
+    reads = "context"
 
     def __init__(
         self,

@@ -37,7 +37,8 @@ class JointPolicy(LinearPolicy):
     ``eligible`` needs full names, also for configurations.
     """
 
-    _shared = True
+    reads = "action_features"
+    state_per_action = False
 
     def __init__(
         self,

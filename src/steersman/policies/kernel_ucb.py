@@ -59,6 +59,7 @@ class KernelUCB(LinearPolicy):
     """
 
     algorithm = "kernel_ucb"
+    continuous = False
     _scores_rows = True
 
     def __init__(

@@ -10,7 +10,7 @@ from steersman.errors import InputError, MergeError, StateError
 from steersman.errors.format import brief
 from steersman.policies import inputs, states
 from steersman.policies.arm_sums import LARGEST_GRAM, LARGEST_MOMENT, ArmSums
-from steersman.policies.base import ChoicePolicy
+from steersman.policies.base import ChoicePolicy, Reads
 from steersman.policies.batch import choices
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ class LinearPolicy(ChoicePolicy):
         forget: decay factor in (0, 1] of older updates, per time bucket.
     """
 
+    reads: Reads = "vector"
+    second_moments = True
     _scores_rows: ClassVar[bool] = False  # whether `_score_moments` is there
-    _shared: ClassVar[bool] = False  # whether all actions share one model
     _by_buckets: bool | None = None  # where it forgets, what batches and buckets have shown
     _at_once = False  # whether a batch without buckets is of one time
 
@@ -62,7 +63,7 @@ class LinearPolicy(ChoicePolicy):
         self.dim = inputs.whole("dim", dim, 1, inputs.MOST_FEATURES)
         self.forget = inputs.parameter("forget", forget, 0.0, 1.0, open_low=True)
         self._arms = ArmSums(
-            1 if self._shared else len(self.actions),
+            len(self.actions) if self.state_per_action else 1,
             dim,
             prior_precision=prior_precision,
             noise_var=noise_var,
@@ -70,7 +71,7 @@ class LinearPolicy(ChoicePolicy):
         )
 
     def _arm(self, index: int) -> int:
-        return 0 if self._shared else index
+        return index if self.state_per_action else 0
 
     def _vector(self, x: Any) -> Floats:
         return inputs.vector(x, self.dim)
@@ -217,7 +218,7 @@ class LinearPolicy(ChoicePolicy):
         return weights
 
     def _later(self, updates: int) -> int:
-        """Return the time after so many updates, each a time of its own."""
+        """Return the time after so many updates, each one step."""
         if self._arms.clock > _LAST_TIME - updates:
             raise InputError(
                 f"the clock of this policy is at {self._arms.clock}; {updates} more updates "
@@ -258,7 +259,7 @@ class LinearPolicy(ChoicePolicy):
 
     def _sum_shapes(self, meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         states.whole(meta, "clock")
-        arms = 1 if self._shared else len(self.actions)
+        arms = len(self.actions) if self.state_per_action else 1
         packed = self._arms.packed
         return {"gram": (arms, packed), "moment": (arms, self.dim), "count": (arms,)}
 
@@ -299,19 +300,19 @@ class LinearPolicy(ChoicePolicy):
         drawn = config.get("random_features", 0)
         size = size + drawn if isinstance(size, int) and isinstance(drawn, int) else 0
         gram = sums.get("gram")
-        arms = 1 if cls._shared else len(config["actions"])
+        arms = len(config["actions"]) if cls.state_per_action else 1
         if gram is None or gram.ndim != 2 or len(gram) != arms:
             raise StateError("the state has no 'gram' with one row per action")
         if gram.shape[1] != size * (size + 1) // 2:
             raise StateError(f"the state's 'gram' does not have the shape of dim {size}")
 
     def _reindex(self, actions: tuple[str, ...], order: list[int]) -> None:
-        if not self._shared:
+        if self.state_per_action:
             self._arms.ensure_size(len(actions))
         super()._reindex(actions, order)
 
     def _action_axes(self) -> dict[str, int]:
-        return {} if self._shared else {"gram": 0, "moment": 0, "count": 0}
+        return {"gram": 0, "moment": 0, "count": 0} if self.state_per_action else {}
 
     def _difference(
         self, meta: dict[str, Any], sums: Sums, base_meta: dict[str, Any], base: Sums

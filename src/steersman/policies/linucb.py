@@ -55,6 +55,7 @@ class LinUCB(LinearPolicy):
     """
 
     algorithm = "lin_ucb"
+    continuous = False
     _scores_rows = True
 
     def __init__(
@@ -122,6 +123,7 @@ class BoundedLinUCB(LinearPolicy):
     """
 
     algorithm = "bounded_lin_ucb"
+    continuous = False
     _scores_rows = True
 
     def __init__(

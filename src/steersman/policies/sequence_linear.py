@@ -26,7 +26,7 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
 
     The model is r ≈ w₀ + Σ_t wᵀφ(a_t | s_t). So the policy learns from x = (Σ_t φ_t, 1) with the
     exact sums of every linear policy, and wᵀφ is the score of a step. Trap: a candidate without
-    reward of its own that links to a rewarded candidate gets no credit.
+    own reward that links to a rewarded candidate gets no credit.
 
     Args:
         actions: must be empty: candidates come with each request.
@@ -58,7 +58,7 @@ class SequenceLinear(SequencePolicy, LinearPolicy):
     """
 
     algorithm = "sequence_linear"
-    _shared = True
+    state_per_action = False
 
     def __init__(
         self,

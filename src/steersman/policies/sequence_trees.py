@@ -51,6 +51,8 @@ class SequenceTrees(SequencePolicy, UnlearningPolicy):
     """
 
     algorithm = "sequence_trees"
+    state_per_action = False
+    learns_online = False
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ import numpy as np
 from steersman.errors import ActionError, InputError
 from steersman.errors.format import brief
 from steersman.policies import inputs
-from steersman.policies.base import ChoicePolicy
+from steersman.policies.base import ChoicePolicy, Reads
 from steersman.policies.offered import STANDING, Offered, Progress, SequenceForm
 from steersman.policies.sequence import (
     STOP,
@@ -135,6 +135,8 @@ class SequencePolicy(ChoicePolicy):
         start: initial weights by column name.
     """
 
+    reads: Reads = "action_features"
+    action_kinds = frozenset({"sequence"})
     form: SequenceForm
     rule: StepRule
     start: dict[str, float]

@@ -17,7 +17,7 @@ import numpy as np
 
 from steersman.db.decisions import LoggedDistribution
 from steersman.errors import ActionError, InputError
-from steersman.points.feature_encoding import as_stored, encode, encode_rows, reads_vector, rounded
+from steersman.points.feature_encoding import as_stored, encode, encode_rows, rounded
 from steersman.policies.configurations import Configurations
 from steersman.policies.linear import decide_alike
 from steersman.privacy.declared_scrub import scrubbing_of
@@ -62,7 +62,7 @@ class Served:
         self.feature_count = len(getattr(self.spec.actions, "features", ()))
         self.selects = isinstance(self.spec.actions, SequenceActions)
         self.wants_guardian = GUARDIAN in self.spec.context.fields
-        self.reads_vector = reads_vector(self.spec) and not self.feature_count
+        self.reads_vector = self.spec.policy.reads == "vector"
         self.scrubbing = scrubbing_of(self.spec)
         reward = self.spec.reward
         self.window = timedelta(seconds=reward.window_s)

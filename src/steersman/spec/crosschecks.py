@@ -13,13 +13,13 @@ from steersman.spec.base import Meant, Problem, some_of
 from steersman.spec.expressions import compile_rule
 from steersman.spec.parts import too_much
 from steersman.spec.policy import (
-    BetaThompsonPolicy,
     FactoredTSPolicy,
     FixedPolicy,
-    Policy,
+    PolicyParameters,
     RulesPolicy,
     SequenceLinearPolicy,
     SequenceTreesPolicy,
+    loadable,
 )
 from steersman.spec.rule_kinds import never_works
 
@@ -33,23 +33,15 @@ if TYPE_CHECKING:
     from steersman.spec.rule_kinds import Kind
 
 Path = tuple[str | int, ...]
-_ANY = "any"
 _LEAST_TEMPERATURE = 1e-6
 _LEAST_FLOOR = 1e-6
 _MOST_DRAWN_AMONG = 2_000  # every answer and row has names and probabilities of all steps
 _LARGEST_STATE_MIB = 255  # a snapshot holds 256; the rest is for names and counts
-_ONE_MODEL = {"joint_squarecb", "joint_lin_ts", "sequence_linear"}
-_MODEL_EACH = {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "lin_ts"}
 _KIND_OF_FIELD: dict[str, Kind] = {
     "text": "text",
     "category": "text",
     "number": "number",
     "vector": "vector",
-}
-_KINDS = {
-    "factored_ts": "mixed",
-    "sequence_linear": "sequence",
-    "sequence_trees": "sequence",
 }
 
 
@@ -87,11 +79,12 @@ def _floor(explore: str, floor: float) -> Iterator[Problem]:
         )
 
 
-def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
-    if _kind_of(policy) not in {actions.kind, _ANY if actions.kind != "sequence" else ""}:
+def _policy_actions(actions: Actions, policy: PolicyParameters) -> Iterator[Problem]:
+    if actions.kind not in policy.policy_class.action_kinds:
         yield from _of_another_kind(actions, policy)
         return
-    if isinstance(actions, Choice) and not policy.algorithm.startswith("joint_"):
+    reads_actions = policy.reads == "action_features"
+    if isinstance(actions, Choice) and not reads_actions:
         if not actions.names:
             yield from _nothing_named(policy)
             return
@@ -108,70 +101,62 @@ def _policy_actions(actions: Actions, policy: Policy) -> Iterator[Problem]:
     if isinstance(policy, SequenceLinearPolicy | SequenceTreesPolicy):
         yield from _start(actions, policy)
         yield from _drawing(actions, policy)
-    if policy.algorithm.startswith("joint_") and not getattr(actions, "features", ()):
+    if reads_actions and isinstance(actions, Choice) and not actions.features:
         yield Problem(
             ("policy", "algorithm"),
-            "a joint policy needs features of the actions",
+            f"{policy.algorithm} needs features of the actions",
             policy.algorithm,
-            "a joint policy with actions.features",
-            "add actions.features, or use lin_ucb or lin_ts",
+            f"{policy.algorithm} with actions.features",
+            "add actions.features, or use a policy that reads the context",
         )
 
 
-def _nothing_named(policy: Policy) -> Iterator[Problem]:
+def _joint() -> str:
+    """Return the algorithms that read features of named or open actions, for messages."""
+    return " or ".join(
+        found.algorithm
+        for found in loadable()
+        if found.reads == "action_features" and "choice" in found.action_kinds
+    )
 
+
+def _nothing_named(policy: PolicyParameters) -> Iterator[Problem]:
     yield Problem(
         ("policy", "algorithm"),
         "this policy needs named actions",
         policy.algorithm,
-        "joint_squarecb or joint_lin_ts if every request sends its candidates",
+        f"{_joint()} if every request sends its candidates",
         "add actions.names, or add actions.features and use a joint policy",
     )
 
 
-def _features_unread(actions: Choice, policy: Policy) -> Iterator[Problem]:
-
+def _features_unread(actions: Choice, policy: PolicyParameters) -> Iterator[Problem]:
     yield Problem(
         ("actions", "features"),
         f"{policy.algorithm} does not use features of actions",
         list(actions.features),
-        "no features, or joint_squarecb or joint_lin_ts",
+        f"no features, or {_joint()}",
         "remove them, or use a joint policy",
     )
 
 
-def _open_to_nobody(policy: Policy) -> Iterator[Problem]:
-
+def _open_to_nobody(policy: PolicyParameters) -> Iterator[Problem]:
     yield Problem(
         ("actions", "open"),
         f"{policy.algorithm} accepts only named actions",
         got=True,
-        allowed="false, or joint_squarecb or joint_lin_ts",
+        allowed=f"false, or {_joint()}",
         advice="remove it, or use a joint policy",
     )
 
 
-def _kind_of(policy: Policy) -> str:
-    """Return the kind of actions that a policy supports."""
-    if policy.algorithm in {"fixed", "rules"}:
-        return _ANY
-    return _KINDS.get(policy.algorithm, "choice")
-
-
-def _of_another_kind(actions: Actions, policy: Policy) -> Iterator[Problem]:
-
-    own = [algorithm for algorithm, kind in _KINDS.items() if kind == actions.kind]
-    others = ", ".join(_KINDS)
-    allowed = {
-        "choice": f"all policies except {others}",
-        "mixed": f"{', '.join(own)}, fixed or rules",
-        "sequence": ", ".join(own),
-    }
+def _of_another_kind(actions: Actions, policy: PolicyParameters) -> Iterator[Problem]:
+    allowed = [found.algorithm for found in loadable() if actions.kind in found.action_kinds]
     yield Problem(
         ("policy", "algorithm"),
         f"this policy does not support {actions.kind} actions",
         policy.algorithm,
-        allowed[actions.kind],
+        some_of(allowed),
         "use another policy, or another kind of actions",
     )
 
@@ -214,15 +199,15 @@ def _drawing(
         )
 
 
-def _size(context: Context, actions: Actions, policy: Policy) -> Iterator[Problem]:
+def _size(context: Context, actions: Actions, policy: PolicyParameters) -> Iterator[Problem]:
     """Yield a problem if the learned state would not fit into a snapshot."""
     if isinstance(actions, Mixed):
         if isinstance(policy, FactoredTSPolicy):
             yield from too_much(actions, policy, context.dim)
         return
-    shared = policy.algorithm in _ONE_MODEL
-    if not shared and policy.algorithm not in _MODEL_EACH and not getattr(policy, "contextual", 0):
+    if not policy.policy_class.second_moments or policy.reads == "nothing":
         return
+    shared = not policy.policy_class.state_per_action
     models, dim = len(getattr(actions, "names", ())), context.dim
     dim += getattr(policy, "random_features", 0)
     if shared:
@@ -241,14 +226,14 @@ def _size(context: Context, actions: Actions, policy: Policy) -> Iterator[Proble
         )
 
 
-def _policy_learning(policy: Policy, learning: Learning) -> Iterator[Problem]:
-    if isinstance(policy, SequenceTreesPolicy) and learning.mode != "frozen":
+def _policy_learning(policy: PolicyParameters, learning: Learning) -> Iterator[Problem]:
+    if not policy.policy_class.learns_online and learning.mode != "frozen":
         yield Problem(
             ("learning", "mode"),
-            "sequence_trees cannot learn online: trees are trained from the log and published",
+            f"{policy.algorithm} cannot learn online: it is trained from the log and published",
             learning.mode,
             "frozen",
-            "set learning: {mode: frozen}, or use sequence_linear",
+            "set learning: {mode: frozen}, or use another policy",
         )
 
 
@@ -292,18 +277,19 @@ def _configuration(actions: Mixed, path: Path, action: Target) -> Iterator[Probl
         )
 
 
-def _policy_names(context: Context, policy: Policy) -> Iterator[Problem]:
+def _policy_names(context: Context, policy: PolicyParameters) -> Iterator[Problem]:
     if isinstance(policy, RulesPolicy):
         yield from _rule_names(context, ("policy",), policy)
-    if isinstance(policy, BetaThompsonPolicy) and policy.key is not None:
+    key = getattr(policy, "key", None)
+    if policy.reads == "key" and key is not None:
         categories = [name for name, field in context.fields.items() if field.type == "category"]
-        if policy.key not in categories:
+        if key not in categories:
             yield Problem(
                 ("policy", "key"),
                 "not a category field of the context",
-                policy.key,
+                key,
                 some_of(categories) or "null (the context has no category field)",
-                Meant(policy.key, categories),
+                Meant(key, categories),
             )
 
 

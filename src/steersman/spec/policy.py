@@ -1,19 +1,39 @@
-"""Declarations of policies, with their parameters and defaults."""
+"""Declarations of policies, with their parameters and defaults.
+
+Most built-in algorithms have a model here. Any other algorithm of the registry
+(`steersman.points.algorithms`) gets one from the keywords of its class's constructor.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import inspect
+from contextlib import suppress
+from functools import cache, cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_type_hints
 
-from pydantic import Discriminator, Field, Tag, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    Discriminator,
+    Field,
+    Tag,
+    create_model,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError, PydanticKnownError, core_schema
 
-from steersman.errors import SpecError
+from steersman.errors import InputError, SpecError
 from steersman.spec.base import ActionName, Declared, Fraction, Identifier, Positive, Problem
 from steersman.spec.expressions import compile_rule
 from steersman.spec.rule_kinds import never_works
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from types import FunctionType
+
+    from pydantic import GetCoreSchemaHandler
+
+    from steersman.policies import ChoicePolicy
+    from steersman.policies.base import Reads
 
 
 def _target_tag(value: object) -> str:
@@ -68,6 +88,24 @@ class RuleList(Declared):
     candidates: `first` is the first eligible candidate."""
 
 
+class PolicyParameters(Declared):
+    """Policy of a decision point: its algorithm and parameters."""
+
+    algorithm: str
+    """Name of the algorithm."""
+
+    @cached_property
+    def policy_class(self) -> type[ChoicePolicy]:
+        """Class of the algorithm; its attributes say what it supports."""
+        return policy_class(self.algorithm)
+
+    @cached_property
+    def reads(self) -> Reads:
+        """What the policy reads of a request; see `ChoicePolicy`."""
+        ignored = getattr(self, "contextual", True) is False
+        return "nothing" if ignored else self.policy_class.reads
+
+
 Forget = Annotated[float, Field(gt=0, le=1)]
 Ridge = Annotated[float, Field(ge=1e-9, le=1e9)]
 PriorCount = Annotated[float, Field(ge=1e-3, le=1e6)]
@@ -78,7 +116,7 @@ LARGEST_VARIANCE_RATIO = 1e12
 """Largest ratio of prior variance to noise variance that float64 can represent."""
 
 
-class _WithVariances(Declared):
+class _WithVariances(PolicyParameters):
     """Policy with a Gaussian prior and Gaussian noise."""
 
     def _problems(self) -> Iterator[Problem]:
@@ -93,7 +131,7 @@ class _WithVariances(Declared):
             )
 
 
-class LinUCBPolicy(Declared):
+class LinUCBPolicy(PolicyParameters):
     """LinUCB: ridge regression per action with a bonus for uncertainty."""
 
     algorithm: Literal["lin_ucb"]
@@ -106,7 +144,7 @@ class LinUCBPolicy(Declared):
     """Share of past data that is kept per time bucket. 1: keep all."""
 
 
-class BoundedLinUCBPolicy(Declared):
+class BoundedLinUCBPolicy(PolicyParameters):
     """LinUCB with upper bounds clipped at the largest possible reward, so that it explores less."""
 
     algorithm: Literal["bounded_lin_ucb"]
@@ -121,7 +159,7 @@ class BoundedLinUCBPolicy(Declared):
     """Share of past data that is kept per time bucket. 1: keep all."""
 
 
-class KernelUCBPolicy(Declared):
+class KernelUCBPolicy(PolicyParameters):
     """Bounded LinUCB on the context and its random Fourier features, for nonlinear rewards."""
 
     algorithm: Literal["kernel_ucb"]
@@ -156,7 +194,7 @@ class LinTSPolicy(_WithVariances):
     """Share of past data that is kept per time bucket. 1: keep all."""
 
 
-class BetaThompsonPolicy(Declared):
+class BetaThompsonPolicy(PolicyParameters):
     """Beta Thompson sampling: a Beta distribution of success per action and key value."""
 
     algorithm: Literal["beta_thompson"]
@@ -171,7 +209,7 @@ class BetaThompsonPolicy(Declared):
     per action."""
 
 
-class EpsilonGreedyPolicy(Declared):
+class EpsilonGreedyPolicy(PolicyParameters):
     """Epsilon-greedy: the best action so far, and any action with a decreasing probability."""
 
     algorithm: Literal["epsilon_greedy"]
@@ -186,7 +224,7 @@ class EpsilonGreedyPolicy(Declared):
     """Whether rewards are estimated from the context (ridge regression) or as plain means."""
 
 
-class FixedPolicy(Declared):
+class FixedPolicy(PolicyParameters):
     """Fixed policy: always the same action."""
 
     algorithm: Literal["fixed"]
@@ -195,14 +233,14 @@ class FixedPolicy(Declared):
     """Action that is always chosen."""
 
 
-class RulesPolicy(RuleList):
+class RulesPolicy(PolicyParameters, RuleList):
     """Rules policy: the first rule that holds chooses the action."""
 
     algorithm: Literal["rules"]
     """Name of the algorithm."""
 
 
-class JointSquareCBPolicy(Declared):
+class JointSquareCBPolicy(PolicyParameters):
     """SquareCB with one regression over action features (inverse gap weighting)."""
 
     algorithm: Literal["joint_squarecb"]
@@ -283,7 +321,7 @@ class SequenceLinearPolicy(_WithVariances):
     """Share of past data that is kept per time bucket. 1: keep all."""
 
 
-class SequenceTreesPolicy(Declared):
+class SequenceTreesPolicy(PolicyParameters):
     """Boosted trees over the columns of each action, loaded from a published snapshot."""
 
     algorithm: Literal["sequence_trees"]
@@ -297,7 +335,7 @@ class SequenceTreesPolicy(Declared):
     """Temperature of the softmax over scores, at least 1e-6. 0: take the best action."""
 
 
-Policy = Annotated[
+_Modelled = (
     LinUCBPolicy
     | BoundedLinUCBPolicy
     | KernelUCBPolicy
@@ -310,6 +348,130 @@ Policy = Annotated[
     | JointLinTSPolicy
     | FactoredTSPolicy
     | SequenceLinearPolicy
-    | SequenceTreesPolicy,
-    Field(discriminator="algorithm"),
-]
+    | SequenceTreesPolicy
+)
+MODELS: dict[str, type[PolicyParameters]] = {
+    get_args(model.model_fields["algorithm"].annotation)[0]: model for model in get_args(_Modelled)
+}
+"""Models of this module by algorithm."""
+# What a decision point gives to a policy besides its parameters.
+_GIVEN = {"actions", "dim", "floor", "parts", "scales", "barred"}
+_GIVEN |= {"features", "vector", "max_steps", "stop"}
+
+
+def _registry() -> Any:
+    """Return the registry of algorithms, which is on a floor above and imported when needed."""
+    return import_module("steersman.points.algorithms")
+
+
+def policy_class(algorithm: str) -> type[ChoicePolicy]:
+    """Return the policy class of an algorithm.
+
+    Raises:
+        InputError: unknown name, or an installed policy that cannot be loaded.
+    """
+    return cast("type[ChoicePolicy]", _registry().policy_class(algorithm))
+
+
+def algorithm_names() -> tuple[str, ...]:
+    """Return the names of all algorithms."""
+    return cast("tuple[str, ...]", _registry().algorithm_names())
+
+
+def loadable() -> Iterable[type[ChoicePolicy]]:
+    """Return the classes of all algorithms that can be loaded."""
+    return cast("Iterable[type[ChoicePolicy]]", _registry().loadable())
+
+
+@cache
+def parameters_of(algorithm: str) -> type[PolicyParameters]:
+    """Return the parameter model of an algorithm.
+
+    Raises:
+        InputError: unknown name, or an installed policy that cannot be loaded, or whose
+            constructor has a parameter that cannot be declared.
+    """
+    if algorithm in MODELS:
+        return MODELS[algorithm]
+    found = policy_class(algorithm)
+    fields: dict[str, Any] = {"algorithm": (Literal[algorithm], ...)}
+    about = (inspect.getdoc(found) or "").partition("\n\n")[0]
+    try:
+        fields |= _fields(found)
+        return create_model(
+            f"{found.__name__}Policy", __base__=PolicyParameters, __doc__=about, **fields
+        )
+    except Exception as error:  # whatever the annotations of others raise
+        raise InputError(
+            f"{found.__module__}.{found.__name__} has a parameter that cannot be declared: "
+            f"{error!r}; annotate each keyword of its constructor with a type that pydantic checks"
+        ) from error
+
+
+def models_beyond(*, installed: bool) -> dict[str, type[PolicyParameters]]:
+    """Return the models that are made from constructors, of the algorithms that can be loaded."""
+    names = algorithm_names() if installed else _registry().BUILT_IN
+    models = {}
+    for name in names:
+        if name not in MODELS:
+            with suppress(InputError):  # reported to those who declare it
+                models[name] = parameters_of(name)
+    return models
+
+
+def _fields(found: type[ChoicePolicy]) -> dict[str, Any]:
+    """Return type and default of every parameter: the keywords of a constructor."""
+    made = cast("FunctionType", found.__init__)
+    taken = inspect.signature(made).parameters
+    own = [one for name, one in taken.items() if one.kind is one.KEYWORD_ONLY]
+    names = [one.name for one in own if one.name not in _GIVEN]
+
+    def few() -> None:
+        """Have the annotations to resolve: others may name what only type checkers import."""
+
+    few.__annotations__ = {name: made.__annotations__[name] for name in names}
+    hints = get_type_hints(few, globalns=made.__globals__, include_extras=True)
+    empty = inspect.Parameter.empty
+    defaults = {name: taken[name].default for name in names}
+    fields: dict[str, Any] = {
+        name: (hints[name], ... if default is empty else default)
+        for name, default in defaults.items()
+    }
+    if found.reads == "key":
+        fields["key"] = (Identifier | None, None)
+    if "dim" in taken and taken["dim"].default is None:
+        fields["contextual"] = (bool, False)
+    return fields
+
+
+class _ByAlgorithm:
+    """Validates a policy by the model of its algorithm."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        modelled = handler.generate_schema(Annotated[_Modelled, Field(discriminator="algorithm")])
+        return core_schema.no_info_wrap_validator_function(
+            _of_registry, modelled, serialization=core_schema.simple_ser_schema("any")
+        )
+
+
+def _of_registry(value: Any, modelled: core_schema.ValidatorFunctionWrapHandler) -> Any:
+    own = isinstance(value, PolicyParameters)
+    name = value.algorithm if own else value.get("algorithm") if isinstance(value, dict) else None
+    if name is None or name in (*MODELS,):
+        return modelled(value)
+    if name not in algorithm_names():
+        expected = ", ".join(map(repr, algorithm_names()))
+        details = {"discriminator": "'algorithm'", "tag": str(name), "expected_tags": expected}
+        raise PydanticKnownError("union_tag_invalid", details)
+    try:
+        model = parameters_of(name)
+    except InputError as error:
+        what, allowed = str(error).split("; ")[0], "an algorithm that can be loaded"
+        raise _wrong(what, allowed, "correct or uninstall its distribution") from None
+    return model.model_validate(value)
+
+
+Policy = Annotated[PolicyParameters, _ByAlgorithm()]
+"""Policy of any algorithm of the registry."""

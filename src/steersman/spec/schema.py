@@ -16,6 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from steersman.spec.base import Declared
 from steersman.spec.point import DecisionPoint
+from steersman.spec.policy import models_beyond
 
 SCHEMA_FILE = Path(__file__).with_name("decision_point.schema.json")
 
@@ -57,15 +58,23 @@ def meanings(model: type[Declared]) -> dict[str, str]:
 
 
 @cache
-def _schema() -> dict[str, Any]:
+def _schema(*, installed: bool = True) -> dict[str, Any]:
+    """Return the schema, by default with the policies of installed distributions."""
     schema = DecisionPoint.model_json_schema(schema_generator=_Generator)
+    policy, definitions = schema["properties"]["policy"], schema["$defs"]
+    for name, model in models_beyond(installed=installed).items():
+        own = model.model_json_schema(schema_generator=_Generator)
+        definitions |= {**own.pop("$defs", {}), name: own}
+        policy["oneOf"].append({"$ref": f"#/$defs/{name}"})
+        policy["discriminator"]["mapping"][name] = f"#/$defs/{name}"
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a decision point.
 
-    It holds fields, types, ranges and defaults, so editors can complete and check a declaration.
+    It holds fields, types, ranges and defaults, so editors can complete and check a declaration,
+    also with the policies of installed distributions.
     Only `load` checks conflicts between sections.
 
     >>> sorted(json_schema()["required"])[:3]
@@ -76,8 +85,8 @@ def json_schema() -> dict[str, Any]:
 
 
 def published() -> str:
-    """Return the expected text of the schema file."""
-    return json.dumps(_schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    """Return the expected text of the schema file, which does not depend on what is installed."""
+    return json.dumps(_schema(installed=False), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def names_at(

@@ -149,7 +149,7 @@ def check_bad_input(policy: ChoicePolicy, log: Log) -> None:
 
 def _bad_contexts(policy: ChoicePolicy, log: Log) -> list[Callable[[], Any]]:
     """Return calls with contexts that no policy over vectors accepts."""
-    if not getattr(policy, "contextual", True):
+    if policy.reads in ("nothing", "context"):
         return []
     x = log.contexts[0]
     bad: list[Any] = [x * np.nan, x + np.inf, x[:0], np.append(x, 1.0), [x.tolist()], x * 1e300]

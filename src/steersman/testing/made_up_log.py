@@ -27,7 +27,7 @@ class Log:
     def __init__(self, policy: ChoicePolicy, contexts: Sequence[Any] | None, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.names = policy.actions or ("first", "second", "third")
-        self.joint = policy.algorithm.startswith("joint")
+        self.joint = policy.reads == "action_features"
         own = None if contexts is None else deepcopy(list(contexts))
         self.contexts = self._contexts(policy) if own is None else own
         chosen = self.rng.integers(len(self.names), size=len(self.contexts))
@@ -36,7 +36,7 @@ class Log:
         self.weights = self.rng.choice(_WEIGHTS, size=len(self.contexts))
 
     def _contexts(self, policy: ChoicePolicy) -> list[Any]:
-        if policy.algorithm == "beta_thompson":
+        if policy.reads == "key":
             return [f"key {i % 4}" for i in range(ROWS)]
         dim = getattr(policy, "context_dim", getattr(policy, "dim", 1))
         return list(self.rng.standard_normal((ROWS, dim)) / np.sqrt(dim))
@@ -95,11 +95,11 @@ def assert_close(
     """
     assert one.updates == other.updates, f"{message}: {one.updates} and {other.updates} updates"
     close = np.allclose(log.distributions(one), log.distributions(other), atol=1e-6)
-    if one.algorithm not in {"lin_ucb", "bounded_lin_ucb", "kernel_ucb", "epsilon_greedy"}:
+    if one.continuous:
         assert close, message
     mine, theirs = one.state(), other.state()
     for name, array in mine.items():
-        comparable = name not in ("meta", but) and one.algorithm != "beta_thompson"
+        comparable = name not in ("meta", but) and one.reads != "key"
         if comparable and array.shape == theirs[name].shape:
             scale = max(1.0, float(np.abs(array).max(initial=0.0)))
             worst = float(np.abs(array - theirs[name]).max(initial=0.0)) / scale

@@ -5,9 +5,10 @@ Each ``check_*`` function raises AssertionError with what was broken. They use p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from steersman.errors import InputError
+from steersman.policies.base import Reads
 from steersman.testing.deciding_checks import (
     check_distribution,
     check_many,
@@ -73,6 +74,11 @@ def check_policy(
     if made.updates:
         raise InputError(
             f"check_policy needs a new policy; this one has learned {made.updates} rows"
+        )
+    if getattr(made, "reads", None) not in get_args(Reads):
+        raise InputError(
+            f"{type(made).__name__} does not say what it reads; set the class attribute reads to "
+            f"one of {', '.join(get_args(Reads))}"
         )
     if contexts is not None and len(contexts) != ROWS:
         raise InputError(f"check_policy got {len(contexts)} contexts; expected {ROWS}")

@@ -291,7 +291,7 @@ def _misfits(mapping: LogMapping, point: PointRow) -> Iterator[Problem]:
             "set the field that lists them",
         )
         yield Problem(("eligible",), what, None, "a field", advice)
-    joint = point.spec.policy.algorithm.startswith("joint_")
+    joint = point.spec.policy.reads == "action_features"
     if joint != (mapping.features is not None):
         what = (
             "the policy learns from features of the actions"

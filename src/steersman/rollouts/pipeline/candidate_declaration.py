@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from steersman.rollouts.pipeline.config import problems_at
 from steersman.spec.base import Problem
 from steersman.spec.point import DecisionPoint
-from steersman.spec.policy import Policy
+from steersman.spec.policy import algorithm_names, parameters_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 _PRIOR = ("alpha_prior", "beta_prior")
 _OLD_DIM = "feature_dim"
 _OTHERS = ("algorithm", "dim", "floor")
-_PARAMETERS: dict[str, tuple[str, ...]] = {
-    get_args(member.model_fields["algorithm"].annotation)[0]: tuple(
-        name for name in member.model_fields if name != "algorithm"
-    )
-    for member in get_args(get_args(Policy)[0])
-    if issubclass(member, BaseModel)
-}
 
 
 def check_points(loaded: LoadedConfig, system: System) -> None:
@@ -92,12 +85,12 @@ def _problems(
 ) -> Iterator[Problem]:
     """Check names of parameters. The declaration itself checks their values."""
     algorithm = given.get("algorithm", declared.policy.algorithm)
-    if algorithm not in _PARAMETERS:
-        allowed = ", ".join(_PARAMETERS)
+    if algorithm not in algorithm_names():
+        allowed = ", ".join(algorithm_names())
         path = (*place, "algorithm")
         yield Problem(path, "unknown choice", algorithm, allowed, "use one of these")
         return
-    known = (*_PARAMETERS[algorithm], *_OTHERS)
+    known = (*_parameters(algorithm), *_OTHERS)
     for name, value in given.items():
         if name in known or name == _OLD_DIM or (name in _PRIOR and "prior" in known):
             continue
@@ -114,12 +107,16 @@ def _problems(
             yield Problem((*place, other), what, given[other], f"one of {name} and {other}", advice)
 
 
+def _parameters(algorithm: str) -> list[str]:
+    return [name for name in parameters_of(algorithm).model_fields if name != "algorithm"]
+
+
 def _changed(given: Mapping[str, Any], declared: DecisionPoint) -> dict[str, Any]:
     dumped: dict[str, Any] = declared.model_dump(mode="json", exclude_unset=True)
     algorithm = given.get("algorithm", declared.policy.algorithm)
     same = algorithm == declared.policy.algorithm
     policy = dict(dumped["policy"]) if same else {"algorithm": algorithm}
-    policy |= {name: given[name] for name in _PARAMETERS[algorithm] if name in given}
+    policy |= {name: given[name] for name in _parameters(algorithm) if name in given}
     if any(name in given for name in _PRIOR):
         before = policy.get("prior") or (1.0, 1.0)
         policy["prior"] = [given.get(name, old) for name, old in zip(_PRIOR, before, strict=True)]
