@@ -118,7 +118,7 @@ async def test_outcomes_of_a_point_that_cannot_be_read_wait_and_all_others_are_l
     await spoil(database, tenant.id, "document || 'sails: 3\n'")
     await write(database, made, [happened(one, {"success": 1.0}) for one in made])
     seen = []
-    await learn_for(database, 1.5, SETTINGS, watch=seen.append)
+    await learn_for(database, 4.0, SETTINGS, watch=seen.append)
     known = await rows(database, tenant.id, REWARDS)
     assert [(r["decision"], r["status"]) for r in known] == [(made[1].id, "scored")]
     assert sum(done.failed for done in seen if done.point[0] == tenant.id) == 0
