@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.report import Figure, command
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import DataError
 from steersman.platform.wheel_files import state_directory
 from steersman.providers.judges.agreement import agreement
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.judge import Judge
 from steersman.providers.small_models import reading_model
 from steersman_systems.evidence_selection.answer_model import Answerer

@@ -220,7 +220,7 @@ def test_a_longer_window_counts_more(command, busy):
 
 
 def test_too_many_decisions_shorten_the_window(command, busy, monkeypatch):
-    monkeypatch.setattr("steersman.cli.monitor_counts.MOST", 3)
+    monkeypatch.setattr("steersman.db.window_figures.MOST", 3)
     (tenant,) = command.json("monitor", "--once", "--tenant", busy.name)["tenants"]
     assert tenant["capped"]
     assert 1000 <= tenant["window_s"] < 1100

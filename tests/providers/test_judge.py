@@ -2,10 +2,10 @@
 
 import pytest
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import BackendAnswerError, BackendUnavailableError, BudgetError, InputError
 from steersman.providers.backend import MeteredBackend
 from steersman.providers.chat import ChatBackend
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.judge import Judge, Retry
 from steersman.providers.judges.scores import Tally
 from steersman.providers.spending_limit import Budget, Prices, Rate

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from steersman.db.judge_cache import JudgeCache, key_of
 from steersman.errors import DataError, InputError
-from steersman.providers.judges.cache import JudgeCache, key_of
 from steersman.providers.judges.faithfulness import Faithfulness
 from steersman.providers.judges.relevancy import Relevancy
 from steersman.providers.judges.scores import Case, Tally
@@ -172,7 +172,7 @@ def test_a_killed_process_paid_for_what_it_stored(chat, file):
         from steersman.providers.judges.scores import Case
         from steersman.providers.chat import ChatBackend
         from steersman.providers.judges.judge import Judge
-        from steersman.providers.judges.cache import JudgeCache
+        from steersman.db.judge_cache import JudgeCache
         from steersman.providers.judges.relevancy import Relevancy
         judge = Judge(ChatBackend(sys.argv[1], "judge"), cache=JudgeCache(Path(sys.argv[2])))
         measure = Relevancy(judge, None)

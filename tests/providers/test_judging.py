@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import InputError
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.faithfulness import Faithfulness
 from steersman.providers.judges.judge import judge_all
 from steersman.providers.judges.relevancy import Relevancy

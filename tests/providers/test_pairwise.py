@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from steersman.providers.judges.cache import JudgeCache
+from steersman.db.judge_cache import JudgeCache
 from steersman.providers.judges.pairwise import Pair, PairwiseJudge, abstentions
 from steersman.providers.spending_limit import Budget
 from tests.providers.scripted import judge_at, told

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from steersman.cli import monitor_format as words
-from steersman.cli.monitor_counts import MOST
 from steersman.cli.monitor_panel import rollout_panel
+from steersman.db.window_figures import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

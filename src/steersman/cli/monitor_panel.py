@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steersman.cli import monitor_format as words
-from steersman.cli.monitor_counts import Figures
+from steersman.db.window_figures import Figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

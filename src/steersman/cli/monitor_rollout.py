@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steersman.cli.monitor_counts import Counts, Figures
     from steersman.db.rollouts import RolloutRow
     from steersman.db.verdicts import VerdictRow
+    from steersman.db.window_figures import Counts, Figures
 
 _MOST_INCIDENTS = 5
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from steersman.cli.monitor_counts import BUCKETS, Figures, count
 from steersman.cli.monitor_rollout import age, read_rollouts
 from steersman.db.points import points_as_they_are
+from steersman.db.window_figures import BUCKETS, Figures, count_window
 from steersman.platform.postgres.database import as_tenant
 
 if TYPE_CHECKING:
-    from steersman.cli.monitor_counts import Counts
     from steersman.cli.monitor_rollout import IncidentView, RolloutView
     from steersman.cli.monitor_service import ServiceView
     from steersman.db.points import PointRow
     from steersman.db.tenants import Tenant
+    from steersman.db.window_figures import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ async def read_tenant(connection: Any, tenant: Tenant, now: float, window_s: flo
     moment = datetime.fromtimestamp(now, UTC)
     async with as_tenant(connection, tenant.id):
         rows, unreadable = await points_as_they_are(connection, tenant.id)
-        counts = await count(connection, now, window_s)
+        counts = await count_window(connection, now, window_s)
         standing = await _standing(connection)
         under_way, incidents = await read_rollouts(connection, tenant.id, moment, counts)
     points = tuple(_point(row, standing, counts, moment) for row in rows)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from steersman.db.vector_file import PAGE, VectorFile
 from steersman.errors import InputError
-from steersman.retrieval.vector_file import PAGE, VectorFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

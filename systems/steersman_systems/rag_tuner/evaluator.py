@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from steersman.providers.judges.cache import JudgeCache
+    from steersman.db.judge_cache import JudgeCache
     from steersman.retrieval.searcher import Searcher
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.judged_answers import Answers, Episode

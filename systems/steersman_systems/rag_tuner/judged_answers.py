@@ -29,10 +29,10 @@ from steersman_systems.rag_tuner.search_call import PASSING, Told
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from steersman.db.judge_cache import JudgeCache
     from steersman.providers.backend import Backend
     from steersman.providers.detectors.answer_review import Instability
     from steersman.providers.detectors.flags import Detector, Flag
-    from steersman.providers.judges.cache import JudgeCache
     from steersman.providers.judges.judge import Measure, Retry
     from steersman_systems.rag_tuner.search_call import Searched
 

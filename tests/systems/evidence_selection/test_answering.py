@@ -2,8 +2,8 @@
 
 import pytest
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import InputError
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.judge import Retry
 from steersman_systems.evidence_selection.answer_model import (
     Answerer,

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import BackendUnavailableError
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.faithfulness import Faithfulness
 from steersman.providers.judges.relevancy import Relevancy
 from steersman.providers.spending_limit import Prices

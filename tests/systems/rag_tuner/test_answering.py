@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import (
     BackendAnswerError,
     BackendError,
@@ -14,7 +15,6 @@ from steersman.errors import (
 )
 from steersman.providers.chat import ChatBackend
 from steersman.providers.detectors.answer_review import Instability
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.judge import Retry
 from steersman.retrieval.searcher import Searcher
 from steersman_systems.rag_tuner.configuration import Configuration

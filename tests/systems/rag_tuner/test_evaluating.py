@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import BackendUnavailableError, DataError, InputError
-from steersman.providers.judges.cache import JudgeCache
 from steersman.retrieval.bm25 import words
 from steersman.retrieval.query_words import searched_words
 from steersman.retrieval.searcher import Searcher

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import BackendAnswerError, BackendUnavailableError, DataError, InputError
 from steersman.providers.detectors.answer_review import Instability
 from steersman.providers.detectors.flags import Flag
 from steersman.providers.detectors.national_ids import PersonalData
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.faithfulness import Faithfulness
 from steersman.providers.judges.judge import Retry
 from steersman.providers.judges.relevancy import Relevancy

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import DataError
 from steersman.providers.detectors.answer_review import flagged_answers
 from steersman.providers.detectors.national_ids import PersonalData
-from steersman.providers.judges.cache import JudgeCache
 from steersman_systems.rag_tuner.log_reader import read_log
 from steersman_systems.rag_tuner.predictions import append_log, write_predictions
 from tests.systems.rag_tuner.live import (

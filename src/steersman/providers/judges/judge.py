@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from steersman.db.judge_cache import key_of
 from steersman.errors import BackendUnavailableError, InputError
 from steersman.platform.retry import Backoff
 from steersman.providers.backend import Completion, MeteredBackend
-from steersman.providers.judges.cache import key_of
 from steersman.providers.judges.scores import column, coverage
 from steersman.providers.spending_limit import Budget, Rate
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.db.judge_cache import JudgeCache
     from steersman.providers.backend import Backend
-    from steersman.providers.judges.cache import JudgeCache
     from steersman.providers.judges.scores import Case, Coverage, Scored, Tally
 
 

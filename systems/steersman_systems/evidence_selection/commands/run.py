@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from steersman.db.judge_cache import JudgeCache
 from steersman.errors import DataError, InputError
 from steersman.platform.wheel_files import state_directory
 from steersman.providers.chat import ChatBackend
-from steersman.providers.judges.cache import JudgeCache
 from steersman.providers.judges.faithfulness import Faithfulness
 from steersman.providers.judges.judge import Judge
 from steersman.providers.small_models import CHATTING, READING, local_model, reading_model

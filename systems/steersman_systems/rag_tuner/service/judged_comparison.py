@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from steersman.db.judge_cache import JudgeCache
     from steersman.providers.detectors.answer_review import Flagged
-    from steersman.providers.judges.cache import JudgeCache
     from steersman.providers.judges.relevancy import TextEmbedder
     from steersman.retrieval.corpora_reader import Opened
     from steersman.retrieval.embedders import Embedders

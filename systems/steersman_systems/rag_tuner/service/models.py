@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from steersman.db.judge_cache import JudgeCache
     from steersman.providers.backend import Backend
     from steersman.providers.detectors.flags import Detector
-    from steersman.providers.judges.cache import JudgeCache
     from steersman.providers.judges.relevancy import TextEmbedder
     from steersman.retrieval.corpora_reader import Opened
     from steersman_systems.rag_tuner.judged_answers import Answers
@@ -231,7 +231,7 @@ class Models:
         Raises:
             Refused: the cache cannot be used.
         """
-        from steersman.providers.judges.cache import JudgeCache  # noqa: PLC0415 (as above)
+        from steersman.db.judge_cache import JudgeCache  # noqa: PLC0415 (as above)
 
         corpus = opened.loaded.place.corpus
         file = self._folder / f"{tenant}-{corpus.id}-{corpus.erasures}.sqlite"

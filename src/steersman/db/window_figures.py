@@ -1,6 +1,6 @@
-"""Figures of ``steersman monitor``: one query over the newest decisions of a tenant.
+"""Figures of a time window: one query over the newest decisions of a tenant.
 
-If a window holds more than 20,000 decisions, only the newest count. So a frame costs the same for
+If a window holds more than 20,000 decisions, only the newest count. So the cost is the same for
 a busy tenant.
 """
 
@@ -97,7 +97,7 @@ GROUP BY GROUPING SETS (
 """
 
 
-async def count(connection: Any, now: float, window_s: float) -> Counts:
+async def count_window(connection: Any, now: float, window_s: float) -> Counts:
     """Return the figures of a window.
 
     Args:
