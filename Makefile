@@ -47,11 +47,11 @@ quick: ## the tests of the pure floors and the registry that take a moment and n
 	@tools/install dev rag
 	@$(PYTEST) -n 2 -m "not slow and not server" $(if $(ARGS),$(ARGS),$(QUICK))
 
-check: ## lint, format, types, floors, sizes, docs (under a minute); all run, any may fail
+check: ## lint, format, types, floors, sizes, docs, language (under a minute); all run, any may fail
 	@tools/install dev rag
 	@status=0; \
 	for gate in "ruff check ." "ruff format --check ." mypy "lint-imports --no-cache" \
-	  "python -m tools.sizes" "python -m tools.docs_gate"; do \
+	  "python -m tools.sizes" "python -m tools.docs_gate" "python -m tools.plain_language"; do \
 	  echo "== $$gate"; $(VENV)/$$gate || status=1; \
 	done; exit $$status
 

@@ -1,27 +1,38 @@
 """The size gate: prints what the house aims at, and fails on the stops.
 
-Aims (STYLE): median file at most 150 lines, function median at most 9, p90 at most 30. Stops: a
-file of more than 500 lines, a function of more than 60, an argument of ``src`` without a type, a
-README of more than 120 lines.
+Code lines are neither blank, comment nor docstring. Stops: a file of more than 600 code lines, a
+function of more than 60 lines, an argument without a type, a README of more than 120 lines, a
+decision record of more than 600 words.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import statistics
 import sys
+import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
-FILE_STOP = 500
+from tools import plain_language
+
+FILE_STOP = 600
 FUNCTION_STOP = 60
 README_STOP = 120
+RECORD_STOP = 600
 ROOT = Path(__file__).parent.parent
+SHIPPED = ("src", "systems", "sdk")
+OTHERS = ("lab", "benchmarks", "tools", "tests", "examples")
+_NO_CODE = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    | {tokenize.ENCODING, tokenize.ENDMARKER}
+)
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function's size and how many of its arguments carry a type."""
+    """Size of one function and the number of its typed arguments."""
 
     place: str
     lines: int
@@ -31,29 +42,78 @@ class Function:
 
 @dataclass(frozen=True)
 class File:
-    """One source file's size and its functions."""
+    """Size of one source file and of its functions."""
 
     path: Path
-    lines: int
+    code: int
+    docstrings: int
+    exported: int
     functions: tuple[Function, ...]
 
 
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table: a measured number and its limit."""
+
+    name: str
+    value: float
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the value is within the limit."""
+        least, most = self.least, self.most
+        return (least is None or self.value >= least) and (most is None or self.value <= most)
+
+    def row(self) -> str:
+        """Return the row in Markdown."""
+        wanted = f"≥ {self.least:,.0f}" if self.most is None else f"≤ {self.most:,.0f}"
+        return f"| {self.name} | {self.value:,.0f} | {wanted} | {'yes' if self.holds else 'NO'} |"
+
+
 def main() -> int:
-    """Print the table for ``src`` and every stop that was run over; return the exit status."""
-    shipped = _measure(ROOT / "src")
-    others = [file for name in ("benchmarks", "tools", "tests") for file in _measure(ROOT / name)]
-    _print_table(shipped)
-    stops = [stop for file in (*shipped, *others) for stop in _stops(file)]
+    """Print the tables and every file or function beyond a stop; return the exit status."""
+    shipped = {name: _measure(ROOT / name) for name in SHIPPED}
+    others = [file for name in OTHERS for file in _measure(ROOT / name)]
+    every = [file for files in shipped.values() for file in files]
+    _print_figures(figures(shipped["src"], _counted_phrases()))
+    _print_functions(every)
+    stops = [stop for file in (*every, *others) for stop in _stops(file)]
     stops += [
         f"{function.place}: {function.arguments - function.typed} arguments have no type"
-        for file in shipped
+        for file in every
         for function in file.functions
         if function.typed < function.arguments
     ]
     stops += _readme_stops((ROOT / "README.md").read_text(encoding="utf-8"))
+    for record in sorted((ROOT / "docs" / "adr").glob("0*.md")):
+        stops += _record_stops(record.name, record.read_text(encoding="utf-8"))
     for stop in stops:
         print(f"STOP {stop}")
     return 1 if stops else 0
+
+
+def figures(product: list[File], phrases: int) -> list[Figure]:
+    """Return the figures of the product wheel that issue 41 asks for.
+
+    Args:
+        product: Files of the product.
+        phrases: Number of the banned phrases that the issue counts.
+    """
+    return [
+        Figure("code lines in the product wheel", sum(file.code for file in product), 52_000),
+        Figure("docstring lines in src", sum(file.docstrings for file in product), 20_000),
+        Figure("files in src", len(product), 450),
+        Figure("median code lines a file", _median([file.code for file in product]), least=110),
+        Figure("modules ending in -ing", sum(_ends_in_ing(file.path) for file in product), 20),
+        Figure(
+            "names exported by the largest __init__",
+            max((file.exported for file in product if file.path.stem == "__init__"), default=0),
+            40,
+        ),
+        Figure(f"banned phrases ({', '.join(plain_language.COUNTED)})", phrases, 30),
+    ]
 
 
 def measure_file(path: Path, source: str) -> File:
@@ -64,19 +124,22 @@ def measure_file(path: Path, source: str) -> File:
         source: Its text, valid Python.
 
     Returns:
-        Lines of the file and of each function without its docstring.
+        Code lines of the file, and lines of each function without its docstring.
 
     Example:
-        >>> file = measure_file(Path("a.py"), "def f(x: int, y):\n    return x\n")
-        >>> file.functions[0].lines, file.functions[0].arguments, file.functions[0].typed
+        >>> file = measure_file(Path("a.py"), "# One\ndef f(x: int, y):\n    return x\n")
+        >>> file.code, file.functions[0].arguments, file.functions[0].typed
         (2, 2, 1)
     """
+    tree = ast.parse(source)
+    documented = _docstring_lines(tree)
     functions = tuple(
         _measure_function(path, node)
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    return File(path, len(source.splitlines()), functions)
+    code = len(_code_lines(source) - documented)
+    return File(path, code, len(documented), _exported(tree), functions)
 
 
 def _measure(folder: Path) -> list[File]:
@@ -84,6 +147,36 @@ def _measure(folder: Path) -> list[File]:
         measure_file(path.relative_to(ROOT), path.read_text(encoding="utf-8"))
         for path in sorted(folder.rglob("*.py"))
     ]
+
+
+def _code_lines(source: str) -> set[int]:
+    found: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _NO_CODE:
+            found.update(range(token.start[0], token.end[0] + 1))
+    return found
+
+
+def _docstring_lines(tree: ast.Module) -> set[int]:
+    """Return the lines of all strings that stand alone: docstrings, also of attributes."""
+    return {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+def _exported(tree: ast.Module) -> int:
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id="__all__")], value=ast.List() | ast.Tuple() as names
+            ):
+                return len(names.elts)
+    return 0
 
 
 def _measure_function(path: Path, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
@@ -98,10 +191,28 @@ def _measure_function(path: Path, node: ast.FunctionDef | ast.AsyncFunctionDef) 
     return Function(f"{path}:{node.lineno}: {node.name}", lines, len(counted), typed)
 
 
+def _counted_phrases() -> int:
+    """Return how often src, systems, client, docs and help have the phrases of the issue."""
+    folders = tuple(f"{name}/" for name in (*SHIPPED, "docs"))
+    return sum(
+        finding.phrase in plain_language.COUNTED and finding.path.startswith(folders)
+        for file in plain_language.files_to_read()
+        for finding in plain_language.find(file)
+    )
+
+
+def _ends_in_ing(path: Path) -> bool:
+    return path.stem.endswith("ing")
+
+
+def _median(values: list[int]) -> float:
+    return statistics.median(values or [0])
+
+
 def _stops(file: File) -> list[str]:
     stops = []
-    if file.lines > FILE_STOP:
-        stops.append(f"{file.path}: {file.lines} lines, at most {FILE_STOP}; divide it by idea")
+    if file.code > FILE_STOP:
+        stops.append(f"{file.path}: {file.code} code lines, at most {FILE_STOP}; divide by idea")
     stops += [
         f"{function.place}: {function.lines} lines, at most {FUNCTION_STOP}; divide it by step"
         for function in file.functions
@@ -114,23 +225,37 @@ def _readme_stops(text: str) -> list[str]:
     lines = len(text.splitlines())
     if lines <= README_STOP:
         return []
-    return [f"README.md: {lines} lines, at most {README_STOP}; let a page of docs/ say it"]
+    return [f"README.md: {lines} lines, at most {README_STOP}; move text to a page of docs/"]
 
 
-def _print_table(files: list[File]) -> None:
+def _record_stops(name: str, text: str) -> list[str]:
+    words = sum(any(letter.isalnum() for letter in word) for word in text.split())
+    if words <= RECORD_STOP:
+        return []
+    return [f"docs/adr/{name}: {words} words, at most {RECORD_STOP}; move text to docs/explanation"]
+
+
+def _print_figures(found: list[Figure]) -> None:
+    print("| figure | today | wanted | holds |")
+    print("|---|--:|--:|---|")
+    for figure in found:
+        print(figure.row())
+
+
+def _print_functions(files: list[File]) -> None:
     functions = [function for file in files for function in file.functions]
     lengths = sorted(function.lines for function in functions) or [0]
     arguments = sum(function.arguments for function in functions)
     typed = sum(function.typed for function in functions)
-    longest = max(files, key=lambda file: file.lines)
+    longest = max(files, key=lambda file: file.code)
     p90 = lengths[min(len(lengths) - 1, int(0.9 * len(lengths)))]
     share = 100 * typed / arguments if arguments else 100
-    print("| files | median lines/file | longest file | body median / p90 / max | args typed |")
-    print("|--:|--:|--:|---|--:|")
+    print()
+    print("| body median / p90 / max (aim 9 / 30 / 60) | args typed | longest file, code lines |")
+    print("|---|--:|---|")
     print(
-        f"| {len(files)} | {statistics.median(file.lines for file in files):.0f} "
-        f"| {longest.lines} ({longest.path}) "
-        f"| {statistics.median(lengths):.0f} / {p90} / {lengths[-1]} | {share:.0f}% |"
+        f"| {statistics.median(lengths):.0f} / {p90} / {lengths[-1]} | {share:.0f}% "
+        f"| {longest.code} ({longest.path}) |"
     )
 
 

@@ -24,14 +24,39 @@ def test_a_function_of_more_than_sixty_lines_stops(lines, stops):
     assert len(sizes._stops(sizes.measure_file(Path("a.py"), source))) == stops
 
 
-@pytest.mark.parametrize(("lines", "stops"), [(500, 0), (501, 1)])
-def test_a_file_of_more_than_five_hundred_lines_stops(lines, stops):
-    assert len(sizes._stops(sizes.measure_file(Path("a.py"), "x = 1\n" * lines))) == stops
+@pytest.mark.parametrize(("lines", "stops"), [(600, 0), (601, 1)])
+def test_a_file_of_more_than_six_hundred_code_lines_stops(lines, stops):
+    source = '"""One.\n\nTwo.\n"""\n\n# Three.\n' + "x = 1\n" * lines
+    assert len(sizes._stops(sizes.measure_file(Path("a.py"), source))) == stops
 
 
 @pytest.mark.parametrize(("lines", "stops"), [(120, 0), (121, 1)])
-def test_a_readme_of_more_than_120_lines_stops(lines, stops):
+def test_a_readme_of_more_than_a_hundred_and_twenty_lines_stops(lines, stops):
     assert len(sizes._readme_stops("x\n" * lines)) == stops
+
+
+@pytest.mark.parametrize(("words", "stops"), [(600, 0), (601, 1)])
+def test_a_decision_record_of_more_than_six_hundred_words_stops(words, stops):
+    assert len(sizes._record_stops("0001.md", "| – |\n" + "word " * words)) == stops
+
+
+def test_code_docstrings_and_exports_are_counted_apart():
+    source = (
+        '"""Module."""\n\n__all__ = ["A", "b"]\n\n\nclass A:\n    """One.\n\n    Two."""\n\n'
+        '    x = 1  # why\n    """Attribute."""\n    y = """text\n\n    text"""\n'
+    )
+    file = sizes.measure_file(Path("__init__.py"), source)
+    assert (file.code, file.docstrings, file.exported) == (6, 5, 2)
+
+
+def test_a_figure_beyond_its_limit_says_no():
+    found = sizes.figures([sizes.measure_file(Path("a/reading.py"), "x = 1\n")], 31)
+    assert [figure.name for figure in found if not figure.holds] == [
+        "median code lines a file",
+        found[-1].name,
+    ]
+    assert found[-1].row().endswith("| 31 | ≤ 30 | NO |")
+    assert [figure.value for figure in found if "-ing" in figure.name] == [1]
 
 
 def bare(x: int) -> int:
