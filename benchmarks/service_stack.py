@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from benchmarks.http_load import drive, post
 from steersman.db.decisions import DecisionRow, find_decision, log_decisions
@@ -270,7 +271,7 @@ async def raw_inserts(stack: Stack, count: int, *, clients: int) -> float:
 
     async def client() -> None:
         for _ in range(count // clients):
-            await commits.submit([row._replace(id=new_id())])
+            await commits.submit([replace(row, id=new_id())])
 
     begun = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(clients)))

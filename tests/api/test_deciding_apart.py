@@ -7,7 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from steersman.serving.decide import Deciding
+from steersman.serving.decide import Decider
 from steersman.wire import Decision
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ async def locked(database):
         await lock.close()
 
 
-async def loaded(s, tenant) -> Deciding:
+async def loaded(s, tenant) -> Decider:
     """Return what decides with the parts of a service, with its point loaded."""
-    deciding = Deciding(s.service.replicas, s.service.decisions, None, b"0" * 32)
+    deciding = Decider(s.service.replicas, s.service.decisions, None, b"0" * 32)
     assert (await deciding.decide(tenant.id, DECIDE)).logged is True
     return deciding
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from steersman.db.decisions import log_decisions
 from steersman.db.points import points_of
@@ -30,9 +31,10 @@ async def test_what_an_imported_log_never_said_is_unknown(
         async with connected(database, "app", tenant.id) as connection:
             (row,) = await points_of(connection, tenant.id)
         imported = decision_of(row, {"intent": "a"}, "deep", at=time.time() - 99, p=0.5)
-        imported = imported._replace(
-            distribution=[], p_kind="imported", snapshot="imported", update_seq=0
-        )._replace(**changes)
+        imported = replace(
+            imported,
+            **{"distribution": [], "p_kind": "imported", "snapshot": "imported", **changes},
+        )
         async with connected(database) as connection:
             await log_decisions(connection, [imported])
         answer = await s.ask("GET", f"/v1/decisions/{imported.id}/explain{query}")

@@ -73,7 +73,7 @@ async def rows_of(database, tenant):
     async with as_tenant(connection, tenant.id):
         rows = await connection.fetch("SELECT * FROM decision WHERE skill = 'rag' ORDER BY id")
     await connection.close()
-    return [DecisionRow(*row) for row in rows]
+    return [DecisionRow(**row) for row in rows]
 
 
 async def test_a_configuration_is_answered_with_the_mass_of_all_its_parts(

@@ -1,4 +1,4 @@
-"""Pacing: what takes long is begun one by one, and everything else has its turn in between."""
+"""Slow lane: selections are drawn one by one, and other requests in between."""
 
 from __future__ import annotations
 
@@ -8,42 +8,51 @@ from itertools import count
 import pytest
 
 from steersman.db.declarations import declare
-from steersman.serving.decide import Deciding
-from steersman.serving.micro_batch import Pacing
+from steersman.serving.decide import Decider
+from steersman.serving.micro_batch import SlowLane
 from tests.api.test_selections import ASK, SELECT, rows_of
 
 
-def _pacing(begun: list[int]) -> Pacing[int, int]:
+async def answer(lane: SlowLane[int, int], begun: list[int]) -> None:
+    """Answer all requests of a lane as the service does; 13 fails."""
+    while lane:
+        for entry, number in lane.take():
+            if number == 13:
+                entry.future.set_exception(LookupError(number))
+                continue
+            begun.append(number)
+            entry.results.append(number)
+            if len(entry.results) == len(entry.items):
+                entry.future.set_result(entry.results)
+        await asyncio.sleep(0)
+
+
+def _lane() -> SlowLane[int, int]:
     ticks = count()
-
-    def begin(numbers):
-        if numbers == [13]:
-            raise LookupError(numbers)
-        begun.extend(numbers)
-        return numbers
-
-    # Three ticks make a turn's two milliseconds: two are begun in each.
-    return Pacing(begin, lambda _: None, clock=lambda: next(ticks) * 0.001)
+    # Three ticks make the two milliseconds of an iteration: two are begun in each.
+    return SlowLane(clock=lambda: next(ticks) * 0.001)
 
 
-async def test_a_turn_ends_by_time_and_whoever_waits_gets_one_at_a_time() -> None:
+async def test_take_ends_by_time_and_serves_requests_in_turn() -> None:
     begun: list[int] = []
-    pacing = _pacing(begun)
-    waiting = [pacing.add([1, 2, 3, 4, 5]), pacing.add([10]), pacing.add([])]
+    lane = _lane()
+    waiting = [lane.put([1, 2, 3, 4, 5]), lane.put([10]), lane.put([])]
+    task = asyncio.create_task(answer(lane, begun))
     seen = []
     while len(begun) < 6:
         seen.append(list(begun))
         await asyncio.sleep(0)
     assert seen == [[], [1, 10], [1, 10, 2, 3]]
     assert await asyncio.gather(*waiting) == [[1, 2, 3, 4, 5], [10], []]
-    assert await pacing.add([6]) == [6]
+    await task
 
 
-async def test_an_error_and_a_caller_that_went_are_their_own_affair() -> None:
+async def test_take_skips_failed_and_cancelled_requests_only() -> None:
     begun: list[int] = []
-    pacing = _pacing(begun)
-    waiting = [pacing.add(numbers) for numbers in ([1, 13, 2], [3], [4, 5])]
+    lane = _lane()
+    waiting = [lane.put(numbers) for numbers in ([1, 13, 2], [3], [4, 5])]
     waiting[1].cancel()
+    await answer(lane, begun)
     assert await waiting[2] == [4, 5]
     with pytest.raises(LookupError):
         await waiting[0]
@@ -56,7 +65,7 @@ async def test_one_selection_does_not_wait_for_another_ones_batch(serving, datab
     async with serving() as s:
         await s.ask("POST", "/v1/decide", ASK)
         clock = count(1_800_000_000)  # so the moment of a row tells when it was begun
-        deciding = Deciding(
+        deciding = Decider(
             s.service.replicas,
             s.service.decisions,
             s.service.pools.serving,

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from steersman.db.secret import load_secret
 from steersman.platform.http.messages import converted
@@ -67,10 +68,10 @@ def test_a_record_of_a_later_version_is_to_be_kept_until_that_is_back(content) -
 
 def test_what_could_not_come_back_is_refused_before_anybody_relies_on_it() -> None:
     row = decision(uuid4())
-    large = row._replace(context={"text": "a" * 5_800_000})
+    large = replace(row, context={"text": "a" * 5_800_000})
     assert verify(SECRET, row.tenant, sign(SECRET, large)).context == large.context
     with pytest.raises(Refused, match="try again later"):
-        sign(SECRET, row._replace(context={"text": "a" * 5_900_000}))
+        sign(SECRET, replace(row, context={"text": "a" * 5_900_000}))
 
 
 def _changed(record: str, old: bytes, new: bytes) -> str:
@@ -134,7 +135,7 @@ async def test_over_http_a_forged_record_is_refused_and_a_good_one_stored_once(
             feature_hash=row.feature_hash,
         )
         good = sign(load_secret(s.home), late)
-        forged = sign(SECRET, late._replace(id=new_id()))
+        forged = sign(SECRET, replace(late, id=new_id()))
         asked = {"records": [forged, good, good]}
         results = (await s.ask("POST", "/v1/events", asked)).body["results"]
         assert [one["status"] for one in results] == ["refused", "stored", "stored"]

@@ -1,4 +1,4 @@
-"""A row is put together by position: what a draw and a label fill stands where a row has it."""
+"""A pending decision fills every column of its row, and a record gives the row back."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from steersman.db.decisions import DecisionRow
-from steersman.serving.arm_dispatch import Drew
-from steersman.serving.arms import Drawn, Label
-from steersman.serving.decision_rows import Wanted, parts_of, to_row
+from steersman.serving.arms import Label
+from steersman.serving.decision_answer import parts_of, picked_in
 from steersman.serving.draw import draw_many
-from steersman.serving.draw_sequence import picked_in
 from steersman.serving.fallback_records import sign, verify
+from steersman.serving.pending_decision import PendingDecision, PointRequest
 from steersman.wire import DecideRequest, write
 from tests.api.rollouts import TENANT, serving
 from tests.api.test_mixed import SPEC
@@ -27,11 +27,12 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 def _row(label: Label) -> DecisionRow:
     served = serving(seq=3)
     request = DecideRequest("search", "depth", {"intent": "refund"}, unit="u", episode_id="e")
-    (drawn,) = draw_many([(served, request, request.context)], np.random.default_rng(0))
-    assert isinstance(drawn, Drawn)
-    wanted = Wanted(TENANT, served, request, b"hash", "trace", 0.0)
-    drew = Drew(drawn, served, label)
-    return to_row(wanted, request.context, drew, identifier=UUID(int=9), at=AT)
+    asked = PointRequest(TENANT, served, request, request.context, b"hash", "trace")
+    (drawn,) = draw_many([(served, asked)], np.random.default_rng(0))
+    assert isinstance(drawn, PendingDecision)
+    drawn.label = label
+    drawn.identify(UUID(int=9), AT)
+    return drawn.row
 
 
 def test_every_column_is_in_its_place() -> None:
@@ -47,17 +48,22 @@ def test_every_column_is_in_its_place() -> None:
     assert len(row.x) == 8
     assert (row.idempotency_key, row.body_hash, row.traceparent) == (None, b"hash", "trace")
     assert (row.at, row.window_ends > AT) == (AT, True)
-    start, later = DecisionRow._fields.index("eligible"), Drawn._fields[-2:]
-    assert DecisionRow._fields[start : start + len(Drawn._fields) - 2] == Drawn._fields[:-2]
-    assert DecisionRow._fields[-2:] == later == ("links", "steps")
     assert (row.links, row.steps) == (None, None)
+
+
+def test_drawn_columns_of_a_decision_are_those_of_its_row() -> None:
+    drawn = set(PendingDecision.__struct_fields__) & set(DecisionRow.__struct_fields__)
+    assert drawn == {
+        *("action", "p", "distribution", "p_kind", "eligible", "x", "key", "features", "u"),
+        *("degraded", "weight", "links", "steps", "arm"),
+    }
 
 
 def test_a_record_gives_the_same_numbers_back() -> None:
     row = _row(Label())
     again = verify(b"s" * 32, TENANT, sign(b"s" * 32, row))
     assert again.x == row.x
-    assert again._replace(x=None) == row._replace(x=None, body_hash=None)
+    assert replace(again, x=None) == replace(row, x=None, body_hash=None)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ async def rows_of(database, tenant):
     async with as_tenant(connection, tenant.id):
         rows = await connection.fetch("SELECT * FROM decision WHERE point = 'select' ORDER BY id")
     await connection.close()
-    return [DecisionRow(*row) for row in rows]
+    return [DecisionRow(**row) for row in rows]
 
 
 async def point_of(database, tenant):

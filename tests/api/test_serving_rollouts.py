@@ -53,7 +53,7 @@ async def rows_of(database, tenant) -> dict[str, DecisionRow]:
     async with as_tenant(connection, tenant.id):
         rows = await connection.fetch("SELECT * FROM decision")
     await connection.close()
-    return {str(row["id"]): DecisionRow(*row) for row in rows}
+    return {str(row["id"]): DecisionRow(**row) for row in rows}
 
 
 async def staged(s, stage: str, arm: str) -> None:

@@ -8,11 +8,11 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from steersman.serving.arm_dispatch import Drew, take_turns
+from steersman.serving.arm_dispatch import ArmDispatch
 from steersman.serving.arms import Arms
-from steersman.serving.draw import draw_many
+from steersman.serving.pending_decision import PointRequest
 from steersman.wire import DecideRequest, Refused
-from tests.api.rollouts import a_rollout, serving
+from tests.api.rollouts import TENANT, a_rollout, serving
 
 CONTEXT = {"intent": "refund"}
 N = 400
@@ -32,24 +32,25 @@ class _Raises:
     decide_many = decide
 
 
+class _Available:
+    """A group commit whose store answers."""
+
+    available, depth = True, 0
+
+
 def _take(arms, control, *, context=CONTEXT, n=N):
     counts: Counter = Counter()
-    rng = np.random.default_rng(0)
-    asked = [(DecideRequest("search", "depth", unit=f"u{i}"), dict(context)) for i in range(n)]
-
-    def control_draws(own):
-        drawn = draw_many([(control, *one) for one in own], rng)
-        return [one if isinstance(one, Exception) else Drew(one, control) for one in drawn]
-
-    drew = take_turns(
-        arms,
-        asked,
-        [UUID(int=i) for i in range(n)],
-        rng=rng,
-        control=control_draws,
+    control.arms = arms
+    requests = [DecideRequest("search", "depth", unit=f"u{i}") for i in range(n)]
+    dispatch = ArmDispatch(
+        _Available(),
+        guardian=lambda: "NORMAL",
+        rng=np.random.default_rng(0),
+        on_fallback=lambda reason: counts.update([reason]),
         on_arm=lambda _skill, _point, arm, result, _seconds: counts.update([(arm, result)]),
     )
-    return drew, counts
+    asked = [PointRequest(TENANT, control, request, dict(context)) for request in requests]
+    return dispatch.draw(asked, [UUID(int=i) for i in range(n)]), counts
 
 
 def _distribution(served):
@@ -64,7 +65,7 @@ def test_each_arm_draws_from_its_own_state() -> None:
     assert {one.label.arm for one in drew} == {"control", "candidate"}
     for one in drew:
         whole = _distribution(candidate if one.label.arm == "candidate" else control)
-        assert one.drawn.p == whole[("shallow", "deep").index(one.drawn.action)]
+        assert one.p == whole[("shallow", "deep").index(one.action)]
         assert one.served is (candidate if one.label.arm == "candidate" else control)
     assert counts.total() == N
     assert set(counts) == {("control", "ok"), ("candidate", "ok")}
@@ -87,7 +88,7 @@ def test_a_candidate_that_raises_costs_nobody_an_answer(error, caplog) -> None:
     candidate.replica.policy = _Raises(error)
     drew, counts = _take(Arms(a_rollout("ab", 0.5), candidate), control)
     assert {one.served for one in drew} == {control}
-    assert not any(one.drawn.degraded for one in drew)
+    assert not any(one.degraded for one in drew)
     assert counts["candidate", "failed"] == N - counts["control", "ok"] > 100
     assert repr(error) in caplog.text
 

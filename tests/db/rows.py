@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from steersman.db.decisions import DecisionRow
 from steersman.db.packed_events import EventRow
 from steersman.features import FeatureMap
@@ -89,7 +91,7 @@ def decision(tenant: UUID, **changes: Any) -> DecisionRow:
         at=at,
         window_ends=at + timedelta(minutes=10),
     )
-    return row._replace(**changes)
+    return replace(row, **changes)
 
 
 def decision_of(
@@ -113,7 +115,7 @@ def decision_of(
         at=moment,
         window_ends=moment + timedelta(seconds=row.spec.reward.window_s),
     )
-    return made._replace(**changes)
+    return replace(made, **changes)
 
 
 _maps: dict[bytes, FeatureMap] = {}

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from steersman.platform.postgres.bulk_encoder import connect_writer
+from steersman.db.decisions import connect_writer
 from steersman.platform.postgres.database import Database
 from tests.clusters import execute
 

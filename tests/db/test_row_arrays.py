@@ -5,17 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
-from steersman.db.decisions import DecisionRow, log_decisions
-from steersman.db.packed_events import EventRow, log_events
-from steersman.platform.postgres.bulk_encoder import connect_writer
+from steersman.db.decisions import REPEATED_COLUMNS, DecisionRow, connect_writer, log_decisions
+from steersman.errors import StoreError
+from steersman.platform.postgres import bulk_encoder
 from steersman.platform.postgres.database import as_tenant
 from steersman.wire import new_id
 
-_SELECT = {
-    "decision": "SELECT t::text AS t, t.id FROM decision AS t",
-    "event": "SELECT t::text AS t, t.id FROM event AS t",
-}
+_SELECT = "SELECT t::text AS t, t.id FROM decision AS t"
+_COLUMNS = (
+    "SELECT attname FROM pg_attribute WHERE attrelid = 'decision'::regclass AND attnum > 0 "
+    "AND NOT attisdropped ORDER BY attnum"
+)
 AT = datetime(2026, 3, 1, 12, 30, 0, 123457, tzinfo=UTC)
 BARE = {
     "episode": None,
@@ -72,12 +74,12 @@ def decision(tenant, **columns):
     )
 
 
-async def rows_of(database, tenant, table, connect, rows, log):
+async def rows_of(database, tenant, connect, rows):
     connection = await connect(database)
     try:
-        await log(connection, rows)
+        await log_decisions(connection, rows)
         async with as_tenant(connection, tenant):
-            found = await connection.fetch(_SELECT[table])
+            found = await connection.fetch(_SELECT)
         return {row["id"]: row["t"] for row in found}
     finally:
         await connection.close()
@@ -87,12 +89,24 @@ async def plain(database):
     return await database.connect("app")
 
 
+async def test_fields_of_a_row_are_the_columns_of_the_table(database):
+    connection = await plain(database)
+    try:
+        columns = [name for (name,) in await connection.fetch(_COLUMNS)]
+        assert DecisionRow.__struct_fields__ == tuple(columns)
+        assert set(REPEATED_COLUMNS) < set(columns)
+        with pytest.raises(StoreError, match="this version of the service writes id, tenant"):
+            await bulk_encoder.register(connection, "decision", ("id", "tenant", *columns[2:]))
+    finally:
+        await connection.close()
+
+
 @pytest.mark.parametrize("columns", [BARE, FULL])
 async def test_decisions_are_the_same_rows(database, tenant, columns):
     first = decision(tenant.id, **columns)
-    second = first._replace(id=new_id(), idempotency_key=None)
-    await rows_of(database, tenant.id, "decision", connect_writer, [first], log_decisions)
-    told = await rows_of(database, tenant.id, "decision", plain, [second], log_decisions)
+    second = replace(first, id=new_id(), idempotency_key=None)
+    await rows_of(database, tenant.id, connect_writer, [first])
+    told = await rows_of(database, tenant.id, plain, [second])
     ours = told[first.id].replace(str(first.id), str(second.id)).replace(",key,", ",,")
     assert ours == told[second.id]
 
@@ -103,33 +117,20 @@ async def test_rows_that_share_some_columns_are_the_same_rows(database, tenant):
         decision(tenant.id, **{**FULL, "idempotency_key": None, "body_hash": None}),
         decision(tenant.id, **{**BARE, "x": array("f", [0.25, -1.0]), "unit": "u"}),
         decision(tenant.id, **{**BARE, "x": [0.1] * 20, "features": array("f", [0.5] * 9)}),
-        decision(tenant.id, **BARE)._replace(action="b", at=AT + timedelta(days=1), x=[]),
+        replace(decision(tenant.id, **BARE), action="b", at=AT + timedelta(days=1), x=[]),
     ]
     for rows in (many, many[2:3] * 3, [many[1], many[2]], [many[3]] * 2):
-        mine = [row._replace(id=new_id()) for row in rows]
-        other = [row._replace(id=new_id()) for row in mine]
-        await rows_of(database, tenant.id, "decision", connect_writer, mine, log_decisions)
-        told = await rows_of(database, tenant.id, "decision", plain, other, log_decisions)
+        mine = [replace(row, id=new_id()) for row in rows]
+        other = [replace(row, id=new_id()) for row in mine]
+        await rows_of(database, tenant.id, connect_writer, mine)
+        told = await rows_of(database, tenant.id, plain, other)
         for one, same in zip(mine, other, strict=True):
             assert told[one.id].replace(str(one.id), str(same.id)) == told[same.id]
 
 
-async def test_events_are_the_same_rows(database, tenant):
-    target = decision(tenant.id, **BARE)
-    await rows_of(database, tenant.id, "decision", connect_writer, [target], log_decisions)
-    event = EventRow(
-        tenant.id, "e1", target.id, None, "task_result", 1, AT, AT, {"a": 1.5}, "b", {"c": "d"},
-        b"h" * 16, None,
-    )  # fmt: skip
-    again = event._replace(id="e2")
-    await rows_of(database, tenant.id, "event", connect_writer, [event], log_events)
-    told = await rows_of(database, tenant.id, "event", plain, [again], log_events)
-    assert told["e1"].replace(",e1,", ",e2,", 1) == told["e2"]
-
-
 @pytest.mark.parametrize("wrong", [{"action": 7}, {"spec_hash": 7}, {"at": "now"}, {"parent": "x"}])
 async def test_a_value_of_another_type_is_an_error_and_not_a_row(database, tenant, wrong):
-    row = decision(tenant.id, **BARE)._replace(**wrong)
+    row = replace(decision(tenant.id, **BARE), **wrong)
     connection = await connect_writer(database)
     try:
         with pytest.raises((TypeError, asyncpg.DataError)):

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from steersman.db.decisions import DecisionRow, Taken, log_decisions
 from steersman.db.erasure import erase
@@ -57,7 +58,7 @@ async def test_a_row_that_cannot_be_written_pays_alone(
 ) -> None:
     other = await create_tenant(database, f"o-{new_id().hex}", actor="test")
     rows = [decision([tenant.id, other.id][n % 2]) for n in range(40)]
-    rows[17] = rows[17]._replace(**bad)
+    rows[17] = replace(rows[17], **bad)
     async with _flusher(database) as commits:
         results = await asyncio.gather(*(commits.submit([row]) for row in rows))
     assert isinstance(results.pop(17)[rows[17].id], Exception)

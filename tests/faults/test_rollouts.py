@@ -115,7 +115,7 @@ async def _rows(database, access):
         )
     finally:
         await connection.close()
-    return [DecisionRow(*row) for row in found]
+    return [DecisionRow(**row) for row in found]
 
 
 def _check_rows(rows, changes, version):

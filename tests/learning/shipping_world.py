@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from steersman.db.decisions import log_decisions
 from steersman.db.packed_events import log_events
@@ -92,7 +93,7 @@ async def lessons(
     start = time.time() - 5 * 86_400
     made = [decided(row, rng, at=start + i, p=1 / 3) for i in range(n)]
     if units:
-        made = [one._replace(unit=f"u{i % units}") for i, one in enumerate(made)]
+        made = [replace(one, unit=f"u{i % units}") for i, one in enumerate(made)]
     earned = [float(rng.random() < (0.9 if one.action == best else 0.1)) for one in made]
     connection = await database.connect("app")
     try:

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from steersman.db.tenants import create_tenant
 from tests.learning.world import (
@@ -39,7 +40,8 @@ async def test_decisions_of_another_declaration_are_encoded_anew(database, line,
             rng = np.random.default_rng(2)
             again = [decided(candidate, rng) for _ in range(12)]
             made[::2] = [
-                one._replace(
+                replace(
+                    one,
                     spec_hash=candidate.spec_hash,
                     feature_hash=candidate.feature_hash,
                     x=theirs.x,

@@ -58,7 +58,7 @@ class ReportedEvent(NamedTuple):
 async def decision_row(connection: Any, identifier: UUID) -> DecisionRow | None:
     """Return a decision of the transaction's tenant."""
     found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)
-    return None if found is None else DecisionRow(*found)
+    return None if found is None else DecisionRow(**found)
 
 
 async def is_erased(connection: Any, identifier: UUID) -> bool:

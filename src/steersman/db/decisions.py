@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence  # noqa: TC003 (msgspec reads the types)
 from datetime import datetime  # noqa: TC003
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID  # noqa: TC003
 
+import msgspec
 import numpy as np
 
 from steersman.db.write_batches import slices
 from steersman.errors import InputError
+from steersman.platform.postgres import bulk_encoder
 from steersman.platform.postgres.database import as_tenant
 from steersman.spec.actions import Mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping
 
+    from asyncpg import Connection
     from numpy.typing import NDArray
 
+    from steersman.platform.postgres.database import Database
+    from steersman.policies.offered import Offered
     from steersman.spec.actions import Actions
 
     Floats = NDArray[np.float64]
-    from collections.abc import Mapping
 
-    from steersman.policies.offered import Offered
+# Columns whose values many rows share: the encoder keeps their bytes.
+REPEATED_COLUMNS = (
+    *("tenant", "skill", "point", "stage", "arm", "snapshot", "update_seq", "spec_hash"),
+    *("feature_hash", "action", "p_kind", "degraded", "weight", "at", "window_ends"),
+)
 
 
 def offered_of(
@@ -108,8 +116,13 @@ class LoggedDistribution:
         return [self.of(one).tolist() for one in distributions]
 
 
-class DecisionRow(NamedTuple):
-    """Row of table ``decision``, in column order.
+class DecisionRow(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False, forbid_unknown_fields=True
+):
+    """Row of table ``decision``. The fields are the table's columns, in its order.
+
+    As JSON it is an array, as in signed records. The garbage collector need not track rows: they
+    hold plain data without cycles.
 
     Attributes:
         tenant: tenant id.
@@ -156,31 +169,31 @@ class DecisionRow(NamedTuple):
     id: UUID
     skill: str
     point: str
-    episode: str | None
-    parent: UUID | None
-    unit: str | None
-    rollout: str | None
-    stage: str
-    arm: str
+    episode: str | None = None
+    parent: UUID | None = None
+    unit: str | None = None
+    rollout: str | None = None
+    stage: str = "live"
+    arm: str = "control"
     snapshot: str
-    update_seq: int
+    update_seq: int = 0
     spec_hash: bytes
     feature_hash: bytes
     context: Any
-    eligible: list[str] | None
+    eligible: list[str] | None = None
     distribution: list[float]
     action: str
     p: float | None
     p_kind: str
-    x: Sequence[float] | None
-    key: str | None
-    features: Sequence[float] | None
-    u: float | None
-    degraded: bool
-    weight: float
-    idempotency_key: str | None
-    body_hash: bytes | None
-    traceparent: str | None
+    x: Sequence[float] | None = None
+    key: str | None = None
+    features: Sequence[float] | None = None
+    u: float | None = None
+    degraded: bool = False
+    weight: float = 1.0
+    idempotency_key: str | None = None
+    body_hash: bytes | None = None
+    traceparent: str | None = None
     at: datetime
     window_ends: datetime
     links: Any = None
@@ -199,6 +212,18 @@ class Taken(NamedTuple):
     body_hash: bytes | None
 
 
+async def connect_writer(database: Database) -> Connection[Any]:
+    """Return a connection of role app that encodes decisions fast.
+
+    Raises:
+        StoreError: the database is unreachable.
+    """
+    connection = await database.connect("app")
+    fields = DecisionRow.__struct_fields__
+    await bulk_encoder.register(connection, "decision", fields, repeated=REPEATED_COLUMNS)
+    return connection
+
+
 async def log_decisions(
     connection: Any, rows: Sequence[DecisionRow], *, settling: Collection[UUID] = ()
 ) -> dict[UUID, Taken]:
@@ -214,7 +239,7 @@ async def log_decisions(
     batch = sorted(rows, key=_order)
     taken = await connection.fetch(
         "SELECT asked, earlier, earlier_hash FROM log_decisions($1, $2, $3, $4, $5)",
-        batch,
+        [msgspec.structs.astuple(row) for row in batch],
         *slices([row.tenant for row in batch]),
         list(settling),
     )
@@ -229,7 +254,7 @@ async def find_decision(connection: Any, tenant: UUID, identifier: UUID) -> Deci
     """
     async with as_tenant(connection, tenant):
         found = await connection.fetchrow("SELECT * FROM decision WHERE id = $1", identifier)
-    return None if found is None else DecisionRow(*found)
+    return None if found is None else DecisionRow(**found)
 
 
 def _order(row: DecisionRow) -> tuple[int, str, int]:

@@ -1,121 +1,150 @@
-"""Draws during a rollout: each arm draws for its units; control replaces a failing candidate.
+"""Draws of requests: by control, by a rollout's candidate for its units, or by the fallback.
 
 An exception of the candidate never affects its unit: control draws instead, the row records it, and
-it is counted and logged.
+it is counted and logged. When no policy can answer, the declared fallback does.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from steersman.serving.arms import PLAIN, unit_of
-from steersman.serving.draw import draw_many
+import numpy as np
+
+from steersman.errors import SteersmanError
+from steersman.serving.arms import unit_of
+from steersman.serving.draw import draw_many, fall_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    import numpy as np
-
-    from steersman.serving.arms import Arms, Drawn, Label, Turn
+    from steersman.db.group_commit import GroupCommit
+    from steersman.serving.arms import Arms, Turn
     from steersman.serving.draw import Served
-    from steersman.wire import DecideRequest
+    from steersman.serving.pending_decision import Drawn, PendingDecision, PointRequest
 
-    Asked: TypeAlias = Sequence[tuple[DecideRequest, dict[str, Any]]]
     OnArm: TypeAlias = Callable[[str, str, str, str, float], None]
-    Draws: TypeAlias = "dict[int, Drew | Exception]"
 
 _log = logging.getLogger(__name__)
 
 
-class Drew(NamedTuple):
-    """Draw with its arm.
-
-    Attributes:
-        drawn: the draw.
-        served: policy that drew.
-        label: rollout labels of the row.
-        stored: whether the row is stored.
-        arm: assigned arm: control or candidate; empty without a rollout.
-    """
-
-    drawn: Drawn
-    served: Served
-    label: Label = PLAIN
-    stored: bool = True
-    arm: str = ""
-
-
-def take_turns(
-    arms: Arms[Served],
-    asked: Asked,
-    identifiers: Sequence[UUID],
-    *,
-    rng: np.random.Generator,
-    control: Callable[[Asked], Sequence[Drew | Exception]],
-    on_arm: OnArm,
-) -> list[Drew | Exception]:
-    """Return the draws of the assigned arms.
+class ArmDispatch:
+    """Draws requests with the policy that serves their units.
 
     Args:
-        on_arm: callback with skill, point, arm, result and seconds of each draw, as `Metrics.arm`.
+        commits: group commit of the rows; while its store is down, the fallback answers.
+        guardian: returns the load guard's state; in LOCKDOWN the fallback answers.
+        rng: random generator.
+        on_fallback: callback with the reason of each fallback answer.
+        on_arm: callback for each draw during a rollout, as `Metrics.arm`.
     """
-    turns = [
-        arms.turn(unit_of(request, identifier))
-        for (request, _), identifier in zip(asked, identifiers, strict=True)
-    ]
-    drew, errors = _candidate_draws(arms, asked, turns, rng, on_arm)
-    rest = [n for n in range(len(asked)) if n not in drew]
-    begun = time.perf_counter()
-    results = control([asked[n] for n in rest]) if rest else []
-    seconds = (time.perf_counter() - begun) / max(1, len(rest))
-    for n, result in zip(rest, results, strict=True):
-        if isinstance(result, Exception):
-            drew[n] = result
-            continue
-        drew[n] = result._replace(label=turns[n].fallen, arm=turns[n].arm)
-        if turns[n].arm == "control":
-            answered = "failed" if result.drawn.degraded else "ok"
-            on_arm(arms.row.skill, arms.row.point, "control", answered, seconds)
-        elif asked[n][0].eligible != []:
-            _tell(arms, errors.get(n), on_arm)
-    return [drew[n] for n in range(len(asked))]
 
+    def __init__(
+        self,
+        commits: GroupCommit[Any, Any],
+        *,
+        guardian: Callable[[], str],
+        rng: np.random.Generator,
+        on_fallback: Callable[[str], None],
+        on_arm: OnArm,
+    ) -> None:
+        self._commits = commits
+        self._guardian = guardian
+        self._rng = rng
+        self._on_fallback = on_fallback
+        self._on_arm = on_arm
 
-def _candidate_draws(
-    arms: Arms[Served],
-    asked: Asked,
-    turns: Sequence[Turn[Served]],
-    rng: np.random.Generator,
-    on_arm: OnArm,
-) -> tuple[Draws, dict[int, Exception]]:
-    """Return the candidate's draws and errors by position."""
-    drew: Draws = {}
-    errors: dict[int, Exception] = {}
-    own = [n for n, turn in enumerate(turns) if turn.served is not None]
-    candidate = arms.candidate
-    if not own or candidate is None:
-        return drew, errors
-    begun = time.perf_counter()
-    results = draw_many([(candidate, *asked[n]) for n in own], rng)
-    seconds = (time.perf_counter() - begun) / len(own)
-    for n, result in zip(own, results, strict=True):
-        if isinstance(result, Exception):
-            errors[n] = result
-        elif not result.degraded:  # else nothing was eligible: control says the same
-            drew[n] = Drew(result, candidate, turns[n].label, arm="candidate")
-            on_arm(arms.row.skill, arms.row.point, "candidate", "ok", seconds)
-    return drew, errors
+    def draw(self, asked: Sequence[PointRequest], identifiers: Sequence[UUID]) -> list[Drawn]:
+        """Return the draws of requests of one point with a rollout, or of points without one.
 
+        Args:
+            identifiers: decision ids; a request without unit and episode is its own unit.
 
-def _tell(arms: Arms[Served], error: Exception | None, on_arm: OnArm) -> None:
-    """Count a draw that control took over; log the 1st, 2nd, 4th, 8th and so on."""
-    row = arms.row
-    on_arm(row.skill, row.point, "candidate", "fallback" if error is None else "failed", 0.0)
-    arms.failures += 1
-    if arms.failures & (arms.failures - 1) == 0:
-        why = "it is not loaded" if error is None else repr(error)
-        message = "control draws for candidate %s of %s/%s, %d times so far: %s"
-        _log.error(message, row.candidate, row.skill, row.point, arms.failures, why)
+        Raises:
+            Refused: the fallback needs a first candidate, and a request has none.
+        """
+        arms = asked[0].served.arms
+        if arms is None or self._guardian() == "LOCKDOWN" or not self._commits.available:
+            return self._control(asked)
+        turns = [
+            arms.turn(unit_of(one.request, identifier))
+            for one, identifier in zip(asked, identifiers, strict=True)
+        ]
+        drawn, errors = self._candidate(arms, asked, turns)
+        rest = [n for n in range(len(asked)) if n not in drawn]
+        begun = time.perf_counter()
+        results = self._control([asked[n] for n in rest]) if rest else []
+        seconds = (time.perf_counter() - begun) / max(1, len(rest))
+        for n, result in zip(rest, results, strict=True):
+            drawn[n] = result
+            if isinstance(result, Exception):
+                continue
+            result.label, result.arm = turns[n].fallen, turns[n].arm
+            if result.arm == "control":
+                answered = "failed" if result.degraded else "ok"
+                self._on_arm(arms.row.skill, arms.row.point, "control", answered, seconds)
+            elif asked[n].request.eligible != []:
+                self._count_missed(arms, errors.get(n))
+        return [drawn[n] for n in range(len(asked))]
+
+    def _candidate(
+        self, arms: Arms[Served], asked: Sequence[PointRequest], turns: Sequence[Turn[Served]]
+    ) -> tuple[dict[int, Drawn], dict[int, Exception]]:
+        """Return the candidate's draws and errors by position."""
+        drawn: dict[int, Drawn] = {}
+        errors: dict[int, Exception] = {}
+        own = [n for n, turn in enumerate(turns) if turn.served is not None]
+        candidate = arms.candidate
+        if not own or candidate is None:
+            return drawn, errors
+        begun = time.perf_counter()
+        results = draw_many([(candidate, asked[n]) for n in own], self._rng)
+        seconds = (time.perf_counter() - begun) / len(own)
+        for n, result in zip(own, results, strict=True):
+            if isinstance(result, Exception):
+                errors[n] = result
+            elif not result.degraded:  # else nothing was eligible: control says the same
+                result.label, result.arm = turns[n].label, "candidate"
+                drawn[n] = result
+                self._on_arm(arms.row.skill, arms.row.point, "candidate", "ok", seconds)
+        return drawn, errors
+
+    def _count_missed(self, arms: Arms[Served], error: Exception | None) -> None:
+        """Count a draw that control took over; log the 1st, 2nd, 4th, 8th and so on."""
+        row = arms.row
+        result = "fallback" if error is None else "failed"
+        self._on_arm(row.skill, row.point, "candidate", result, 0.0)
+        arms.failures += 1
+        if arms.failures & (arms.failures - 1) == 0:
+            why = "it is not loaded" if error is None else repr(error)
+            message = "control draws for candidate %s of %s/%s, %d times so far: %s"
+            _log.error(message, row.candidate, row.skill, row.point, arms.failures, why)
+
+    def _control(self, asked: Sequence[PointRequest]) -> list[Drawn]:
+        """Return the draws of control or of the fallback."""
+        if self._guardian() == "LOCKDOWN":
+            return [self._fall_back(one, "lockdown", stored=False) for one in asked]
+        # With nothing waiting, one decision goes through to see whether the store is back.
+        through = len(asked) if self._commits.available else int(self._commits.depth == 0)
+        pairs = [(one.served, one) for one in asked[:through]]
+        results: list[Drawn] = []
+        for one, drawn in zip(asked, draw_many(pairs, self._rng), strict=False):
+            if isinstance(drawn, (SteersmanError, ArithmeticError, np.linalg.LinAlgError)):
+                skill, point = one.request.skill, one.request.decision
+                _log.error("%s/%s uses the fallback: %r", skill, point, drawn)
+                results.append(self._fall_back(one, "policy"))
+                continue
+            if not isinstance(drawn, Exception) and drawn.degraded:  # nothing was eligible
+                self._on_fallback("eligible")
+            results.append(drawn)
+        return results + [self._fall_back(one, "store", stored=False) for one in asked[through:]]
+
+    def _fall_back(
+        self, asked: PointRequest, reason: str, *, stored: bool = True
+    ) -> PendingDecision:
+        self._on_fallback(reason)
+        decision = fall_back(asked.served, asked)
+        decision.stored = stored
+        return decision

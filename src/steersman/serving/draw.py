@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from steersman.points.feature_encoding import as_stored, encode, encode_rows, ro
 from steersman.policies.configurations import Configurations
 from steersman.policies.linear import decide_alike
 from steersman.privacy.declared_scrub import scrubbing_of
-from steersman.serving.arms import Drawn
 from steersman.serving.draw_sequence import draw_selection, first_candidates
+from steersman.serving.pending_decision import PendingDecision
 from steersman.spec.actions import Mixed
 from steersman.spec.actions import Sequence as SequenceActions
 from steersman.spec.expressions import compile_rule
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
     from steersman.learning.replica import Replica
     from steersman.serving.arms import Arms
+    from steersman.serving.pending_decision import Drawn, PointRequest
     from steersman.wire import DecideRequest
 
+    Asked: TypeAlias = Sequence[tuple["Served", PointRequest]]
 
 GUARDIAN = "guardian_state"
 _FIRST = "first"
@@ -125,17 +127,15 @@ class Served:
         return [self.names[place] for place in np.flatnonzero(allowed)] or self.names
 
 
-def draw_many(
-    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
-) -> list[Drawn | Exception]:
-    """Return the policy's action for each request, drawn together where possible."""
-    results: dict[int, Drawn | Exception] = {}
+def draw_many(asked: Asked, rng: np.random.Generator) -> list[Drawn]:
+    """Return the policy's decision for each request, drawn together where possible."""
+    results: dict[int, Drawn] = {}
     together: dict[Served, list[int]] = {}
-    for place, (served, request, context) in enumerate(asked):
-        if served.reads_vector and request.eligible is None and request.links is None:
+    for place, (served, one) in enumerate(asked):
+        if served.reads_vector and one.request.eligible is None and one.request.links is None:
             together.setdefault(served, []).append(place)
         else:
-            results[place] = _draw_or_error(served, request, context, rng)
+            results[place] = _draw_or_error(served, one, rng)
     alike: dict[Hashable, list[int]] = {}
     for served, places in together.items():
         alike.setdefault(served.likeness, []).extend(places)
@@ -147,14 +147,11 @@ def draw_many(
     return [results[place] for place in range(len(asked))]
 
 
-def _draw_alike(
-    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
-) -> Sequence[Drawn | Exception]:
+def _draw_alike(asked: Asked, rng: np.random.Generator) -> Sequence[Drawn]:
     """Return draws of similar points; the requests of one point are adjacent."""
     if len(asked) > 1:  # for one alone it costs half as much again
-        with suppress(
-            Exception
-        ):  # separate draws, per point and then per request, locate the failing request
+        # Separate draws, per point and then per request, locate the failing request.
+        with suppress(Exception):
             return _draw_together(asked, rng)
         points = [list(own) for _, own in groupby(asked, itemgetter(0))]
         if len(points) > 1:
@@ -162,49 +159,41 @@ def _draw_alike(
     return [_draw_or_error(*one, rng) for one in asked]
 
 
-def _draw_together(
-    asked: Sequence[tuple[Served, DecideRequest, Mapping[str, Any]]], rng: np.random.Generator
-) -> list[Drawn | Exception]:
+def _draw_together(asked: Asked, rng: np.random.Generator) -> list[Drawn]:
     """Return draws over all declared actions, for policies that read vectors."""
-    served = asked[0][0]
-    rows = encode_rows(served.replica.features, [context for _, _, context in asked])
+    first = asked[0][0]
+    rows = encode_rows(first.replica.features, [one.context for _, one in asked])
     vectors, parts = rows.astype(np.float64), []
-    for point, own in groupby([point for point, _, _ in asked]):
+    for point, own in groupby([point for point, _ in asked]):
         count = len(list(own))
         parts.append((point.replica.policy, vectors[:count]))
         vectors = vectors[count:]
     choices = decide_alike(parts, rng=rng)
-    stored = served.logged.of_many([choice.distribution for choice in choices])
+    stored = first.logged.of_many([choice.distribution for choice in choices])
     return [
-        Drawn(None, distribution, it.action, it.propensity, "exact", as_stored(x), None, None, it.u)
-        for it, distribution, x in zip(choices, stored, rows, strict=True)
+        PendingDecision(one, served, it.action, it.propensity, distribution, x=as_stored(x), u=it.u)
+        for (served, one), it, distribution, x in zip(asked, choices, stored, rows, strict=True)
     ]
 
 
-def _draw_or_error(
-    served: Served,
-    request: DecideRequest,
-    context: Mapping[str, Any],
-    rng: np.random.Generator,
-) -> Drawn | Exception:
+def _draw_or_error(served: Served, asked: PointRequest, rng: np.random.Generator) -> Drawn:
     try:
-        return _draw(served, request, context, rng)
+        return _draw(served, asked, rng)
     except Exception as error:  # noqa: BLE001 (each is answered by itself)
         return error
 
 
-def _draw(
-    served: Served, request: DecideRequest, context: Mapping[str, Any], rng: np.random.Generator
-) -> Drawn:
+def _draw(served: Served, asked: PointRequest, rng: np.random.Generator) -> PendingDecision:
     if served.selects:
-        return draw_selection(served.replica, request, context, rng)
+        return draw_selection(served, asked, rng)
+    request, context = asked.request, asked.context
     if request.links is not None:
         raise Refused.of(
             "invalid", "links are allowed only for decision points of kind sequence", field="links"
         )
     eligible = request.eligible
     if eligible is not None and not eligible:
-        return fall_back(served, request, context)
+        return fall_back(served, asked)
     try:
         x, key = encode(served.spec, served.replica.features, context)
     except InputError as error:
@@ -219,27 +208,36 @@ def _draw(
         raise Refused.of("invalid", str(error)) from None
     if rows is not None:
         x = rows[list(eligible or served.names).index(choice.action)]
-    return Drawn(
-        eligible,
-        served.logged.of(choice.distribution).tolist(),
+    return PendingDecision(
+        asked,
+        served,
         choice.action,
         choice.propensity,
-        "exact",
-        None if x is None else as_stored(x),
-        key,
-        None if rows is None else as_stored(rows),
-        choice.u,
+        served.logged.of(choice.distribution).tolist(),
+        eligible=eligible,
+        x=None if x is None else as_stored(x),
+        key=key,
+        features=None if rows is None else as_stored(rows),
+        u=choice.u,
     )
 
 
-def fall_back(served: Served, request: DecideRequest, context: Mapping[str, Any]) -> Drawn:
+def fall_back(served: Served, asked: PointRequest) -> PendingDecision:
     """Return the declared fallback's answer: probability 1 for one action, marked as degraded.
 
     The distribution covers that action only.
     """
-    action = served.fall_back(context, request.eligible)
-    return Drawn(
-        [action], [1.0], action, 1.0, "fallback", None, None, None, None, degraded=True, weight=0.0
+    action = served.fall_back(asked.context, asked.request.eligible)
+    return PendingDecision(
+        asked,
+        served,
+        action,
+        1.0,
+        [1.0],
+        p_kind="fallback",
+        eligible=[action],
+        degraded=True,
+        weight=0.0,
     )
 
 

@@ -2,62 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from steersman.errors import InputError
 from steersman.points.feature_encoding import as_stored, encode, rounded
 from steersman.policies.offered import Offered, offered_names
-from steersman.serving.arms import Drawn
-from steersman.wire import Refused, Step, read, selection_name
+from steersman.serving.pending_decision import PendingDecision
+from steersman.wire import Refused, selection_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from steersman.db.decisions import DecisionRow
-    from steersman.learning.replica import Replica
     from steersman.policies.sequential import SequencePolicy
+    from steersman.serving.draw import Served
+    from steersman.serving.pending_decision import PointRequest
     from steersman.spec.actions import Sequence as SequenceActions
     from steersman.wire import DecideRequest
 
 
 def draw_selection(
-    replica: Replica,
-    request: DecideRequest,
-    context: Mapping[str, Any],
-    rng: np.random.Generator,
-) -> Drawn:
+    served: Served, asked: PointRequest, rng: np.random.Generator
+) -> PendingDecision:
     """Return a selection from the candidates of a request.
 
     Raises:
         Refused: no candidates, too many or repeated ones, missing or non-finite features, links of
             unknown candidates, or an invalid context.
     """
-    spec = replica.row.spec
+    spec, request = served.spec, asked.request
     offered = offered_in(request, cast("SequenceActions", spec.actions))
     try:
-        encode(spec, replica.features, context)
+        encode(spec, served.replica.features, asked.context)
     except InputError as error:
         raise Refused.of("invalid", str(error), field="context") from None
-    policy = cast("SequencePolicy", replica.policy)
+    policy = cast("SequencePolicy", served.replica.policy)
     try:
         found = policy.select(offered, rng=rng)
         x = rounded(found.x)
     except InputError as error:
         raise Refused.of("invalid", str(error), field="features") from None
-    return Drawn(
-        request.eligible,
-        np.concatenate(found.distributions).astype(np.float32).tolist(),
+    return PendingDecision(
+        asked,
+        served,
         selection_name(found.picked),
         found.propensity,
-        "exact",
-        as_stored(x),
-        None,
-        as_stored(offered.rows),
-        None,
+        np.concatenate(found.distributions).astype(np.float32).tolist(),
+        eligible=request.eligible,
+        x=as_stored(x),
+        features=as_stored(offered.rows),
         links=request.links,
         steps=[
             {"eligible": list(step.eligible), "action": step.action, "p": step.p}
@@ -130,17 +126,3 @@ def _rows(
         return rounded([given[name] for name in names])
     except InputError as error:
         raise Refused.of("invalid", str(error), field="features") from None
-
-
-def picked_in(row: DecisionRow) -> list[str]:
-    """Return the picks of a stored selection in order; for a client's own answer, its content."""
-    try:
-        found = read(row.action.encode())
-    except Refused:
-        return [row.action]  # what a client answered with its own default may be anything
-    return [str(one) for one in found] if isinstance(found, list) else [row.action]
-
-
-def steps_in(row: DecisionRow) -> list[Step]:
-    """Return the steps of a stored selection; empty if it was not drawn."""
-    return [Step(step["eligible"], step["action"], float(step["p"])) for step in row.steps or ()]

@@ -13,6 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from steersman.db.decisions import DecisionRow
 from steersman.wire import Refused
@@ -36,7 +37,7 @@ def sign(secret: bytes, row: DecisionRow) -> str:
         Refused: the record would be too large to be sent back.
     """
     # Its key may meanwhile have been given to a retry; the id alone must find this decision.
-    payload = urlsafe_b64encode(_packed(row._replace(idempotency_key=None, body_hash=None)))
+    payload = urlsafe_b64encode(_packed(replace(row, idempotency_key=None, body_hash=None)))
     record = f"{payload.decode()}.{_signature(secret, row.tenant, payload)}"
     if len(record) > _MAX_BYTES:
         detail = (
@@ -73,7 +74,7 @@ def _packed(row: DecisionRow) -> bytes:
     held = {name: getattr(row, name) for name in _NUMBERS}
     columns = {name: array("f", one) for name, one in held.items() if one is not None}
     counts = {name: len(column) for name, column in columns.items()}
-    rest = row._replace(distribution=[], x=None, features=None)
+    rest = replace(row, distribution=[], x=None, features=None)
     # JSON holds no NUL, so the first one ends it.
     return b"\0".join((_encode((rest, counts)), b"".join(map(bytes, columns.values()))))
 
@@ -89,7 +90,7 @@ def _unpacked(content: bytes) -> DecisionRow:
         columns[name], numbers = numbers[:count], numbers[count:]
     distribution = columns["distribution"].tolist()
     x, features = columns.get("x"), columns.get("features")
-    return row._replace(distribution=distribution, x=x, features=features)
+    return replace(row, distribution=distribution, x=x, features=features)
 
 
 def _signature(secret: bytes, tenant: UUID, payload: bytes) -> str:

@@ -1,76 +1,154 @@
-"""Decision that is drawn and being stored: its answer, what it waits for, and its deadline."""
+"""The three forms of a decide request: request with its point, pending decision, row.
+
+A request is drawn once and becomes a pending decision, which has all that its row needs. The row
+goes to the store, and the answer is made of it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from steersman.wire import Decision, Refused
+import msgspec
+
+from steersman.db.decisions import DecisionRow
+from steersman.serving.arms import PLAIN, Label
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
 
-    from steersman.db.decisions import DecisionRow, Taken
+    from steersman.db.decisions import Taken
     from steersman.db.write_batches import Expired
-    from steersman.serving.decision_rows import Wanted
-    from steersman.spec.point import DecisionPoint
+    from steersman.serving.draw import Served
+    from steersman.wire import DecideRequest
 
-    Waiting: TypeAlias = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
+    Commit: TypeAlias = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
 
 
-class OnItsWay:
-    """Decision being stored.
+class PointRequest(msgspec.Struct, frozen=True):
+    """First form: a valid request with its decision point.
 
-    Args:
-        row: drawn row.
-        spec: declaration of the decision point.
-        within_s: maximum wait in seconds.
-        read_at: start of the wait, on the deadline clock.
-        arm: assigned arm during a rollout.
+    Attributes:
+        tenant: tenant id.
+        served: decision point.
+        request: the request as sent.
+        context: context without personal data, as the policy reads it and the row keeps it.
+        body_hash: hash of the request, if it has an idempotency key.
+        traceparent: W3C trace context.
+        read_at: time of parsing, on the deadline clock.
     """
 
-    __slots__ = ("arm", "read_at", "row", "spec", "waiting", "within_s")
+    tenant: UUID
+    served: Served
+    request: DecideRequest
+    context: Mapping[str, Any]
+    body_hash: bytes | None = None
+    traceparent: str | None = None
+    read_at: float = 0.0
 
-    def __init__(
-        self,
-        row: DecisionRow,
-        spec: DecisionPoint,
-        within_s: float,
-        read_at: float,
-        arm: str = "",
-    ) -> None:
-        self.row = row
-        self.arm = arm
-        self.spec = spec
-        self.within_s = within_s
-        self.read_at = read_at
-        self.waiting: Waiting | None = None
+    @property
+    def within_s(self) -> float:
+        """Maximum wait for the store in seconds, counted from `read_at`."""
+        deadline_ms = self.request.deadline_ms
+        return self.served.deadline_s if deadline_ms is None else deadline_ms / 1000
 
 
-Begun: TypeAlias = OnItsWay | Decision | Exception
-"""State of a request: being stored, answered, or refused."""
+class PendingDecision(msgspec.Struct, eq=False):
+    """Second form: a drawn decision, until its row is committed.
 
-
-def waiting_of(begun: Begun) -> Waiting | None:
-    """Return what a request waits for; None: it is answered.
-
-    >>> waiting_of(ValueError("refused"))
+    Attributes:
+        asked: the request.
+        served: policy that drew: control or candidate.
+        action: drawn action.
+        p: exact probability of the draw.
+        distribution: stored probabilities. They cover the declared actions; `eligible` for open
+            candidates and the fallback; every value of every part for mixed actions; the eligible
+            candidates of each step in turn for a sequence.
+        p_kind: exact or fallback.
+        eligible: eligible actions of the request; None: every declared action.
+        x: stored feature vector of the drawn action.
+        key: stored key of the drawn action, for policies that learn per key.
+        features: features of the eligible actions, row by row.
+        u: random number of the draw; None without a draw or for a sequence.
+        degraded: whether the fallback answered.
+        weight: weight for learning; 0: never learned from.
+        links: candidates that a pick adds to a selection.
+        steps: steps of a selection with eligible candidates, pick and probability.
+        label: rollout labels of the row.
+        arm: assigned arm during a rollout: control or candidate; otherwise empty.
+        stored: whether the row goes to the store; otherwise the client keeps its record.
+        commit: future of the store's answer, once the row is submitted.
     """
-    return begun.waiting if isinstance(begun, OnItsWay) else None
+
+    asked: PointRequest
+    served: Served
+    action: str
+    p: float
+    distribution: list[float]
+    p_kind: str = "exact"
+    eligible: list[str] | None = None
+    x: Sequence[float] | None = None
+    key: str | None = None
+    features: Sequence[float] | None = None
+    u: float | None = None
+    degraded: bool = False
+    weight: float = 1.0
+    links: Mapping[str, Sequence[str]] | None = None
+    steps: list[dict[str, Any]] | None = None
+    label: Label = PLAIN
+    arm: str = ""
+    stored: bool = True
+    commit: Commit | None = None
+    _row: DecisionRow | None = None
+
+    @property
+    def row(self) -> DecisionRow:
+        """Third form: the row of table ``decision``; `identify` makes it."""
+        assert self._row is not None  # noqa: S101 (drawn decisions are identified at once)
+        return self._row
+
+    def identify(self, identifier: UUID, at: datetime) -> None:
+        """Make the row, under the decision's id and time."""
+        asked, served, label = self.asked, self.served, self.label
+        request, replica = asked.request, served.replica
+        self._row = DecisionRow(
+            tenant=asked.tenant,
+            id=identifier,
+            skill=request.skill,
+            point=request.decision,
+            episode=request.episode_id,
+            parent=request.parent_id,
+            unit=request.unit,
+            rollout=label.rollout,
+            stage=label.stage,
+            arm=label.arm,
+            snapshot=replica.snapshot,
+            update_seq=replica.seq,
+            spec_hash=replica.row.spec_hash,
+            feature_hash=replica.row.feature_hash,
+            context=asked.context,
+            eligible=self.eligible,
+            distribution=self.distribution,
+            action=self.action,
+            p=self.p,
+            p_kind=self.p_kind,
+            x=self.x,
+            key=self.key,
+            features=self.features,
+            u=self.u,
+            degraded=self.degraded,
+            weight=self.weight,
+            idempotency_key=request.idempotency_key,
+            body_hash=asked.body_hash,
+            traceparent=asked.traceparent,
+            at=at,
+            window_ends=at + served.window,
+            links=self.links,
+            steps=self.steps,
+        )
 
 
-def same_request(asked: OnItsWay, wanted: Wanted) -> OnItsWay | Refused:
-    """Return the request in progress with the same key, or a refusal if its body differs."""
-    if asked.row.body_hash == wanted.body_hash:
-        return asked
-    return key_conflict(asked.row.idempotency_key)
-
-
-def key_conflict(key: str | None) -> Refused:
-    """Return the refusal of a key that was used with another body.
-
-    >>> key_conflict("k").problem.status
-    409
-    """
-    detail = f"idempotency key {key!r} was used with another body; use a new key for a new request"
-    return Refused.of("idempotency_conflict", detail, field="idempotency_key")
+Drawn: TypeAlias = PendingDecision | Exception
+"""Result of a draw, or why there is none."""

@@ -1,8 +1,8 @@
 """Fast codec for arrays of table rows, in PostgreSQL's binary format.
 
-asyncpg encodes such arrays attribute by attribute; for the 31 columns of a decision that took a
-tenth of the service's time. Here repeated values (tenant, names, hashes) are encoded once.
-`register` is only an optimisation: without it the same rows are written more slowly.
+asyncpg encodes such arrays attribute by attribute; for the columns of a decision that took a tenth
+of the service's time. Here repeated values (tenant, names, hashes) are encoded once. `register` is
+only an optimisation: without it the same rows are written more slowly.
 
 Source:
     PostgreSQL 18, src/backend/utils/adt/{arrayfuncs,rowtypes}.c: array_recv and record_recv.
@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from steersman.errors import StoreError
 from steersman.platform.postgres import float_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncpg import Connection
-
-    from steersman.platform.postgres.database import Database
+    from collections.abc import Callable, Collection, Sequence
 
 _ARRAY = struct.Struct(">iiIii")  # dimensions, has nulls, element type, length, first index
 ROW = struct.Struct(">ii")  # bytes, columns
@@ -33,43 +30,41 @@ _NULL = -1
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _REMEMBERED = 512
-_REPEATED = {
-    *("tenant", "skill", "point", "stage", "arm", "snapshot", "update_seq", "spec_hash"),
-    *("feature_hash", "action", "p_kind", "degraded", "weight", "type", "schema_version"),
-    "at",
-    "window_ends",
-    "received_at",
-}
 _json = msgspec.json.Encoder().encode
 
 
-async def connect_writer(database: Database) -> Connection[Any]:
-    """Return a connection of role app with the fast codec for decisions and events.
+async def register(
+    connection: Any, table: str, fields: Sequence[str], *, repeated: Collection[str] = ()
+) -> None:
+    """Use this codec for a table's rows on a connection.
+
+    Args:
+        fields: column names in the table's order; rows are tuples of their values.
+        repeated: columns in which many rows share a value.
 
     Raises:
-        StoreError: the database is unreachable.
+        StoreError: the table has other columns.
     """
-    connection = await database.connect("app")
-    for table in ("decision", "event"):
-        await register(connection, table)
-    return connection
-
-
-async def register(connection: Any, table: str) -> None:
-    """Use this codec for a table's rows on a connection."""
-    columns = await connection.fetch(
+    found = await connection.fetch(
         "SELECT a.attname, a.atttypid::int8, t.typname FROM pg_attribute AS a "
         "JOIN pg_type AS t ON t.oid = a.atttypid "
         "WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped "
         "ORDER BY a.attnum",
         table,
     )
+    columns = {name: kind for name, *kind in found}
+    if [*columns] != [*fields]:
+        message = (
+            f"table {table} has the columns {', '.join(columns)}; this version of the service "
+            f"writes {', '.join(fields)}; use the version that migrated the database"
+        )
+        raise StoreError(message)
     element, array = await connection.fetchrow(
         "SELECT oid::int8, typarray::int8 FROM pg_type WHERE typrelid = to_regclass($1)", table
     )
     encoder = RowArray(
         element,
-        [(Repeated if name in _REPEATED else Column)(name, *kind) for name, *kind in columns],
+        [(Repeated if name in repeated else Column)(name, *columns[name]) for name in fields],
     )
     connection._protocol.get_settings().add_python_codec(  # noqa: SLF001 (see float_arrays)
         array, f"_{table}", "steersman", [], "scalar", encoder, _never, "binary"

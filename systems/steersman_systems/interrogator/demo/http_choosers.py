@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.cli.running_service import Served
+    from steersman.client import Decision
     from steersman.db.points import PointRow
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
     from steersman.spec.point import DecisionPoint
-    from steersman.wire import Decision
     from steersman_systems.interrogator.state import Situation
     from steersman_systems.interrogator.step_log import StepLog
 
@@ -227,24 +227,10 @@ def _decision(point: PointRow, at: float, **known: Any) -> DecisionRow:
         id=new_id(at),
         skill=point.skill,
         point=point.point,
-        parent=None,
-        unit=None,
-        rollout=None,
-        stage="live",
-        arm="control",
         snapshot="imported",
-        update_seq=0,
         spec_hash=point.spec_hash,
         feature_hash=point.feature_hash,
         p_kind="imported",
-        key=None,
-        features=None,
-        u=None,
-        degraded=False,
-        weight=1.0,
-        idempotency_key=None,
-        body_hash=None,
-        traceparent=None,
         at=moment,
         window_ends=moment + timedelta(seconds=point.spec.reward.window_s),
         **known,

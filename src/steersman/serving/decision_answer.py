@@ -1,71 +1,23 @@
-"""Conversion of a draw to its stored row, and of a row to its answer."""
+"""Answer of a decision, made of its row."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from steersman.db.decisions import DecisionRow
-from steersman.serving.draw_sequence import picked_in, steps_in
 from steersman.spec.actions import Mixed
 from steersman.spec.actions import Sequence as SequenceActions
 from steersman.spec.loader import loads
-from steersman.wire import Decision, Refused, read
+from steersman.wire import Decision, Refused, Step, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
-    from uuid import UUID
 
-    from steersman.serving.arm_dispatch import Drew
-    from steersman.serving.draw import Served
+    from steersman.db.decisions import DecisionRow
     from steersman.spec.point import DecisionPoint
-    from steersman.wire import DecideRequest
 
 declared = lru_cache(maxsize=256)(loads)
 """Cached parser of declarations: many rows share a few long declarations."""
-
-
-class Wanted(NamedTuple):
-    """Parsed request with its decision point.
-
-    Attributes:
-        tenant: tenant id.
-        served: decision point.
-        request: the request.
-        body_hash: hash of the request, if it has an idempotency key.
-        traceparent: W3C trace context.
-        read_at: time of parsing, on the deadline clock.
-    """
-
-    tenant: UUID
-    served: Served
-    request: DecideRequest
-    body_hash: bytes | None
-    traceparent: str | None
-    read_at: float
-
-
-def to_row(
-    wanted: Wanted, context: dict[str, Any], drew: Drew, *, identifier: UUID, at: datetime
-) -> DecisionRow:
-    """Return the row of a draw."""
-    request, served = wanted.request, drew.served
-    replica = served.replica
-    columns = (
-        *(wanted.tenant, identifier),
-        *(request.skill, request.decision),
-        *(request.episode_id, request.parent_id, request.unit),
-        *drew.label,
-        *(replica.snapshot, replica.seq),
-        *(replica.row.spec_hash, replica.row.feature_hash),
-        context,
-        *drew.drawn[:-2],
-        *(request.idempotency_key, wanted.body_hash, wanted.traceparent),
-        *(at, at + served.window),
-        *drew.drawn[-2:],  # the columns that selections were given later
-    )
-    return DecisionRow._make(columns)
 
 
 def to_answer(
@@ -106,6 +58,20 @@ def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
     return parts if isinstance(parts, dict) else None
 
 
+def picked_in(row: DecisionRow) -> list[str]:
+    """Return the picks of a stored selection in order; for a client's own answer, its content."""
+    try:
+        found = read(row.action.encode())
+    except Refused:
+        return [row.action]  # what a client answered with its own default may be anything
+    return [str(one) for one in found] if isinstance(found, list) else [row.action]
+
+
+def steps_in(row: DecisionRow) -> list[Step]:
+    """Return the steps of a stored selection; empty if it was not drawn."""
+    return [Step(step["eligible"], step["action"], float(step["p"])) for step in row.steps or ()]
+
+
 def probabilities(row: DecisionRow, spec: DecisionPoint) -> dict[str, float]:
     """Return a row's distribution by name, with the exact probability of the drawn action.
 
@@ -125,8 +91,7 @@ def over(row: DecisionRow, spec: DecisionPoint) -> Sequence[str]:
     """Return the actions that a row's distribution covers.
 
     These are the declared actions; the eligible ones for open candidates and the fallback; every
-    value of
-    every part, as ``part=value``, for mixed actions.
+    value of every part, as ``part=value``, for mixed actions.
     """
     if row.eligible is not None and (row.degraded or getattr(spec.actions, "open", False)):
         return row.eligible
