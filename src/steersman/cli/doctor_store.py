@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, date, datetime, timedelta
-from hashlib import sha256
-from importlib.resources import files
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from steersman.cli.doctor_machine import Finding
 from steersman.cli.local_store import close, open_store
 from steersman.cli.options import run
+from steersman.db.learners import oldest_lag_s
+from steersman.db.migrate import (
+    applied_migrations,
+    last_partition,
+    migration_hashes,
+    roles_bypassing,
+)
 from steersman.db.points import points_as_they_are
 from steersman.db.tenants import list_tenants
 from steersman.errors import StoreError
-from steersman.platform.postgres.database import Database, as_tenant
+from steersman.platform.postgres.database import Database, as_tenant, server_time, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +58,7 @@ async def _look_into(database: Database) -> list[Finding]:
     connection = await database.connect(None)
     try:
         kind = "embedded" if database.server is not None else "from DATABASE_URL"
-        version = await connection.fetchval("SHOW server_version")
+        version = await setting(connection, "server_version")
         findings = [Finding("postgres", "ok", f"{version}, {kind}"), await _clock(connection)]
         findings += [await _flushing(connection), await _roles(connection)]
         migrations = await _migrations(connection)
@@ -68,7 +73,7 @@ async def _look_into(database: Database) -> list[Finding]:
 
 async def _clock(connection: Any) -> Finding:
     before = time.time()
-    there = (await connection.fetchval("SELECT clock_timestamp()")).timestamp()
+    there = (await server_time(connection)).timestamp()
     apart = there - (before + time.time()) / 2
     if abs(apart) > 1.0:
         advice = "synchronise both clocks by NTP: reward windows depend on them"
@@ -79,7 +84,7 @@ async def _clock(connection: Any) -> Finding:
 async def _flushing(connection: Any) -> Finding:
     """Check settings that a connection cannot set; writers set `synchronous_commit`."""
     names = ("fsync", "full_page_writes")
-    off = [name for name in names if await connection.fetchval(f"SHOW {name}") == "off"]
+    off = [name for name in names if await setting(connection, name) == "off"]
     if off:
         found = f"{' and '.join(off)} off: a power cut loses acknowledged rows"
         advice = f"ALTER SYSTEM SET {off[0]} = on; SELECT pg_reload_conf()"
@@ -88,29 +93,20 @@ async def _flushing(connection: Any) -> Finding:
 
 
 async def _roles(connection: Any) -> Finding:
-    rows = await connection.fetch(
-        "SELECT rolname, rolsuper OR rolbypassrls AS free FROM pg_roles WHERE rolname = ANY($1)",
-        [f"steersman_{role}" for role in ("owner", "app", "worker")],
-    )
-    free = [row["rolname"] for row in rows if row["free"]]
+    roles = await roles_bypassing(connection)
+    free = [name for name, bypasses in roles.items() if bypasses]
     if free:
         advice = f"ALTER ROLE {free[0]} NOSUPERUSER NOBYPASSRLS"
         return Finding("roles", "fail", f"{', '.join(free)} can see every tenant's rows", advice)
-    if len(rows) < 3:
-        return Finding("roles", "fail", f"{len(rows)} of 3 roles exist", _MIGRATE)
+    if len(roles) < 3:
+        return Finding("roles", "fail", f"{len(roles)} of 3 roles exist", _MIGRATE)
     return Finding("roles", "ok", "owner, app, worker; none bypasses row-level security")
 
 
 async def _migrations(connection: Any) -> Finding:
-    folder = files("steersman.db.migrations")
-    ours = {
-        entry.name: sha256(entry.read_bytes()).digest()
-        for entry in folder.iterdir()
-        if entry.name.endswith(".sql")
-    }
-    if await connection.fetchval("SELECT to_regclass('steersman.migration')") is None:
+    ours, applied = migration_hashes(), await applied_migrations(connection)
+    if applied is None:
         return Finding("schema", "fail", "missing", _MIGRATE)
-    applied = dict(await connection.fetch("SELECT name, sha256 FROM steersman.migration"))
     other = sorted(name for name in applied if ours.get(name) != applied[name])
     missing = sorted(set(ours) - set(applied))
     if other:
@@ -123,25 +119,20 @@ async def _migrations(connection: Any) -> Finding:
 
 
 async def _partitions(connection: Any) -> Finding:
-    last: str | None = await connection.fetchval(
-        "SELECT max(right(c.relname, 8)) FROM pg_inherits AS i JOIN pg_class AS c "
-        "ON c.oid = i.inhrelid WHERE i.inhparent = 'steersman.decision'::regclass "
-        "AND c.relname ~ '_[0-9]{8}$'"
-    )
+    last = await last_partition(connection)
     today = datetime.now(UTC).date()
-    ahead = (date.fromisoformat(last) - today) if last else timedelta(-1)
+    ahead = last - today if last else timedelta(-1)
+    found = f"created until {last:%Y%m%d}" if last else "none created"
     if ahead < timedelta(2):
         advice = "run `steersman data keep` to create them ahead; no row is lost without it"
-        return Finding("partitions", "warn", f"created until {last}", advice)
-    return Finding("partitions", "ok", f"created until {last}")
+        return Finding("partitions", "warn", found, advice)
+    return Finding("partitions", "ok", found)
 
 
 async def _learning(database: Database) -> Finding:
     connection = await database.connect("worker")
     try:
-        late_s = await connection.fetchval(
-            "SELECT extract(epoch FROM now() - min(due_at))::float8 FROM work WHERE due_at <= now()"
-        )
+        late_s = await oldest_lag_s(connection)
     finally:
         await connection.close()
     if late_s is not None and late_s > 30.0:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steersman.cli.monitor_rollout import age, read_rollouts
+from steersman.db.learners import learning_progress
 from steersman.db.points import points_as_they_are
 from steersman.db.window_figures import BUCKETS, Figures, count_window
 from steersman.platform.postgres.database import as_tenant
@@ -14,6 +15,7 @@ from steersman.platform.postgres.database import as_tenant
 if TYPE_CHECKING:
     from steersman.cli.monitor_rollout import IncidentView, RolloutView
     from steersman.cli.monitor_service import ServiceView
+    from steersman.db.learners import Progress
     from steersman.db.points import PointRow
     from steersman.db.tenants import Tenant
     from steersman.db.window_figures import Counts
@@ -122,9 +124,9 @@ async def read_tenant(connection: Any, tenant: Tenant, now: float, window_s: flo
     async with as_tenant(connection, tenant.id):
         rows, unreadable = await points_as_they_are(connection, tenant.id)
         counts = await count_window(connection, now, window_s)
-        standing = await _standing(connection)
+        progress = await learning_progress(connection)
         under_way, incidents = await read_rollouts(connection, tenant.id, moment, counts)
-    points = tuple(_point(row, standing, counts, moment) for row in rows)
+    points = tuple(_point(row, progress[row.skill, row.point], counts, moment) for row in rows)
     return TenantView(
         tenant.name,
         points,
@@ -136,26 +138,9 @@ async def read_tenant(connection: Any, tenant: Tenant, now: float, window_s: flo
     )
 
 
-async def _standing(connection: Any) -> dict[tuple[str, str], Any]:
-    rows = await connection.fetch(
-        "SELECT p.skill, p.point, s.created_at, l.holder, l.seen_at, "
-        "CASE WHEN l.snapshot = p.snapshot THEN l.seq ELSE 0 END AS seq, "
-        "(SELECT u.at FROM update AS u WHERE u.tenant = p.tenant AND u.skill = p.skill "
-        " AND u.point = p.point AND u.snapshot = l.snapshot AND u.seq = l.seq) AS learned_at, "
-        "w.waiting, w.due_at FROM decision_point AS p "
-        "JOIN snapshot AS s ON s.tenant = p.tenant AND s.skill = p.skill AND s.point = p.point "
-        " AND s.id = p.snapshot "
-        "LEFT JOIN learner AS l ON l.tenant = p.tenant AND l.skill = p.skill AND l.point = p.point "
-        "LEFT JOIN (SELECT skill, point, count(*) AS waiting, min(due_at) AS due_at FROM work "
-        " WHERE due_at <= now() GROUP BY skill, point) AS w "
-        "ON w.skill = p.skill AND w.point = p.point"
-    )
-    return {(row["skill"], row["point"]): row for row in rows}
-
-
-def _point(row: PointRow, standing: Any, counts: Counts, now: datetime) -> PointView:
+def _point(row: PointRow, progress: Progress, counts: Counts, now: datetime) -> PointView:
     place = row.skill, row.point
-    stands, buckets = standing[place], counts.buckets[place]
+    buckets = counts.buckets[place]
     served = [buckets.get(number, Figures()) for number in range(BUCKETS)]
     return PointView(
         row.skill,
@@ -163,14 +148,14 @@ def _point(row: PointRow, standing: Any, counts: Counts, now: datetime) -> Point
         row.spec.policy.algorithm,
         row.spec.learning.mode,
         row.snapshot,
-        stands["seq"] or 0 if row.pinned_seq is None else row.pinned_seq,
+        progress.seq or 0 if row.pinned_seq is None else row.pinned_seq,
         pinned=row.pinned_seq is not None,
-        snapshot_age_s=age(stands["created_at"], now) or 0.0,
-        learned_age_s=age(stands["learned_at"], now),
-        lag_s=age(stands["due_at"], now) or 0.0,
-        waiting=stands["waiting"] or 0,
-        learner=stands["holder"] or None,
-        learner_seen_s=age(stands["seen_at"], now) if stands["holder"] else None,
+        snapshot_age_s=age(progress.created_at, now) or 0.0,
+        learned_age_s=age(progress.learned_at, now),
+        lag_s=age(progress.due_at, now) or 0.0,
+        waiting=progress.waiting or 0,
+        learner=progress.holder or None,
+        learner_seen_s=age(progress.seen_at, now) if progress.holder else None,
         figures=counts.points.get(place, Figures()),
         traffic=tuple(one.decisions for one in served),
         rewards=tuple(one.reward for one in served),

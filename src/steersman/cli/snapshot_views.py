@@ -11,6 +11,7 @@ import click
 from steersman.cli.options import administers, find_point, for_tenant, tenant_option
 from steersman.cli.output import as_text, show, show_rows, write_file
 from steersman.cli.signing_keys import consumer_of
+from steersman.db.points import point_names
 from steersman.db.snapshots import find_snapshot
 from steersman.platform.postgres.database import as_tenant
 from steersman.registry.consumer import manifest
@@ -47,14 +48,9 @@ def list_command(
     """
 
     async def read(connection: Any, tenant: Tenant) -> list[dict[str, Any]]:
-        known = await connection.fetch(
-            "SELECT skill, point FROM decision_point WHERE ($1::text IS NULL OR "
-            "skill = $1) AND ($2::text IS NULL OR point = $2) ORDER BY skill, point",
-            *(skill, point),
-        )
         listed = []
-        for at in known:
-            found = await read_known(connection, (tenant.id, at["skill"], at["point"]))
+        for name in await point_names(connection, skill, point):
+            found = await read_known(connection, (tenant.id, *name))
             listed += [_listed(row, found) for row in found.snapshots.values()]
         return listed
 

@@ -17,6 +17,7 @@ from steersman.client import ServiceError, UnauthorizedError, UnavailableError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steersman.db.learners import LearnerState
     from steersman.platform.postgres.database import Database
 
 _SERVED = [
@@ -24,13 +25,6 @@ _SERVED = [
     *("decisions", "degraded", "rewarded", "mean_reward"),
 ]
 _STORED = ("tenant", "skill", "decision", "snapshot", "updates", "waiting", "learner", "seen")
-_POINTS = """
-SELECT l.skill, l.point AS decision, l.snapshot, l.seq AS updates, l.holder AS learner,
-  l.seen_at AS seen,
-  (SELECT count(*) FROM work AS w
-   WHERE w.skill = l.skill AND w.point = l.point AND w.due_at <= now()) AS waiting
-FROM learner AS l ORDER BY l.skill, l.point
-"""
 
 
 @click.command()
@@ -128,8 +122,22 @@ def _read(url: str, said: bytes) -> dict[str, Any]:
     return found
 
 
+def _stored(tenant: str, state: LearnerState) -> dict[str, Any]:
+    return {
+        "tenant": tenant,
+        "skill": state.skill,
+        "decision": state.point,
+        "snapshot": state.snapshot,
+        "updates": state.seq,
+        "learner": state.holder,
+        "seen": state.seen_at,
+        "waiting": state.waiting,
+    }
+
+
 async def _look(database: Database) -> list[dict[str, Any]]:
     # Slow, and only needed to read the store; see `options`.
+    from steersman.db.learners import learner_states  # noqa: PLC0415
     from steersman.db.tenants import list_tenants  # noqa: PLC0415
     from steersman.platform.postgres.database import as_tenant  # noqa: PLC0415
 
@@ -138,8 +146,8 @@ async def _look(database: Database) -> list[dict[str, Any]]:
         rows = []
         for tenant in await list_tenants(database):
             async with as_tenant(connection, tenant.id):
-                found = await connection.fetch(_POINTS)
-            rows += [{"tenant": tenant.name, **row} for row in found]
+                found = await learner_states(connection)
+            rows += [_stored(tenant.name, one) for one in found]
         return rows
     finally:
         await connection.close()

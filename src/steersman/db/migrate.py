@@ -7,7 +7,7 @@ concurrent migrations.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from steersman.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
-    from datetime import date
 
     from asyncpg import Connection
 
@@ -46,7 +45,7 @@ async def migrate(database: Database) -> list[str]:
     way_out = "applied migrations stay valid; run it again for the rest"
     async with database.connected(None, "the migration", way_out) as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
-        missing = missing_after(await _applied(connection))
+        missing = missing_after(await applied_migrations(connection) or {})
         for name, sql in missing:
             await _apply(connection, name, sql)
     try:
@@ -92,6 +91,25 @@ async def make_partitions(database: Database, *, days: int = _AHEAD_DAYS) -> int
     return made
 
 
+async def last_partition(connection: Connection[Any]) -> date | None:
+    """Return the last day that has a partition of decisions; None without any."""
+    last: str | None = await connection.fetchval(
+        "SELECT max(right(c.relname, 8)) FROM pg_inherits AS i JOIN pg_class AS c "
+        "ON c.oid = i.inhrelid WHERE i.inhparent = 'steersman.decision'::regclass "
+        "AND c.relname ~ '_[0-9]{8}$'"
+    )
+    return None if last is None else date.fromisoformat(last)
+
+
+async def roles_bypassing(connection: Connection[Any]) -> dict[str, bool]:
+    """Return the existing roles of this schema, and whether they bypass row-level security."""
+    rows = await connection.fetch(
+        "SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = ANY($1)",
+        [f"steersman_{role}" for role in ("owner", "app", "worker")],
+    )
+    return dict(rows)
+
+
 async def _make_partition(connection: Connection[Any], day: date) -> int:
     try:
         async with connection.transaction():
@@ -103,9 +121,15 @@ async def _make_partition(connection: Connection[Any], day: date) -> int:
     return made
 
 
-async def _applied(connection: Connection[Any]) -> dict[str, bytes]:
+def migration_hashes() -> dict[str, bytes]:
+    """Return the SHA-256 of each migration of this version, by name."""
+    return {name: sha256(sql.encode()).digest() for name, sql in _files()}
+
+
+async def applied_migrations(connection: Connection[Any]) -> dict[str, bytes] | None:
+    """Return the SHA-256 of each applied migration, by name; None: there is no schema."""
     if await connection.fetchval("SELECT to_regclass('steersman.migration')") is None:
-        return {}
+        return None
     return dict(await connection.fetch("SELECT name, sha256 FROM steersman.migration"))
 
 

@@ -95,6 +95,17 @@ async def verdicts_of(
     return [VerdictRow(*row) for row in rows]
 
 
+async def held_since(connection: Any, tenant: UUID, rollout: UUID) -> datetime | None:
+    """Return the time of the first verdict since which all say hold; None without any."""
+    since: datetime | None = await connection.fetchval(
+        "SELECT min(at) FROM verdict WHERE tenant = $1 AND rollout = $2 AND seq > coalesce("
+        "(SELECT max(seq) FROM verdict WHERE tenant = $1 AND rollout = $2 "
+        "AND verdict <> 'hold'), 0)",
+        *(tenant, rollout),
+    )
+    return since
+
+
 async def latest_verdict(connection: Any, tenant: UUID, rollout: UUID) -> VerdictRow | None:
     """Return the last verdict of a rollout.
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from steersman.db.points import initial_policy, learned_from
 from steersman.db.rewards import spec_of
 from steersman.db.snapshots import find_snapshot
+from steersman.db.tenants import tenant_name
 from steersman.errors import MissingSnapshotError, SnapshotError, VerificationError
 from steersman.platform.breaker import Breaker
 from steersman.points.policy_factory import load_policy
@@ -183,8 +184,7 @@ class Verified:
     async def _name(self, connection: Any, tenant: UUID) -> str:
         name = self._names.get(tenant)
         if name is None:
-            name = await connection.fetchval("SELECT name FROM tenant WHERE id = $1", tenant)
-            self._names[tenant] = name
+            name = self._names[tenant] = await tenant_name(connection, tenant)
         return name
 
     async def _load(

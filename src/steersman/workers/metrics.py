@@ -18,10 +18,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from steersman.db.learners import learner_lags
 from steersman.db.rollout_transitions import due_rollouts
 from steersman.db.rollouts import find_rollout
 from steersman.db.tenants import list_tenants
-from steersman.db.verdicts import latest_verdict
+from steersman.db.verdicts import held_since, latest_verdict
 from steersman.errors import SteersmanError, StoreError
 from steersman.platform.postgres.database import AWAY, as_tenant
 from steersman.platform.telemetry.exposition import BESIDE, Exchange, Family
@@ -44,15 +45,6 @@ _MOST_WORK = 10_000
 _ENDS = ("promoted", "rolled_back", "aborted")
 _PLACE = ("skill", "point")
 _TIMESTAMP_BYTES = 65_536
-_LAG = """
-SELECT skill, point, extract(epoch FROM now() - min(due_at))::float8 AS lag
-FROM (SELECT skill, point, due_at FROM work WHERE due_at <= now() ORDER BY due_at LIMIT $1) AS due
-GROUP BY skill, point
-"""
-_HELD = """
-SELECT min(at) FROM verdict WHERE tenant = $1 AND rollout = $2 AND seq > coalesce(
-  (SELECT max(seq) FROM verdict WHERE tenant = $1 AND rollout = $2 AND verdict <> 'hold'), 0)
-"""
 
 
 class ControllerMetrics:
@@ -132,7 +124,7 @@ class ControllerMetrics:
             async with as_tenant(connection, tenant):
                 row = await find_rollout(connection, tenant, identifier)
                 verdict = await latest_verdict(connection, tenant, identifier)
-                since = await connection.fetchval(_HELD, tenant, identifier)
+                since = await held_since(connection, tenant, identifier)
             if row is not None and row.is_under_way:
                 self._under_way[tenant, identifier] = row.skill, row.point
                 since = self._since(row, since)
@@ -157,10 +149,7 @@ class ControllerMetrics:
         return Family("rollout_ended", "counter", about, (*_PLACE, "status"), rows)
 
     async def _lag(self, connection: Any) -> Family:
-        found = {
-            (row["skill"], row["point"]): row["lag"]
-            for row in await connection.fetch(_LAG, _MOST_WORK)
-        }
+        found = await learner_lags(connection, limit=_MOST_WORK)
         self._lagged |= set(found)
         rows: Any = [(place, found.get(place, 0.0)) for place in sorted(self._lagged)]
         about = "Age of the oldest pending work of the learner"

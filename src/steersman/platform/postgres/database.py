@@ -117,6 +117,12 @@ async def plan_by_index(connection: Any) -> None:
         await connection.execute(f"SET enable_{method} = off")
 
 
+async def setting(connection: Any, name: str) -> str:
+    """Return a setting of the server."""
+    value: str = await connection.fetchval(f"SHOW {name}")
+    return value
+
+
 async def server_time(connection: Any) -> datetime:
     """Return the server's clock, which does not stand still within a transaction."""
     now: datetime = await connection.fetchval("SELECT clock_timestamp()")
