@@ -75,13 +75,18 @@ def spectrum(state: State) -> Spectrum:
     >>> spectrum(policy.state())
     Spectrum(value=0.75, samples=4.0, dim=2, unmeasured='')
     """
-    algorithm = state_header(state).get("algorithm")
-    if "gram" in state:
+    header = state_header(state)
+    if _has_moments(state):
         return _of_gram(state["gram"], state["count"])
-    if "counts" in state:
+    if "keys" in header and "counts" in state:
         per_key = np.asarray(state["counts"].sum(axis=(1, 2)), dtype=np.float64)
         return _of_counts(per_key)
-    return Spectrum(None, 0.0, 0, f"{algorithm} has no feature matrix to measure")
+    return Spectrum(None, 0.0, 0, f"{header.get('algorithm')} has no feature matrix to measure")
+
+
+def _has_moments(state: State) -> bool:
+    """Return whether a state has the arrays of linear models, not others of these names."""
+    return "gram" in state and state["gram"].ndim == 2 and "count" in state
 
 
 def power_iteration(packed: Floats, dim: int, *, tolerance: float = 1e-9) -> float:
@@ -221,7 +226,7 @@ def measure(state: State) -> Measures:
     ('lin_ucb 2x2', 2.0, False)
     """
     header, found = state_header(state), spectrum(state)
-    shape = f" {len(header['config'].get('actions', ()))}x{found.dim}" if "gram" in state else ""
+    shape = f" {len(header['config'].get('actions', ()))}x{found.dim}" if _has_moments(state) else ""
     return Measures(
         size=sum(array.nbytes for array in state.values()),
         largest_eigenvalue=found.value,
