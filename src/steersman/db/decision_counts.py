@@ -131,3 +131,17 @@ async def unit_counts(
         *(*point, since, until, first),
     )
     return UnitCounts(**found)
+
+
+async def count_rows(connection: Any, *, without_events: str) -> int:
+    """Return the number of decisions and events of the transaction's tenant.
+
+    Args:
+        without_events: prefix of event ids to leave out, with the decisions without a draw.
+    """
+    count: int = await connection.fetchval(
+        "SELECT (SELECT count(*) FROM decision WHERE p_kind <> 'none') "
+        "+ (SELECT count(*) FROM event WHERE id NOT LIKE $1)",
+        f"{without_events}%",
+    )
+    return count

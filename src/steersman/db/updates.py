@@ -72,6 +72,24 @@ async def updates_after(
     return [UpdateRow(*row) for row in rows]
 
 
+async def update_causes(connection: Any, *, without_events: str) -> list[tuple[str, int, float]]:
+    """Return decision point and number of each update, and when its first event arrived.
+
+    Args:
+        without_events: prefix of event ids to leave out.
+
+    Returns:
+        Times in seconds since 1970.
+    """
+    rows = await connection.fetch(
+        "SELECT u.point, u.seq, extract(epoch FROM min(e.received_at))::float8 "
+        "FROM update AS u JOIN event AS e ON e.decision = u.decision "
+        "WHERE e.outcomes IS NOT NULL AND e.id NOT LIKE $1 GROUP BY u.point, u.seq",
+        f"{without_events}%",
+    )
+    return [tuple(row) for row in rows]
+
+
 async def newest_checkpoint(
     connection: Any, point: Point, snapshot: str, *, until: int | None = None
 ) -> tuple[int, bytes] | None:

@@ -14,6 +14,9 @@ import numpy as np
 from steersman.cli.options import run
 from steersman.cli.running_service import served
 from steersman.client import Client
+from steersman.db.decision_counts import count_rows
+from steersman.db.learners import count_due
+from steersman.db.updates import update_causes
 from steersman.errors import StoreError
 from steersman.platform.postgres.database import as_tenant
 from steersman_systems.assistant.consequences import Consequences
@@ -234,10 +237,7 @@ async def _waiting(database: Database, tenant: Any) -> int:
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant):
-            found: int = await connection.fetchval(
-                "SELECT count(*) FROM work WHERE due_at <= now()"
-            )
-            return found
+            return await count_due(connection)
     finally:
         await connection.close()
 
@@ -246,20 +246,12 @@ async def _stored(database: Database, tenant: Any) -> tuple[int, list[tuple[str,
     connection = await database.connect("app")
     try:
         async with as_tenant(connection, tenant):
-            rows: int = await connection.fetchval(
-                "SELECT (SELECT count(*) FROM decision WHERE p_kind <> 'none') "
-                "+ (SELECT count(*) FROM event WHERE id NOT LIKE $1)",
-                f"{PREFIX}%",
-            )
-            learned = await connection.fetch(
-                "SELECT u.point, u.seq, extract(epoch FROM min(e.received_at))::float8 "
-                "FROM update AS u JOIN event AS e ON e.decision = u.decision "
-                "WHERE e.outcomes IS NOT NULL AND e.id NOT LIKE $1 GROUP BY u.point, u.seq",
-                f"{PREFIX}%",
+            return (
+                await count_rows(connection, without_events=PREFIX),
+                await update_causes(connection, without_events=PREFIX),
             )
     finally:
         await connection.close()
-    return rows, [tuple(row) for row in learned]
 
 
 def _percentiles(values: Sequence[float]) -> dict[str, float]:

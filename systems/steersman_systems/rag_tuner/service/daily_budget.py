@@ -7,12 +7,13 @@ import secrets
 import sqlite3
 import threading
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from steersman.db.spending_file import spending
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -20,31 +21,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
+    from steersman.db.spending_file import Spending
+
 _log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
-_WAIT_S = 10.0
 _LEAST_USD = 1e-9  # what rounding leaves
-_SPENT = (
-    "CREATE TABLE IF NOT EXISTS spent (tenant TEXT, day TEXT, usd REAL NOT NULL, "
-    "calls INTEGER NOT NULL, PRIMARY KEY (tenant, day))"
-)
-_HELD = (
-    "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, "
-    "usd REAL NOT NULL, calls INTEGER NOT NULL, until REAL NOT NULL)"
-)
-_SPEND = (
-    "INSERT INTO spent VALUES (?, ?, ?, ?) ON CONFLICT (tenant, day) DO UPDATE SET "
-    "usd = usd + excluded.usd, calls = calls + excluded.calls"
-)
-_HOLD = (
-    "INSERT INTO held VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-    "usd = excluded.usd, calls = excluded.calls, until = excluded.until"
-)
-_GONE = (
-    "SELECT total(usd), CAST(total(calls) AS INTEGER) FROM ("
-    "SELECT usd, calls FROM spent WHERE tenant = ? AND day = ? "
-    "UNION ALL SELECT usd, calls FROM held WHERE tenant = ?)"
-)
 
 
 @dataclass
@@ -149,12 +130,12 @@ class Daily:
         more = spent[0] - purse.saved[0], spent[1] - purse.saved[1]
         now = self._clock()
         try:
-            with self._using() as connection:
-                connection.execute(_SPEND, (str(purse.tenant), _day(now), *more))
+            with self._recording() as record:
+                record.spend(str(purse.tenant), _day(now), *more)
                 if ended:
-                    connection.execute("DELETE FROM held WHERE id = ?", (purse.number,))
+                    record.release(purse.number)
                 else:
-                    self._hold(connection, purse, spent, now)
+                    self._hold(record, purse, spent, now)
         except Refused:
             message = "spending of $%.6f and %d calls by tenant %s is not recorded"
             _log.error(message, *more, purse.tenant)
@@ -173,16 +154,14 @@ class Daily:
         """Renew the hold of a request until it has ended."""
         while not ended.wait(self._lease_s / 4):
             # The log says why it failed; the next time is soon enough.
-            with suppress(Refused), self._using() as connection:
-                self._hold(connection, purse, purse.saved, self._clock())
+            with suppress(Refused), self._recording() as record:
+                self._hold(record, purse, purse.saved, self._clock())
 
-    def _hold(
-        self, connection: sqlite3.Connection, purse: Purse, spent: tuple[float, int], now: float
-    ) -> None:
+    def _hold(self, record: Spending, purse: Purse, spent: tuple[float, int], now: float) -> None:
         # Put in again if it ended while this process was stopped: it still may be spent.
         left = max(0.0, (purse.usd or 0.0) - spent[0]), max(0, purse.calls - spent[1])
         until = now + self._lease_s
-        connection.execute(_HOLD, (purse.number, str(purse.tenant), *left, until))
+        record.hold(purse.number, str(purse.tenant), *left, until)
 
     def _taken(self, tenant: UUID, usd: float | None, calls: int) -> Purse:
         with self._lock:
@@ -198,12 +177,11 @@ class Daily:
     ) -> Purse:
         now = self._clock()
         day = _day(now)
-        with self._using() as connection:
+        with self._recording() as record:
             if any(unwritten):
-                connection.execute(_SPEND, (str(tenant), day, *unwritten))
-            connection.execute("DELETE FROM spent WHERE day < ?", (day,))
-            connection.execute("DELETE FROM held WHERE until < ?", (now,))
-            spent = connection.execute(_GONE, (str(tenant), day, str(tenant))).fetchone()
+                record.spend(str(tenant), day, *unwritten)
+            record.expire(day, now)
+            spent = record.total(str(tenant), day)
             left_usd, left_calls = self._usd - spent[0], max(0, self._calls - spent[1])
             left_usd = left_usd if left_usd > _LEAST_USD else 0.0
             may = None if usd is None else min(usd, left_usd)
@@ -212,7 +190,7 @@ class Daily:
             # Drawn, so that no number is ever given twice: who was away too long frees its own.
             number, refusal = secrets.randbits(62), partial(self._refused, spent, now)
             purse = Purse(number, tenant, may, may_call, less, refusal)
-            self._hold(connection, purse, purse.saved, now)
+            self._hold(record, purse, purse.saved, now)
         return purse
 
     def _refused(self, before: tuple[float, int], now: float, usd: float, calls: int) -> Refused:
@@ -224,21 +202,10 @@ class Daily:
         return Refused.of("too_many_requests", detail, retry_after_s=_DAY_S - now % _DAY_S)
 
     @contextmanager
-    def _using(self) -> Iterator[sqlite3.Connection]:
+    def _recording(self) -> Iterator[Spending]:
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with closing(
-                sqlite3.connect(self._file, timeout=_WAIT_S, isolation_level=None)
-            ) as connection:
-                connection.execute(_SPENT)
-                connection.execute(_HELD)
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield connection
-                except BaseException:
-                    connection.execute("ROLLBACK")
-                    raise
-                connection.execute("COMMIT")
+            with spending(self._file) as record:
+                yield record
         except (OSError, sqlite3.Error) as error:
             _log.error("%s: %s", self._file, error)
             detail = "the spending record cannot be written; see the server log"

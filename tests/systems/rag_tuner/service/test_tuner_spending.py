@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 
 from steersman.wire import Refused
-from steersman_systems.rag_tuner.service import daily_budget as tuner_spending
 from steersman_systems.rag_tuner.service.daily_budget import Daily
 
 ONE, OTHER = uuid4(), uuid4()
@@ -83,7 +82,7 @@ def test_what_cannot_be_written_down_is_not_spent(tmp_path):
 def test_what_could_not_be_committed_is_told_and_written_the_next_time(
     tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(tuner_spending, "_WAIT_S", 0.05)
+    monkeypatch.setattr("steersman.db.spending_file._WAIT_S", 0.05)
     file = tmp_path / "spent.sqlite"
     daily = Daily(file, usd=8.0, calls=150, clock=lambda: NOON)
     with daily.purse(ONE, 5.0, 100) as purse:
@@ -99,7 +98,7 @@ def test_what_could_not_be_committed_is_told_and_written_the_next_time(
 
 
 def test_what_the_end_could_not_write_is_written_by_the_next_request(tmp_path, monkeypatch):
-    monkeypatch.setattr(tuner_spending, "_WAIT_S", 0.05)
+    monkeypatch.setattr("steersman.db.spending_file._WAIT_S", 0.05)
     now, file = [NOON], tmp_path / "spent.sqlite"
     daily = Daily(file, usd=8.0, calls=150, lease_s=60.0, clock=lambda: now[0])
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
