@@ -29,8 +29,9 @@ def test_decide_without_a_service_says_what_to_check():
     assert "check that the service runs" in said
 
 
-def test_decide_with_an_impossible_value_names_it():
-    assert "not finite" in refused("decide", "a", "b", "--features", '{"a": [1e999]}', *AWAY).output
+def test_decide_with_a_wrong_features_object_names_it():
+    said = refused("decide", "a", "b", "--features", '{"a": 1}', *AWAY).output
+    assert "features must hold a list of numbers" in said
 
 
 def test_decide_with_a_bad_key_does_not_show_it():
