@@ -17,14 +17,14 @@ DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"
 @asynccontextmanager
 async def builds_that_hang(s, database, tenant, monkeypatch):
     """Let the states of `tenant` be built when told; yield that, and two tenants' questions."""
-    go, build = asyncio.Event(), explaining.Explain._rebuild
+    go, build = asyncio.Event(), explaining.Explainer._rebuild
 
     async def building(self, row, document):
         if row.tenant == tenant.id:
             await go.wait()
         return await build(self, row, document)
 
-    monkeypatch.setattr(explaining.Explain, "_rebuild", building)
+    monkeypatch.setattr(explaining.Explainer, "_rebuild", building)
     other = await create_tenant(database, f"o-{uuid4().hex}", actor="test")
     await declare(database, other.id, POINT, actor="test")
     _, key = await s.new_key(database, other)
@@ -103,7 +103,7 @@ async def test_a_store_that_is_away_opens_the_breaker_of_rebuilding(serving, mon
         raise TimeoutError
 
     async with serving() as s:
-        monkeypatch.setattr(explaining.Explain, "_rebuild", away)
+        monkeypatch.setattr(explaining.Explainer, "_rebuild", away)
         own = (await s.ask("POST", "/v1/decide", DECIDE)).body["decision_id"]
         path = f"/v1/decisions/{own}/explain?recompute=true"
         late = [await s.ask("GET", path) for _ in range(6)]

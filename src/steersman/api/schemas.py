@@ -14,8 +14,11 @@ import msgspec
 
 from steersman.wire import (
     EVENT_TYPES,
+    BatchRequest,
     DecideRequest,
     Event,
+    EventBatch,
+    EventResult,
     LocalDecision,
     Problem,
 )
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EVENT_VERSION = 1
 _REFS = "#/components/schemas/{name}"
-_ITEMS = (DecideRequest, Event, LocalDecision, Problem)
+_BATCHES = (BatchRequest, DecideRequest, Event, EventBatch, EventResult, LocalDecision, Problem)
 _DECISION = "019a3b5e-7c00-7d2a-8f00-5b1a2c3d4e5f"
 EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {
     "interaction.create": {
@@ -64,7 +67,7 @@ EVENT_EXAMPLES: Mapping[EventType, dict[str, Any]] = {
 def components(routes: Iterable[Route]) -> dict[str, Any]:
     """Return the schema of every message of these routes by name, for ``#/components/schemas``."""
     kinds = [kind for route in routes for kind in _kinds([route.answer, route.body])]
-    _, found = msgspec.json.schema_components((*_ITEMS, *kinds), ref_template=_REFS)
+    _, found = msgspec.json.schema_components((*_BATCHES, *kinds), ref_template=_REFS)
     schemas = {name: _described(schema) for name, schema in sorted(found.items())}
     # Items are checked one by one, so that one bad item does not refuse the others: their type is
     # not in the message.
