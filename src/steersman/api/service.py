@@ -27,7 +27,7 @@ from steersman.db.keys import find_keys
 from steersman.db.packed_events import event_pipeline, log_packed_events
 from steersman.db.secret import load_secret
 from steersman.errors import InputError
-from steersman.platform.postgres.database import AWAY, store_breaker, store_is_away
+from steersman.platform.postgres.database import AWAY, ping, store_breaker, store_is_away
 from steersman.platform.postgres.idle_pool import open_pools
 from steersman.platform.telemetry.exposition import BESIDE, Exchange
 from steersman.platform.telemetry.tracing import Tracing
@@ -369,9 +369,7 @@ class Service:
         """Return the reasons why the service is not ready; empty if it is ready."""
         reasons = ["this process is stopping"] if self.draining else []
         try:
-            await self.breakers["readiness"].call(
-                lambda: self.pools.serving.fetchval("SELECT 1", timeout=2)
-            )
+            await self.breakers["readiness"].call(lambda: ping(self.pools.serving, 2.0))
         except Refused as refused:
             reasons.append(refused.problem.detail)
         age = time.monotonic() - self.replicas.refreshed_at

@@ -11,6 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from steersman.db.learners import learner_positions
 from steersman.db.points import UnreadablePoint, points_as_they_are
 from steersman.db.rollouts import active_rollouts
 from steersman.db.snapshots import find_snapshot
@@ -65,8 +66,7 @@ async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[Unre
     """Return the plan of each decision point of a tenant, read in one snapshot of the store."""
     rows, unreadable = await points_as_they_are(connection, tenant)
     rollouts = {(it.skill, it.point): it for it in await active_rollouts(connection, tenant)}
-    found = await connection.fetch("SELECT skill, point, snapshot, seq FROM learner")
-    learners = {(it["skill"], it["point"]): (it["snapshot"], it["seq"]) for it in found}
+    learners = await learner_positions(connection)
     plans = []
     for row in rows:
         place = row.skill, row.point
@@ -77,8 +77,8 @@ async def plans_of(connection: Any, tenant: UUID) -> tuple[list[Plan], list[Unre
             except SteersmanError as error:
                 unreadable.append(_without_control(row, rollout, error))
             continue
-        snapshot, seq = learners.get(place, (None, None))
-        last = seq if snapshot == row.snapshot else None
+        learner = learners.get(place)
+        last = None if learner is None or learner.snapshot != row.snapshot else learner.seq
         plans.append(Plan(row, row, row.pinned_seq, last))
     return plans, unreadable
 

@@ -117,6 +117,11 @@ async def plan_by_index(connection: Any) -> None:
         await connection.execute(f"SET enable_{method} = off")
 
 
+async def ping(pool: Any, timeout_s: float) -> None:
+    """Run a statement on a pool, to see whether the server responds."""
+    await pool.fetchval("SELECT 1", timeout=timeout_s)
+
+
 async def setting(connection: Any, name: str) -> str:
     """Return a setting of the server."""
     value: str = await connection.fetchval(f"SHOW {name}")
