@@ -5,6 +5,9 @@ already says otherwise, so it must be imported before numpy; ``python -m`` does 
 """
 
 import os
+import sys
+
+from benchmarks.extras import show_advice
 
 # BLAS libraries read these once, when they are loaded: later changes have no effect.
 THREAD_VARIABLES = (
@@ -17,5 +20,8 @@ THREAD_VARIABLES = (
 
 for _variable in THREAD_VARIABLES:
     os.environ.setdefault(_variable, "1")
+
+if sys.argv[0] == "-m":  # the package of a command that is about to run
+    sys.excepthook = show_advice
 
 __all__ = ["THREAD_VARIABLES"]

@@ -40,12 +40,10 @@ def read_columns(folder: Path, name: str, columns: Sequence[str]) -> dict[str, l
         One list per column.
 
     Raises:
-        DataError: pyarrow or the file is missing, or it has other columns.
+        DataError: the file is missing or has other columns.
     """
-    try:
-        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - extra: only where needed
-    except ImportError as missing:
-        raise DataError("parquet files need pyarrow: pip install 'steersman[bench]'") from missing
+    from pyarrow import ArrowException, parquet  # noqa: PLC0415 - extra: only where needed
+
     try:
         table = parquet.read_table(folder / name, columns=list(columns))
     except (OSError, ArrowException) as wrong:

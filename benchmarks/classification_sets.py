@@ -53,11 +53,8 @@ def load(name: str, options: Options) -> tuple[Floats, Labels]:
             message names file and line.
     """
     if name == "digits":
-        try:
-            from sklearn.datasets import load_digits  # noqa: PLC0415 -- heavy, for this set alone
-        except ImportError as missing:
-            message = "digits needs scikit-learn: pip install 'steersman[bench]'"
-            raise DataError(message) from missing
+        from sklearn.datasets import load_digits  # noqa: PLC0415 -- heavy, for this set alone
+
         raw, labels = load_digits(return_X_y=True)
         return _finished(_standardised(np.asarray(raw, dtype=np.float64)), labels)
     file, delimiter, header, label = _FILES.get(name, (f"{name}.csv", ",", 1, -1))

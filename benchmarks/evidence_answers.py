@@ -24,7 +24,6 @@ import numpy as np
 
 from benchmarks.report import Figure, command
 from steersman.db.judge_cache import JudgeCache
-from steersman.errors import DataError
 from steersman.platform.wheel_files import state_directory
 from steersman.providers.judges.agreement import agreement
 from steersman.providers.judges.judge import Judge
@@ -204,7 +203,4 @@ def _preferred(one: HumanPair, judge: str) -> Preferred | None:
 
 
 if __name__ == "__main__":
-    try:
-        command("evidence_answers", run, doc=__doc__)
-    except DataError as missing:
-        sys.exit(str(missing))
+    command("evidence_answers", run, doc=__doc__)

@@ -157,15 +157,12 @@ def _rivals(
     test: Sequence[str],
     truth: NDArray[np.str_],
 ) -> dict[str, float]:
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - extra
-        from sklearn.naive_bayes import MultinomialNB  # noqa: PLC0415
-        from sklearn.neighbors import NearestCentroid  # noqa: PLC0415
-        from sklearn.pipeline import make_pipeline  # noqa: PLC0415
-        from sklearn.svm import LinearSVC  # noqa: PLC0415
-    except ImportError as missing:
-        message = "the rivals need scikit-learn: pip install 'steersman[bench]'"
-        raise DataError(message) from missing
+    from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - extra
+    from sklearn.naive_bayes import MultinomialNB  # noqa: PLC0415
+    from sklearn.neighbors import NearestCentroid  # noqa: PLC0415
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
+    from sklearn.svm import LinearSVC  # noqa: PLC0415
+
     rivals = {
         "linear SVM on tf-idf": LinearSVC(random_state=0),
         "naive Bayes on tf-idf": MultinomialNB(alpha=0.1),

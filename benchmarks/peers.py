@@ -259,7 +259,7 @@ def make_peer(name: str, dim: int, arms: int, *, seed: int = 0) -> Peer:
 
     Raises:
         KeyError: Unknown name.
-        ModuleNotFoundError: The extra ``[bench]`` is not installed.
+        ModuleNotFoundError: The extra ``bench`` is not installed.
     """
     return PEERS[name](dim, arms, seed)
 

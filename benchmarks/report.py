@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.extras import advice
 from benchmarks.machine import CoreTime, describe_machine
 from steersman.errors import DataError, SteersmanError
 
@@ -111,7 +112,7 @@ def command(
     """Parse the command line, run one benchmark, print its table and write its JSON.
 
     Exits with status 0 when it ran (whether goals hold is in the figures: a slow machine is not a
-    failure), 1 when data are missing or cannot be measured, 2 on bad usage. What was measured
+    failure), 1 when data or a library are missing, 2 on bad usage. What was measured
     before something was found missing is shown and written all the same.
 
     Args:
@@ -143,21 +144,24 @@ def command(
         page = None if json_file is None else json_file.with_suffix(".html")
         options = Options(data=data, sets=chosen, quick=quick, page=page, ray=ray)
         figures: list[Figure] = []
-        stopped: SteersmanError | None = None
+        stopped: str | None = None
         cores = CoreTime()
         try:
             figures.extend(run(options))  # one by one: those before an error are kept
-        except SteersmanError as error:
-            stopped = error
+        except (SteersmanError, ImportError) as error:
+            stopped = advice(error)
+            if stopped is None and isinstance(error, ImportError):
+                raise
+            stopped = stopped or str(error)
             if not figures:
-                raise click.ClickException(str(error)) from error
+                raise click.ClickException(stopped) from error
         machine = {**describe_machine(), "share_of_cores": cores.share()}
         _print(name, figures, machine)
         if json_file is not None:
             _write(json_file, figures, machine)
         if stopped is not None:
             message = f"{stopped}; the {len(figures)} figures above are all that was measured"
-            raise click.ClickException(message) from stopped
+            raise click.ClickException(message)
 
     main(prog_name=f"python -m benchmarks.{name}")
 

@@ -287,7 +287,4 @@ def _regret(about: str, tried: dict[str, NDArray[np.float64]]) -> Iterator[Figur
 
 
 if __name__ == "__main__":
-    try:
-        command("tuning", run, doc=__doc__)
-    except DataError as missing:
-        sys.exit(str(missing))
+    command("tuning", run, doc=__doc__)

@@ -25,7 +25,7 @@ from benchmarks import tuning_world
 from benchmarks.report import Figure, command
 from benchmarks.tuning import World, mean_rewards, policies, recorded_of
 from lab.made_up_collections import made_up
-from steersman.errors import DataError, InputError
+from steersman.errors import InputError
 from steersman.training.ppo.settings import Settings
 from steersman_systems.rag_tuner.configuration import Configuration
 from steersman_systems.rag_tuner.environment import TuningEnvironment
@@ -298,7 +298,4 @@ def apart(ppo: Floats, rival: Floats) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    try:
-        command("tuning_ppo", run, doc=__doc__)
-    except DataError as missing:
-        sys.exit(str(missing))
+    command("tuning_ppo", run, doc=__doc__)
