@@ -51,7 +51,8 @@ check: ## lint, format, types, floors, sizes, docs, language (under a minute); a
 	@tools/install dev rag
 	@status=0; \
 	for gate in "ruff check ." "ruff format --check ." mypy "lint-imports --no-cache" \
-	  "python -m tools.sizes" "python -m tools.docs_gate" "python -m tools.plain_language"; do \
+	  "python -m tools.sizes" "python -m tools.docs_gate" "python -m tools.plain_language" \
+	  "python -m tools.sql_gate"; do \
 	  echo "== $$gate"; $(VENV)/$$gate || status=1; \
 	done; exit $$status
 

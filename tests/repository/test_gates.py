@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.without_torch import without_torch
-from tools import docs_gate, sizes
+from tools import docs_gate, sizes, sql_gate
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -162,3 +162,35 @@ def test_a_pure_floor_that_reads_the_clock_breaks_its_contract(tmp_path):
     assert ran.returncode == 1
     refused = [line for line in ran.stdout.splitlines() if "must not import" in line]
     assert [line.split()[-1] for line in refused] == ["rich", "time"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'run("SELECT 1")',
+        'run(f"UPDATE {table} SET x = 1")',
+        'run("INSERT OR IGNORE INTO answer VALUES (?)")',
+        'query = """\nWITH newest AS MATERIALIZED (\n"""',
+        'run("pg_try_advisory_lock(1)")',
+        'run(f"SET lock_timeout = {seconds}")',
+    ],
+)
+def test_sql_outside_db_is_found(source):
+    assert [one.line for one in sql_gate.find(source)] == [1]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Run one SELECT over all rows."""',
+        'def f():\n    """Like INSERT INTO."""',
+        'say("select another update; set a = b")',
+        'say("SELECT pg_reload_conf()")  # sql: shown - advice',
+    ],
+)
+def test_words_and_shown_sql_are_left_alone(source):
+    assert sql_gate.find(source) == []
+
+
+def test_no_sql_stands_outside_db(capsys):
+    assert sql_gate.main() == 0, capsys.readouterr().out

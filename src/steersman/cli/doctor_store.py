@@ -87,7 +87,7 @@ async def _flushing(connection: Any) -> Finding:
     off = [name for name in names if await setting(connection, name) == "off"]
     if off:
         found = f"{' and '.join(off)} off: a power cut loses acknowledged rows"
-        advice = f"ALTER SYSTEM SET {off[0]} = on; SELECT pg_reload_conf()"
+        advice = f"ALTER SYSTEM SET {off[0]} = on; SELECT pg_reload_conf()"  # sql: shown - advice
         return Finding("durability", "warn", found, advice)
     return Finding("durability", "ok", "committed rows are on the server's disk")
 
@@ -96,7 +96,7 @@ async def _roles(connection: Any) -> Finding:
     roles = await roles_bypassing(connection)
     free = [name for name, bypasses in roles.items() if bypasses]
     if free:
-        advice = f"ALTER ROLE {free[0]} NOSUPERUSER NOBYPASSRLS"
+        advice = f"ALTER ROLE {free[0]} NOSUPERUSER NOBYPASSRLS"  # sql: shown - advice
         return Finding("roles", "fail", f"{', '.join(free)} can see every tenant's rows", advice)
     if len(roles) < 3:
         return Finding("roles", "fail", f"{len(roles)} of 3 roles exist", _MIGRATE)
