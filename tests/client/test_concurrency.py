@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 import threading
 
+import pytest
+import uvloop
+
 from steersman.client import AsyncClient, Client
 
 
@@ -26,7 +29,8 @@ def test_threads_share_a_client(server, key, tmp_path):
     assert set(server.stored) == set(told)
 
 
-def test_tasks_share_a_client(server, key, tmp_path):
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_tasks_share_a_client(server, key, tmp_path, run):
     async def work(client):
         decision = await client.decide("mail", "tone", {})
         return await client.submit_feedback(decision, outcomes={"good": 1})
@@ -37,7 +41,7 @@ def test_tasks_share_a_client(server, key, tmp_path):
             assert await client.flush(20) == 0
         return told
 
-    told = asyncio.run(main())
+    told = run(main())
     assert set(server.stored) == set(told)
     assert len(told) == 100
 

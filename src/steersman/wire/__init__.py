@@ -1,6 +1,6 @@
 """Messages of the HTTP API: requests, answers, events, problems and ids.
 
-Service and client share them. Messages are msgspec structs. `read` decodes untrusted JSON strictly,
+The client has copies (`steersman_client.messages`). Messages are msgspec structs. `read` decodes untrusted JSON strictly,
 `write` encodes. Ids are UUIDv7 (`new_id`): they sort by time and need no database sequence.
 """
 

@@ -1,6 +1,6 @@
 """Requests and answers of the HTTP API, as msgspec structs.
 
-Service and client use the same types. The service also checks what types cannot express, such as
+The service also checks what types cannot express, such as
 whether the skill exists and the context fits its declaration.
 """
 
