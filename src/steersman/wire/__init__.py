@@ -1,7 +1,8 @@
 """Messages of the HTTP API: requests, answers, events, problems and ids.
 
-The client has copies (`steersman_client.messages`). Messages are msgspec structs. `read` decodes untrusted JSON strictly,
-`write` encodes. Ids are UUIDv7 (`new_id`): they sort by time and need no database sequence.
+The client has copies (`steersman_client.messages`). Messages are msgspec structs. `read` decodes
+untrusted JSON strictly, `write` encodes. Ids are UUIDv7 (`new_id`): they sort by time and need no
+database sequence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests and answers of the HTTP API, as msgspec structs.
 
-The service also checks what types cannot express, such as
-whether the skill exists and the context fits its declaration.
+The service also checks what types cannot express, such as whether the skill exists and the context
+fits its declaration.
 """
 
 from __future__ import annotations
