@@ -1,7 +1,7 @@
 """Binary encoding of events on arrival.
 
 Encoding on arrival avoids an `EventRow` per event and shortens the flush. The format is that of
-`row_arrays` for table ``event``; most columns are shared by all events of a request.
+`bulk_encoder` for table ``event``; most columns are shared by all events of a request.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class EventPacker:
     """Encoder of the events of one request.
 
     Args:
-        tenant: tenant id of the they are.
+        tenant: tenant id.
         received_at: arrival time.
         traceparent: W3C trace context of the request.
     """
