@@ -11,10 +11,11 @@ from uuid import UUID
 
 import numpy as np
 
-from steersman.db.points import PointRow, initial_policy
+from steersman.db.points import PointRow
 from steersman.db.rollouts import RolloutRow
 from steersman.features import FeatureMap
 from steersman.learning.replica import Replica
+from steersman.points.policy_factory import initial_policy
 from steersman.rollouts.plan import plan_of
 from steersman.serving.draw import Served
 from steersman.spec.loader import loads

@@ -6,9 +6,9 @@ import pytest
 
 from steersman.db.declarations import declare
 from steersman.db.erasure import erase
-from steersman.db.points import initial_policy
 from steersman.errors import InputError, StateError
 from steersman.learning.rebuild import rebuild
+from steersman.points.policy_factory import initial_policy
 from steersman.policies.tree_scorer import TreeScorer
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason

@@ -12,7 +12,7 @@ import pytest
 from steersman.client import AsyncClient, Client
 from steersman.db.decisions import DecisionRow, done_in, offered_of
 from steersman.db.declarations import declare
-from steersman.db.points import find_declared, initial_policy
+from steersman.db.points import find_declared
 from steersman.db.tenants import create_tenant
 from steersman.errors import InputError
 from steersman.learning.rebuild import rebuild
@@ -20,7 +20,7 @@ from steersman.learning.replica import load, replay
 from steersman.learning.verify import verify
 from steersman.ope import evaluate
 from steersman.platform.postgres.database import as_tenant
-from steersman.points.policy_factory import build
+from steersman.points.policy_factory import build, initial_policy
 from steersman.policies.offered import Offered
 from steersman.rollouts.candidate import Candidate
 from steersman.rollouts.candidate_evidence import (

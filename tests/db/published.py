@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.db.declarations import declare
 from steersman.db.derived_snapshots import hold_point
-from steersman.db.points import initial_policy
 from steersman.db.rewards import spec_of
 from steersman.db.snapshots import (
     Frozen,
@@ -17,6 +16,7 @@ from steersman.db.snapshots import (
     reserve_snapshot,
     store_spec,
 )
+from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
 from steersman.registry.versions import Ingredients, next_version
 from steersman.spec.loader import loads

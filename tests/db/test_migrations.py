@@ -14,12 +14,13 @@ from steersman.db.audit_chain import verify_chain
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
 from steersman.db.migrate import make_partitions, migrate
-from steersman.db.points import initial_policy, points_of
+from steersman.db.points import points_of
 from steersman.db.snapshots import snapshots_of
 from steersman.db.tenants import create_tenant
 from steersman.errors import StoreError
 from steersman.features import FeatureMap
 from steersman.platform.postgres.database import Database, as_tenant
+from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
 from steersman.spec.loader import loads
 from steersman.wire import new_id

@@ -9,7 +9,6 @@ import asyncpg
 import pytest
 
 from steersman.db.derived_snapshots import hold_point
-from steersman.db.points import initial_policy
 from steersman.db.promotion import promote_snapshot
 from steersman.db.snapshots import (
     Frozen,
@@ -23,6 +22,7 @@ from steersman.db.snapshots import (
 from steersman.db.tenants import create_tenant
 from steersman.db.updates import base_state
 from steersman.errors import StateError
+from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state, unpack_state
 from steersman.spec.loader import loads
 from steersman.wire import new_id

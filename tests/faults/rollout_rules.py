@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from steersman.db.derived_snapshots import hold_point
-from steersman.db.points import initial_policy
 from steersman.db.rollout_transitions import start_rollout
 from steersman.db.snapshots import Frozen, mark_published, reserve_snapshot
 from steersman.platform.postgres.database import as_tenant
+from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
 from steersman.rollouts.plan import plan_of
 

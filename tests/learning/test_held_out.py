@@ -9,13 +9,12 @@ import pytest
 from steersman.db.decisions import log_decisions
 from steersman.db.held_out import hold_out
 from steersman.db.packed_events import log_events
-from steersman.db.points import initial_policy
 from steersman.db.rewards import learned_of
 from steersman.db.updates import updates_after
 from steersman.learning.held_out import Judged, compare, forget
 from steersman.learning.replica import apply_update
 from steersman.platform.postgres.database import as_tenant
-from steersman.points.policy_factory import load_policy
+from steersman.points.policy_factory import initial_policy, load_policy
 from tests.learning.shipping_world import lessons
 from tests.learning.world import decided, declared, happened, learn_all, replica_of
 

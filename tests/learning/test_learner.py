@@ -10,11 +10,11 @@ import pytest
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
 from steersman.db.packed_events import log_events
-from steersman.db.points import initial_policy
 from steersman.db.tenants import create_tenant
 from steersman.db.work_queue import queue_work
 from steersman.learning.verify import verify
 from steersman.platform.postgres.database import as_tenant
+from steersman.points.policy_factory import initial_policy
 from steersman.workers.learner import LearnerSettings, run_learner
 from tests.db.rows import connected
 from tests.learning.world import (

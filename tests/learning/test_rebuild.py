@@ -12,7 +12,6 @@ from steersman.db.archive.destination import Directory
 from steersman.db.archive.query import query
 from steersman.db.conditions import check_condition
 from steersman.db.erasure import erase
-from steersman.db.points import initial_policy
 from steersman.db.retention import keep
 from steersman.db.tenants import create_tenant
 from steersman.errors import InputError, StateError
@@ -23,6 +22,7 @@ from steersman.learning.replica import catch_up, load
 from steersman.learning.verify import verify
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.feature_encoding import encode
+from steersman.points.policy_factory import initial_policy
 from tests.db.rows import connected
 from tests.learning.world import (
     POLICIES,

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from steersman.db.points import initial_policy
 from steersman.db.promotion import take_back_snapshot
 from steersman.db.snapshots import snapshots_of
 from steersman.errors import SigningError, StateError
-from steersman.points.policy_factory import load_policy
+from steersman.points.policy_factory import initial_policy, load_policy
 from steersman.points.state_bytes import unpack_state
 from steersman.snapshots.publish import publish
 from steersman.snapshots.release_marks import mark_point, read_known, release_version

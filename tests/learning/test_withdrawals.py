@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from steersman.db.erasure import erase
-from steersman.db.points import initial_policy
+from steersman.points.policy_factory import initial_policy
 from tests.learning.world import (
     POLICIES,
     decided,

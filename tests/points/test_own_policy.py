@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from steersman.cli.running_service import served
 from steersman.client import Client
 from steersman.errors import InputError, SpecError, StateError
 from steersman.points import algorithms
-from steersman.points.policy_factory import build, load_policy
+from steersman.points.policy_factory import build, initial_policy, load_policy
 from steersman.spec import loader, policy, schema
 from steersman.testing import check_policy
 from tests.clusters import copy_cluster
@@ -41,6 +42,24 @@ CACHES = (
 def forget():
     for cache in CACHES:
         cache.cache_clear()
+
+
+@contextmanager
+def installed_code(folder, monkeypatch, code):
+    """Have a distribution with this code; it also claims the name of a built-in policy."""
+    described = folder / "boltzmann-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: boltzmann\nVersion: 1.0\n")
+    entry = "[steersman.policies]\nboltzmann = boltzmann:Boltzmann\nlin_ucb = boltzmann:Boltzmann\n"
+    (described / "entry_points.txt").write_text(entry)
+    (folder / "boltzmann.py").write_text(code)
+    monkeypatch.syspath_prepend(str(folder))
+    forget()
+    try:
+        yield
+    finally:
+        forget()
+        sys.modules.pop("boltzmann", None)
 
 
 @pytest.fixture(scope="module")
@@ -140,21 +159,33 @@ def test_policy_that_is_not_installed_is_named_with_its_state(installed):
     ],
 )  # fmt: skip
 def test_broken_installed_policy_is_reported_and_the_others_work(tmp_path, monkeypatch, code, said):
-    described = tmp_path / "boltzmann-1.0.dist-info"
-    described.mkdir()
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: boltzmann\nVersion: 1.0\n")
-    entry = "[steersman.policies]\nboltzmann = boltzmann:Boltzmann\nlin_ucb = boltzmann:Boltzmann\n"
-    (described / "entry_points.txt").write_text(entry)
-    (tmp_path / "boltzmann.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    forget()
-    try:
+    with installed_code(tmp_path, monkeypatch, code):
         with pytest.raises(SpecError, match=said):
             loader.loads(DECLARED)
         other = loader.loads(DECLARED.replace("boltzmann, temperature: 0.2", "lin_ucb"))
         assert other.policy.policy_class.__module__ == "steersman.policies.linucb"
         with pytest.raises(SpecError, match="joint_squarecb needs features"):
             loader.loads(DECLARED.replace("boltzmann, temperature: 0.2", "joint_squarecb"))
+
+
+def test_problem_that_only_the_constructor_sees_is_reported_at_the_policy(tmp_path, monkeypatch):
+    refusal = "        if len(actions) > 2:\n            raise ValueError('at most 2 actions')\n"
+    code = CODE.replace("        self.temperature =", f"{refusal}        self.temperature =")
+    with installed_code(tmp_path, monkeypatch, code):
+        match = r"tone.yaml:5: policy: Boltzmann fails: ValueError\('at most 2 actions'\); got {"
+        with pytest.raises(SpecError, match=match):
+            loader.loads(DECLARED, source="tone.yaml")
+
+
+def test_built_in_policy_is_one_file_and_one_line(tmp_path, monkeypatch):
+    (tmp_path / "boltzmann.py").write_text(CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(algorithms.BUILT_IN, "boltzmann", "boltzmann:Boltzmann")
+    forget()
+    try:
+        point = loader.loads(DECLARED)
+        assert initial_policy(point).temperature == 0.2
+        assert '"#/$defs/boltzmann"' in schema.published()
     finally:
         forget()
         sys.modules.pop("boltzmann", None)

@@ -10,10 +10,10 @@ from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
 from steersman.db.held_out import hold_out
 from steersman.db.packed_events import log_events
-from steersman.db.points import initial_policy
 from steersman.errors import RolloutError
 from steersman.learning.held_out import Judged, compare
 from steersman.points.feature_encoding import as_stored
+from steersman.points.policy_factory import initial_policy
 from steersman.policies.offered import Offered
 from steersman.rollouts.candidate import Candidate
 from steersman.rollouts.candidate_evidence import logged_choices, off_policy

@@ -12,7 +12,6 @@ from steersman.db.points import (
     check_settled,
     find_as_it_is,
     find_declared,
-    initial_policy,
     learned_from,
     tell_services,
 )
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from steersman.platform.postgres.database import Database
     from steersman.policies import ChoicePolicy
     from steersman.spec.point import DecisionPoint
-
 
 
 async def declare(database: Database, tenant: UUID, document: str, *, actor: str) -> PointRow:
@@ -84,6 +82,9 @@ def _checked(document: str) -> tuple[DecisionPoint, ChoicePolicy]:
 
 
 def _servable(spec: DecisionPoint) -> ChoicePolicy:
+    # Importing the policies (scipy) takes as long as the rest of the store.
+    from steersman.points.policy_factory import initial_policy  # noqa: PLC0415
+
     policy = initial_policy(spec)
     unfitted = FeatureMap(spec.context).unfitted
     if unfitted and spec.policy.reads == "vector":

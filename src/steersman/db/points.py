@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from steersman.errors import RolloutError, SpecError
 from steersman.features import FeatureMap
 from steersman.registry.versions import Ingredients
-from steersman.spec.actions import Mixed, Sequence
 from steersman.spec.loader import loads
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.db.work_queue import Point
-    from steersman.policies import ChoicePolicy
     from steersman.spec.point import DecisionPoint
 
 _JOINED = (
@@ -141,41 +139,6 @@ async def find_as_it_is(connection: Any, point: Point) -> PointRow | UnreadableP
     """Return one decision point, readable or not; None if not declared."""
     found = await _find(connection, point)
     return None if found is None else _read(found)
-
-
-def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
-    """Return the untrained policy of a declaration.
-
-    Raises:
-        InputError: mixed parts have too many values.
-
-    >>> from steersman.spec.loader import loads
-    >>> spec = loads('''
-    ... format: 1
-    ... skill: search
-    ... decision: depth
-    ... actions: {kind: choice, names: [shallow, deep]}
-    ... policy: {algorithm: lin_ucb}
-    ... floor: 0.02
-    ... fallback: {rules: [], otherwise: shallow}
-    ... reward: {terms: {clicked: {weight: 1}}}
-    ... ''')
-    >>> initial_policy(spec).actions
-    ('shallow', 'deep')
-    """
-    # Importing the policies (scipy) takes as long as the rest of the store.
-    from steersman.points.policy_factory import build  # noqa: PLC0415
-
-    if isinstance(spec.actions, Mixed):
-        mixed = spec.actions
-        dim = spec.context.dim
-        return build(spec.policy, mixed.names, dim=dim, floor=spec.floor, mixed=mixed)
-    if isinstance(spec.actions, Sequence):
-        return build(spec.policy, (), dim=0, floor=spec.floor, sequence=spec.actions)
-    joint = spec.policy.reads == "action_features"
-    dim = len(spec.actions.features) if joint else spec.context.dim
-    names = () if spec.actions.open and joint else spec.actions.names
-    return build(spec.policy, names, dim=dim, floor=spec.floor)
 
 
 async def check_settled(connection: Any, point: Point) -> None:

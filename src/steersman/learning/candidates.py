@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from steersman.db.derived_snapshots import add_snapshot, exclude_decisions, lineage
-from steersman.db.points import initial_policy
 from steersman.db.snapshots import store_spec
 from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.learning.relearn import Relearning
+from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
 from steersman.spec.actions import Sequence
 from steersman.spec.loader import loads

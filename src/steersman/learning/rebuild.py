@@ -20,10 +20,11 @@ from steersman.db.derived_snapshots import (
     lineage,
     switch_snapshot,
 )
-from steersman.db.points import check_settled, initial_policy
+from steersman.db.points import check_settled
 from steersman.db.updates import write_checkpoint
 from steersman.errors import InputError
 from steersman.learning.relearn import Relearning
+from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
 from steersman.wire import id_time
 

@@ -15,13 +15,16 @@ from steersman.policies import inputs
 from steersman.policies.base import ChoicePolicy
 from steersman.policies.linear import LinearPolicy
 from steersman.policies.states import algorithm_of
+from steersman.spec.actions import Mixed
+from steersman.spec.actions import Sequence as SequenceActions
 from steersman.spec.policy import RulesPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steersman.spec.actions import Mixed
-    from steersman.spec.actions import Sequence as SequenceActions
+    from steersman.spec.actions import Actions
+    from steersman.spec.context import Context
+    from steersman.spec.point import DecisionPoint
     from steersman.spec.policy import PolicyParameters
 
 
@@ -66,6 +69,42 @@ def build(
     elif policy.reads in ("vector", "action_features"):
         declared["dim"] = dim
     return made(actions, floor=floor, **declared)
+
+
+def initial_policy(spec: DecisionPoint) -> ChoicePolicy:
+    """Return the untrained policy of a decision point.
+
+    Raises:
+        InputError: mixed parts have too many values, or the policy refuses a parameter.
+
+    >>> from steersman.spec.loader import loads
+    >>> spec = loads('''
+    ... format: 1
+    ... skill: search
+    ... decision: depth
+    ... actions: {kind: choice, names: [shallow, deep]}
+    ... policy: {algorithm: lin_ucb}
+    ... floor: 0.02
+    ... fallback: {rules: [], otherwise: shallow}
+    ... reward: {terms: {clicked: {weight: 1}}}
+    ... ''')
+    >>> initial_policy(spec).actions
+    ('shallow', 'deep')
+    """
+    return of_sections(spec.context, spec.actions, spec.policy, spec.floor)
+
+
+def of_sections(
+    context: Context, actions: Actions, policy: PolicyParameters, floor: float
+) -> ChoicePolicy:
+    """Return the untrained policy of the sections of a declaration; see `initial_policy`."""
+    if isinstance(actions, Mixed):
+        return build(policy, actions.names, dim=context.dim, floor=floor, mixed=actions)
+    if isinstance(actions, SequenceActions):
+        return build(policy, (), dim=0, floor=floor, sequence=actions)
+    joint = policy.reads == "action_features"
+    dim = len(actions.features) if joint else context.dim
+    return build(policy, () if actions.open and joint else actions.names, dim=dim, floor=floor)
 
 
 def _parts(mixed: Mixed) -> dict[str, Any]:

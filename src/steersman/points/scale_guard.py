@@ -226,7 +226,8 @@ def measure(state: State) -> Measures:
     ('lin_ucb 2x2', 2.0, False)
     """
     header, found = state_header(state), spectrum(state)
-    shape = f" {len(header['config'].get('actions', ()))}x{found.dim}" if _has_moments(state) else ""
+    rows = len(header["config"].get("actions", ()))
+    shape = f" {rows}x{found.dim}" if _has_moments(state) else ""
     return Measures(
         size=sum(array.nbytes for array in state.values()),
         largest_eigenvalue=found.value,

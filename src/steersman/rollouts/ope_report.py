@@ -10,8 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from steersman.db.points import initial_policy
 from steersman.errors import InputError, SteersmanError
+from steersman.points.policy_factory import initial_policy
 from steersman.rollouts.candidate import Candidate, candidate_of
 from steersman.rollouts.candidate_evidence import logged_choices, logged_data
 from steersman.spec.actions import Choice

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from steersman.db.audit import record
 from steersman.db.derived_snapshots import hold_point, hold_snapshots, hold_view, last_update
 from steersman.db.erasure import count_erased
-from steersman.db.points import initial_policy, tell_services
+from steersman.db.points import tell_services
 from steersman.db.rollouts import active_rollouts
 from steersman.db.snapshots import (
     Frozen,
@@ -31,6 +31,7 @@ from steersman.errors import InputError
 from steersman.learning.candidates import Origin, declared_as, holds_line, relearn
 from steersman.learning.replica import load
 from steersman.platform.postgres.database import as_tenant
+from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state, unpack_state
 from steersman.registry.description import Description, describe
 from steersman.registry.snapshot import pack_snapshot

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from steersman.db.points import initial_policy
 from steersman.db.rewards import spec_of
 from steersman.db.snapshots import snapshots_of
 from steersman.db.updates import base_state
 from steersman.errors import GuardError
 from steersman.learning.held_out import LEVEL, Judged, compare
-from steersman.points.policy_factory import load_policy
+from steersman.points.policy_factory import initial_policy, load_policy
 from steersman.points.scale_guard import Measures, guard, measure
 from steersman.points.state_bytes import unpack_state
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from steersman.db.points import initial_policy
 from steersman.db.rewards import spec_of
 from steersman.db.snapshots import find_snapshot, line_of
 from steersman.db.updates import updates_after
 from steersman.errors import StateError, SteersmanError
 from steersman.learning.replica import apply_update
 from steersman.platform.postgres.database import set_tenant
+from steersman.points.policy_factory import initial_policy
 from steersman.registry.snapshot import pack_snapshot
 
 if TYPE_CHECKING:

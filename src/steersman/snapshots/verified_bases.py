@@ -18,13 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from steersman.db.points import initial_policy, learned_from
+from steersman.db.points import learned_from
 from steersman.db.rewards import spec_of
 from steersman.db.snapshots import find_snapshot
 from steersman.db.tenants import tenant_name
 from steersman.errors import MissingSnapshotError, SnapshotError, VerificationError
 from steersman.platform.breaker import Breaker
-from steersman.points.policy_factory import load_policy
+from steersman.points.policy_factory import initial_policy, load_policy
 from steersman.snapshots.release_marks import read_known
 
 if TYPE_CHECKING:

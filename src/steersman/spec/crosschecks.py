@@ -6,13 +6,16 @@ run reports all errors of a document.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from steersman.errors import InputError
 from steersman.spec.actions import FIRST_ELIGIBLE, STANDING, Actions, Choice, Mixed, Sequence
 from steersman.spec.base import Meant, Problem, some_of
 from steersman.spec.expressions import compile_rule
 from steersman.spec.parts import too_much
 from steersman.spec.policy import (
+    MODELS,
     FactoredTSPolicy,
     FixedPolicy,
     PolicyParameters,
@@ -118,6 +121,23 @@ def _joint() -> str:
         for found in loadable()
         if found.reads == "action_features" and "choice" in found.action_kinds
     )
+
+
+def _built(
+    context: Context, actions: Actions, policy: PolicyParameters, floor: float
+) -> Iterator[Problem]:
+    """Yield what the constructor of a policy without a model in this package refuses."""
+    if policy.algorithm in MODELS or actions.kind not in policy.policy_class.action_kinds:
+        return
+    try:
+        import_module("steersman.points.policy_factory").of_sections(
+            context, actions, policy, floor
+        )
+    except Exception as error:  # noqa: BLE001 (of a constructor that others wrote)
+        name = policy.policy_class.__name__
+        what = str(error) if isinstance(error, InputError) else f"{name} fails: {error!r}"
+        own = policy.model_dump(exclude={"algorithm"})
+        yield Problem(("policy",), what, own, f"what {name} accepts", "correct it")
 
 
 def _nothing_named(policy: PolicyParameters) -> Iterator[Problem]:
@@ -333,6 +353,7 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Problem]]], ...] = 
     (("actions", "policy"), _policy_actions),
     (("context", "actions", "policy"), _size),
     (("policy", "learning"), _policy_learning),
+    (("context", "actions", "policy", "floor"), _built),
     (("actions", "fallback"), _fallback_actions),
     (("context", "policy"), _policy_names),
     (("context", "fallback"), _fallback_names),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from steersman.db.points import initial_policy
+from steersman.points.policy_factory import initial_policy
 from steersman.policies.offered import Offered, Progress, offered_names
 from steersman.spec.loader import load
 from steersman_systems.evidence_selection.collection import Collection

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from steersman.db.points import initial_policy
 from steersman.errors import InputError, SpecError
+from steersman.points.policy_factory import initial_policy
 from steersman.spec.loader import load, loads
 from steersman_systems.configs import shipped
 from steersman_systems.rag_tuner.candidates import (

@@ -7,12 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steersman.db.points import initial_policy
 from steersman.db.snapshots import snapshots_of
 from steersman.db.updates import base_state
 from steersman.errors import SteersmanError, VerificationError
 from steersman.platform.postgres.database import as_tenant
-from steersman.points.policy_factory import load_policy
+from steersman.points.policy_factory import initial_policy, load_policy
 from steersman.points.state_bytes import pack_state, unpack_state
 from steersman.registry.keys import ONLINE
 from steersman.rollouts.pipeline.candidate_declaration import candidate_of, check_points

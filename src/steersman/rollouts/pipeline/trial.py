@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from steersman.db.derived_snapshots import hold_snapshots, last_update
 from steersman.db.held_out import hold_out
 from steersman.db.logged_choices import LoggedChoice
-from steersman.db.points import initial_policy
 from steersman.db.rewards import learned_of, spec_of
 from steersman.db.snapshots import snapshots_of
 from steersman.db.updates import base_state
@@ -23,7 +22,7 @@ from steersman.learning.held_out import forget
 from steersman.learning.replica import load
 from steersman.ope import evaluate, suited_estimator
 from steersman.ope.paired import off_policy_delta
-from steersman.points.policy_factory import load_policy
+from steersman.points.policy_factory import initial_policy, load_policy
 from steersman.points.state_bytes import unpack_state
 from steersman.registry.versions import Ingredients, change_between, next_version
 from steersman.rollouts.candidate import Candidate

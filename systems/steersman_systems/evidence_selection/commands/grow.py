@@ -12,9 +12,9 @@ from steersman.cli.options import actor, administers, find_point, for_tenant, te
 from steersman.cli.output import show
 from steersman.cli.signing_keys import need_publisher
 from steersman.db.audit import count_acts, record
-from steersman.db.points import initial_policy
 from steersman.errors import InputError
 from steersman.platform.postgres.database import as_tenant
+from steersman.points.policy_factory import initial_policy
 from steersman.policies import SequenceTrees
 from steersman.rollouts.state_machine import checked_reason
 from steersman.snapshots.publish import publish

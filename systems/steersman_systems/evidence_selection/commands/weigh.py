@@ -11,13 +11,12 @@ import click
 
 from steersman.cli.options import administers, find_point, for_tenant, tenant_option
 from steersman.cli.output import show
-from steersman.db.points import initial_policy
 from steersman.db.rewards import spec_of
 from steersman.db.snapshots import find_snapshot
 from steersman.db.updates import base_state
 from steersman.errors import InputError
 from steersman.platform.postgres.database import as_tenant
-from steersman.points.policy_factory import load_policy
+from steersman.points.policy_factory import initial_policy, load_policy
 from steersman.points.state_bytes import unpack_state
 from steersman.rollouts.candidate_evidence import beyond_gates
 from steersman.rollouts.evidence import OffPolicyEvidence

@@ -8,11 +8,11 @@ import pytest
 
 from steersman.db.decisions import log_decisions
 from steersman.db.declarations import declare
-from steersman.db.points import initial_policy
 from steersman.db.rewards import RewardRow, append_rewards
 from steersman.db.tenants import find_tenant
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.feature_encoding import as_stored
+from steersman.points.policy_factory import initial_policy
 from steersman.policies.offered import Offered
 from steersman.wire import selection_name
 from tests.db.rows import decision_of
