@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ABSENT = "bm25s duckdb lightgbm matplotlib onnxruntime optuna plotille pyarrow tokenizers torch xllamacpp"
+ABSENT = "bm25s duckdb lightgbm matplotlib onnxruntime optuna plotille pyarrow tokenizers torch"
 
 
 @pytest.mark.slow
