@@ -19,8 +19,7 @@ class Breaker(Forkable):
     """Circuit breaker. Closed: all requests pass. Open: none. Half open: one probe.
 
     Each `allow` that returned True needs one call of `succeeded`, `failed` or `abandoned`. Each
-    failed
-    probe doubles the pause.
+    failed probe doubles the pause.
 
     Args:
         clock: monotonic clock in seconds.

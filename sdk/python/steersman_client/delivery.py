@@ -68,8 +68,7 @@ def settle(rows: Sequence[Row], heard: Heard, now: float) -> Outcome:
     """Return the results of the rows that were sent.
 
     Rows that the service stored or replayed are done. Rows that it refused permanently are set
-    aside. All
-    others are sent again, which is harmless because of their ids.
+    aside. All others are sent again, which is harmless because of their ids.
 
     Args:
         rows: rows of `batch_request`.
@@ -143,7 +142,7 @@ def _isolate(rows: Sequence[Row], answer: Answer) -> Outcome:
         return Outcome(Settlement(), len(rows) // 2)
     problem = read_problem(answer)
     if problem is None:
-        # No word of ours: something else answered, which has no say over our rows.
+        # Not a Steersman service: its answer must not settle rows.
         return Outcome(
             Settlement(),
             MOST_ROWS,

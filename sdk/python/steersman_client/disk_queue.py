@@ -3,8 +3,7 @@
 SQLite in WAL mode with ``synchronous=NORMAL``: a commit hands its pages to the operating system
 before
 `DiskQueue.put` returns, so a killed process loses nothing. A power failure may lose the last rows
-but
-never corrupts the rest.
+but never corrupts the rest.
 """
 
 from __future__ import annotations
@@ -148,9 +147,8 @@ class DiskQueue:
     def before_fork(self) -> None:
         """Close the file and block other threads.
 
-        SQLite keeps file locks in process memory. A child with a copy would believe to hold the
-        parent's locks,
-        and rows would be lost.
+        SQLite keeps file locks in process memory. A child with a copy would believe that it holds
+        the parent's locks, and rows would be lost.
         """
         self._lock.acquire()
         self._disconnect()
@@ -167,7 +165,7 @@ class DiskQueue:
         dropped = 0
         while (used := _used_bytes(connection)) + needed > self._max_bytes:
             if _forget_refused(connection):
-                continue  # nothing is to be delivered of them, and they are counted already
+                continue  # they are not delivered, and are counted already
             gone = _drop_oldest(connection) if self._drop == "oldest" else 0
             if not gone:
                 raise QueueFullError(

@@ -1,8 +1,7 @@
 """Steps between the core, which does no I/O, and the transports.
 
 The core's methods are generators: they yield a step, and the transport sends back its result. So
-sync
-and async clients send and retry alike.
+sync and async clients send and retry alike.
 """
 
 from __future__ import annotations

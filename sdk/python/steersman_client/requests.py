@@ -103,8 +103,7 @@ def request_of(ask: Ask, timeout_s: float) -> DecideRequest:
     """Return the request message with a new idempotency key.
 
     The service gets a third of the time, so that an answer past its deadline, which is usable
-    although not
-    logged yet, still arrives within the first try.
+    although not logged yet, still arrives within the first try.
     """
     return DecideRequest(
         skill=ask.skill,
