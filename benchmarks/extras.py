@@ -15,7 +15,7 @@ _LOCKS = {
     "dev": "obstore redis",
     "evidence": "gymnasium lightgbm",
     "mlflow": "mlflow",
-    "rag": "bm25s charset_normalizer markdown_it onnxruntime pypdf selectolax tokenizers",
+    "rag": "Stemmer bm25s charset_normalizer markdown_it onnxruntime pypdf selectolax tokenizers",
     "demo": "matplotlib plotille",
     "data": "duckdb",
     "local": "xllamacpp",

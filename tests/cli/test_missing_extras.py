@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ABSENT = "bm25s duckdb lightgbm matplotlib onnxruntime optuna plotille pyarrow tokenizers torch"
+ABSENT = (
+    "Stemmer bm25s duckdb lightgbm matplotlib onnxruntime optuna plotille pyarrow tokenizers torch"
+)
 
 
 @pytest.mark.slow
