@@ -52,7 +52,7 @@ def _in_parent() -> None:
 def _in_child() -> None:
     while _held:
         _held.pop().after_fork_in_child()
-    _one_at_a_time.release()  # by the thread that forked, the only one that is here
+    _one_at_a_time.release()  # by the thread that forked, the only one left
 
 
 # Windows has no fork.

@@ -1,8 +1,7 @@
 """Background thread that delivers the queue.
 
 A thread serves both clients: it works while an event loop is busy or closed, and at exit. It holds
-the
-lease while it sends, so that one process per file sends at a time.
+the lease while it sends, so that one process per file sends at a time.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ LOOK_AGAIN_S = 30.0
 LEASE_RETRY_S = 0.25
 PATIENCE_S = 60.0
 """Time without progress after which the lease holder counts as stopped. Sending rows twice is
-harmless,
-not sending them is not.
+harmless, not sending them is not.
 """
 LONGEST_ASKED_S = 300.0
 """Maximum Retry-After that the sender follows."""

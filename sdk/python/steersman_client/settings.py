@@ -125,13 +125,13 @@ def _queue_dir(environment: Mapping[str, str]) -> Path:
     if home := environment.get("STEERSMAN_HOME"):
         try:
             return Path(home).expanduser() / "client"
-        except RuntimeError as error:  # no such user, or one without a home
+        except RuntimeError as error:  # unknown user, or one without a home
             raise InputError(
                 f"invalid STEERSMAN_HOME {home!r:.200}: {error}; set it to a folder"
             ) from None
     try:
         state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    except RuntimeError:  # as in a container, for a user of no name
+    except RuntimeError:  # as in a container, for a user without an entry
         raise InputError(
             "this user has no home directory for the queue: give queue_dir, or set STEERSMAN_HOME"
         ) from None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 # Python looks this codec up for every address, and would import it in the thread that sends first:
-# a child forked in the middle of that would have half of it, and could never connect.
+# a child forked in the middle of that would have half of it, and could not connect.
 import encodings.idna  # noqa: F401
 import socket
 import ssl
