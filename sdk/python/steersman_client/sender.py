@@ -109,7 +109,7 @@ class Sender:
         try:
             thread.start()
         except RuntimeError as error:
-            # The answer is on disk by now, so it must not be sent again.
+            # The event is on disk by now, so the call must not fail.
             _log.warning(
                 "events cannot be sent now; the next event or start tries again: %s", error
             )
