@@ -61,7 +61,7 @@ format: ## rewrite the sources as `make check` wants them
 	$(VENV)/ruff check --fix .
 	$(VENV)/ruff format .
 
-bench: ## every benchmark with its peers; rewrites docs/BENCHMARKS.md
+bench: ## every benchmark with its peers; rewrites docs/BENCHMARKS.md and docs/benchmarks
 	@tools/install core bench rag
 	$(VENV)/python -m benchmarks $(ARGS)
 
