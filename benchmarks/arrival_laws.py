@@ -1,4 +1,4 @@
-"""Fits the assistant's arrival laws to the public traces and tells how well they fit."""
+"""Fits the assistant's arrival laws to the public traces and measures the fit."""
 
 from __future__ import annotations
 

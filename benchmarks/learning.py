@@ -1,7 +1,7 @@
 """How fast the policies learn: reward while learning, floor 0, one default per policy for all sets.
 
 Classification sets as bandits: 10 seeded streams of 2,000 rows each, beside a plain dense LinUCB in
-the same run (docs/adr/0007 tells how the bounded and kernel policies were chosen). Routing
+the same run (docs/adr/0007 says how the bounded and kernel policies were chosen). Routing
 (routerbench_subset, score - 20 USD; llmrouter_dc, score alone, where ``--sets`` names it): warm
 start on the train split with every default, then online on the test split, against the model that
 was best on the train split. Tools (metatool): the share of right tools while learning from

@@ -196,7 +196,7 @@ def _sample_ratio(runs: int) -> Iterator[Figure]:
         count = int(ours.any(axis=1).sum())
         peers = {"chi-square at each look": float(theirs.any(axis=1).mean())}
         if lost == 0.0:
-            # A share of 0.001 cannot be told from 0.002 by 2,000 runs: its interval is judged.
+            # 2,000 runs cannot separate a share of 0.001 from 0.002: its interval is judged.
             yield _share(name, count, runs, peers=peers, within=0.001)
             continue
         yield _share(name, count, runs, peers=peers)

@@ -99,7 +99,7 @@ def run(notebook: Any, folder: Path) -> list[list[dict[str, Any]]]:
 
 
 def write(path: Path, notebook: Any, outputs: list[list[dict[str, Any]]]) -> None:
-    """Write a notebook with these outputs, and without anything that tells of a machine.
+    """Write a notebook with these outputs, and without facts about the machine.
 
     Args:
         path: The file.

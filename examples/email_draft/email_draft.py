@@ -123,7 +123,7 @@ def similarity(before: str, after: str) -> float:
 def handle(
     client: Client, task: Task, *, me: str, outbox: Path, person: Callable[[Task, str], Verdict]
 ) -> dict[str, Any]:
-    """Draft, have it edited, send; tell the service all of it.
+    """Draft, have it edited, send; report every step to the service.
 
     Args:
         client: of the service.

@@ -113,7 +113,7 @@ class HttpServer(uvicorn.Server):
         state = self.server_state
         state.default_headers = [*state.default_headers, (b"connection", b"close")]
         until = time.monotonic() + _LAST_S
-        while state.connections and time.monotonic() < until:  # noqa: ASYNC110 (nothing tells)
+        while state.connections and time.monotonic() < until:  # noqa: ASYNC110 (no event exists)
             await asyncio.sleep(_LAST_S / 10)
         await super().shutdown(sockets)
 

@@ -127,7 +127,7 @@ def migration_hashes() -> dict[str, bytes]:
 
 
 async def applied_migrations(connection: Connection[Any]) -> dict[str, bytes] | None:
-    """Return the SHA-256 of each applied migration, by name; None: there is no schema."""
+    """Return the SHA-256 of each applied migration, by name; None without a schema."""
     if await connection.fetchval("SELECT to_regclass('steersman.migration')") is None:
         return None
     return dict(await connection.fetch("SELECT name, sha256 FROM steersman.migration"))

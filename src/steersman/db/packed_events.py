@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["replayed", "conflict", "unknown"]
 VERDICTS: dict[bytes, Verdict] = {b"r": "replayed", b"c": "conflict", b"u": "unknown"}
-# To tell its own rows from those of others the function compares their xmin with the id of the
+# To separate its rows from those of others, the function compares their xmin with the id of the
 # whole transaction, so it must be called at its top level: within a savepoint of the caller rows
 # carry the id of that, new events would be taken for replayed ones, and would not be written.
 LOG_EVENTS = "SELECT owner, event, verdict FROM log_events($1, $2, $3, $4)"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Method = Literal["wald", "score", "bootstrap", "bernstein"]
 
-_MOST_RESAMPLES = 1_000_000  # more would tell nothing new, and take hours
+_MOST_RESAMPLES = 1_000_000  # more would add nothing and take hours
 
 
 @dataclass(frozen=True)

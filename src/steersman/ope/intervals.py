@@ -128,7 +128,7 @@ def no_narrower(
 
     Where these are all one value, nothing is seen of their noise, and an interval made of it says
     that a hundred right answers prove all to be right. What as many units that are all alike leave
-    open is then the least that it covers. Where some actions alone are so, `left_open` tells.
+    open is then the least that it covers. For some actions alone, see `left_open`.
 
     Args:
         ends: The interval that the noise makes.

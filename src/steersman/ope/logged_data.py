@@ -181,7 +181,7 @@ def never_drawn(actions: ArrayLike, target: ArrayLike) -> Floats | None:
     """Return the target's mass on actions that the log never drew, for ``missing`` of its rows.
 
     Weights cannot show such an action: no row has one. Normalised weights and reward models hide
-    it, and only a mean weight below 1 tells, where it is large. What the target itself would have
+    it, and only a mean weight far below 1 shows it. What the target itself would have
     drawn less than five times in so many rows is left to chance.
 
     Args:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STANDING = (
     *("hop", "linked", "linked_last", "novelty", "picked", "is_pick", "is_stop", "stop_after"),
 )
-"""Columns that tell where a selection stands, of every sequence; `steersman.spec.actions` has the
+"""Columns with the state of a selection, of every sequence; `steersman.spec.actions` has the
 same names, and says what each is."""
 
 

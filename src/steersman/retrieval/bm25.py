@@ -132,7 +132,7 @@ _FUNCTION_WORDS = frozenset(_SPOKEN.split())
 def query_terms(text: str, split: Callable[[str], list[str]] = words) -> list[str]:
     """Return what is looked up for a query: its stems without words that hold sentences together.
 
-    These are common in questions and tell nothing of what is asked. A query of nothing else keeps
+    These are common in questions and carry no meaning. A query of nothing else keeps
     them, so that "To be or not to be" can be found.
 
     >>> query_terms("What lifts the wings?"), query_terms("Who?")

@@ -165,7 +165,7 @@ class Metrics:
     def on_flush(self, kind: str) -> Callable[[int, float, bool], None]:
         """Return a callback for `GroupCommit` that counts its flushes."""
         labels = (kind,)
-        self._flush_failures[labels] += 0  # told before the first one, as those of arms are
+        self._flush_failures[labels] += 0  # exported before the first one, as those of arms are
 
         def count(rows: int, seconds: float, answered: bool) -> None:  # noqa: FBT001 (the seam's)
             if answered:

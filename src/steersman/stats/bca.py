@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The acceleration is a skewness; a thousand deleted groups estimate it as well as n deleted rows.
 _JACKKNIFE_GROUPS = 1000
 
-# More would tell nothing new, and take hours.
+# More would add nothing and take hours.
 _MOST_RESAMPLES = 1_000_000
 
 

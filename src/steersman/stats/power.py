@@ -24,7 +24,7 @@ _NORMAL_DEGREES = 1e6
 # Shift from which the statistic's numerator is a constant next to its denominator.
 _CERTAIN_SHIFT = 1e5
 
-# Units per arm beyond which float64 no longer tells one unit from the next.
+# Units per arm beyond which float64 cannot represent one more unit.
 _MOST_UNITS = 2**53
 
 

@@ -190,7 +190,7 @@ def _log_log(survival: Floats, summed: Floats, level: float) -> tuple[Floats, Fl
     """Return both ends; at S = 0 the transformation has none.
 
     The lower one is 0 then, and the upper one that of the time before: that all who were watched
-    have ended tells no more of how many last longer than that there were so few.
+    have ended says only that few last longer, not how many.
     """
     z = float(ndtri(0.5 + level / 2))
     low, inner = np.zeros_like(survival), survival > 0.0

@@ -218,7 +218,7 @@ class RaftSettings:
             selections; the judges of a part never learn its labels.
         patience: rounds without improvement before early stopping, ≥ 1.
         regression: drop of the held-out reward below the best that undoes a round, ≥ 0. A few dozen
-            held-out questions cannot tell small losses from gains. 0 keeps no worse round.
+            held-out questions cannot separate small losses from gains. 0 keeps no worse round.
 
     Raises:
         InputError: a value is out of range.
