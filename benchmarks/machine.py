@@ -61,7 +61,7 @@ class CoreTime:
         self._begun = time.monotonic(), _accounted_seconds()
 
     def share(self) -> float | None:
-        """Return the share, 0 to 1 but for the clock's grain; None where Linux does not report it."""
+        """Return the share, 0 to 1 but for the grain of the clock; None where Linux has none."""
         (began, before), now = self._begun, _accounted_seconds()
         elapsed = (time.monotonic() - began) * (os.cpu_count() or 1)
         return None if before is None or now is None else round((now - before) / elapsed, 2)

@@ -1,9 +1,8 @@
 """HTTP server: uvicorn with limits, in one process or several on one port.
 
 Several processes bind the same port (SO_REUSEPORT) and the kernel distributes connections; they
-share
-only the store. A supervisor starts them, restarts dead ones, and drains them on SIGTERM or SIGINT:
-no new connections, open requests answered, rows written.
+share only the store. A supervisor starts them, restarts dead ones, and drains them on SIGTERM or
+SIGINT: no new connections, open requests answered, rows written.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ class HttpServer(uvicorn.Server):
         """Close the listening sockets, then kept connections after a last answer.
 
         A connection between two requests looks idle. Closing it at once would lose the answer of a
-        client
-        that is just sending its next request.
+        client that is just sending its next request.
         """
         for server in self.servers:
             server.close()

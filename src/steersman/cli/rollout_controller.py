@@ -69,8 +69,8 @@ def run_command(
 
     You can run any number of controllers on any machine: one of them moves each rollout. One of
     them publishes, refreshes signed timestamps and anchors the audit log. With --gates, rollouts of
-    these points wait until the
-    hard gates of their system hold in --gate-batches batches of decisions.
+    these points wait until the hard gates of their system hold in --gate-batches batches of
+    decisions.
     """
     from steersman.platform.telemetry.logs import configure_logging  # noqa: PLC0415 (for one command)
     from steersman.snapshots.verified_bases import Verified  # noqa: PLC0415 (for one command)

@@ -143,11 +143,10 @@ def evaluate(
         interval: ``"wald"`` (normal, linearised), ``"score"`` (for means near an end of the
             rewards' range, where SNIPS and DR are less noisy: Wilson's for as many rows as their
             error is worth; better for outcomes that are rare; IPS and DR with ``q_hat`` keep
-            Wald's), ``"bootstrap"`` (blocks,
-            percentile; the only one for DM) or ``"bernstein"`` (holds at every n for rewards in
-            ``data.reward_range`` and weights up to the largest target probability over the smallest
-            logged propensity, which it takes for the floor of the log; proved for independent rows,
-            not for ``adaptive``).
+            Wald's), ``"bootstrap"`` (blocks, percentile; the only one for DM) or ``"bernstein"``
+            (holds at every n for rewards in ``data.reward_range`` and weights up to the largest
+            target probability over the smallest logged propensity, which it takes for the floor of
+            the log; proved for independent rows, not for ``adaptive``).
         level: Confidence level, in (0, 1).
         resamples: Bootstrap samples, 100 to 1,000,000; for ``"bootstrap"`` at least 2 / (1 -
             level): fewer have no draw beyond each end.

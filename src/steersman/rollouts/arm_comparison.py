@@ -28,10 +28,8 @@ class Compared(NamedTuple):
     """Comparison of both arms for one guardrail.
 
     ``low`` and ``high`` bound candidate minus control, each separately, at the guardrail's alpha:
-    they
-    show harm. ``gain_low`` and ``canary_low`` bound how much *better* the candidate is (negative:
-    worse)
-    at the plan's alpha, tuned for promotion and for the canary.
+    they show harm. ``gain_low`` and ``canary_low`` bound how much *better* the candidate is
+    (negative: worse) at the plan's alpha, tuned for promotion and for the canary.
 
     Attributes:
         name: name of the guardrail.

@@ -158,8 +158,7 @@ async def logged_choices(
     """Return the newest decisions that control drew and whose windows are closed.
 
     Fallbacks, other kinds, withdrawn and erased decisions and draws of a candidate are excluded,
-    and the
-    oldest ones beyond 256 MiB in total.
+    and the oldest ones beyond 256 MiB in total.
 
     Args:
         since: earliest time of a decision; None: no limit.

@@ -87,13 +87,10 @@ async def act(
     """Pause, resume, promote, roll back or freeze a rollout.
 
     ``promote`` moves to the next step; on the last step the candidate becomes the live policy. The
-    last
-    verdict of the step must be promote, unless forced. The candidate must always verify. Of two
-    parallel
-    promotions of the same step one succeeds.
-    ``rollback`` ends the rollout: control serves everybody, the candidate is frozen, an incident
-    opens.
-    ``freeze`` pins control to one state until ``resume``.
+    last verdict of the step must be promote, unless forced. The candidate must always verify. Of
+    two parallel promotions of the same step one succeeds. ``rollback`` ends the rollout: control
+    serves everybody, the candidate is frozen, an incident opens. ``freeze`` pins control to one
+    state until ``resume``.
 
     Args:
         reason: reason for the audit log, 1 to 500 characters.

@@ -2,9 +2,8 @@
 
 A budget of 1 % over thirty days is used up in time by 1 % errors: burn rate 1. An alarm needs the
 rate in a long window, so that one bad minute raises none, and in a short window of a twelfth, so
-that
-the alarm ends with the errors. Windows are fractions of the budget's period: hours in production,
-seconds in a demo.
+that the alarm ends with the errors. Windows are fractions of the budget's period: hours in
+production, seconds in a demo.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Metrics sources that count errors; a failed or stale source leads to hold.
 
 The store is always queried. A Prometheus is optional: it also counts requests whose decision could
-not
-be stored. A source that does not respond, answers nonsense, or has only old samples is reported
-with a
-reason, never read as "no errors".
+not be stored. A source that does not respond, answers nonsense, or has only old samples is reported
+with a reason, never read as "no errors".
 """
 
 from __future__ import annotations
@@ -130,8 +128,7 @@ class PrometheusSource:
     """Error counts from a Prometheus that scrapes the service processes, over its HTTP API.
 
     Metric labels contain no tenant, so it is queried only in a store with one tenant; otherwise a
-    verdict
-    could follow from another tenant's candidate and disclose it.
+    verdict could follow from another tenant's candidate and disclose it.
 
     Args:
         url: URL of Prometheus, for example ``http://127.0.0.1:9090``.

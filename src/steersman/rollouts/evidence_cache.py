@@ -1,8 +1,7 @@
 """Memory of a controller about one rollout, kept between its turns.
 
 Nothing here is stored. A controller that takes over reads the log from the beginning and gets the
-same
-numbers, except for outcomes that were reported after their window had been read.
+same numbers, except for outcomes that were reported after their window had been read.
 """
 
 from __future__ import annotations

@@ -164,8 +164,7 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
     """Evaluate policies on logged decisions.
 
     The log counts as adaptive, because its policy learned from these rewards. Choosing the best of
-    many
-    policies, or repeating the evaluation every day, invalidates the level of the intervals.
+    many policies, or repeating the evaluation every day, invalidates the level of the intervals.
 
     Args:
         level: level of the confidence intervals, in (0, 1).

@@ -2,8 +2,7 @@
 
 It is made from the declaration (``rollout:`` of a decision point) and the overrides of the start,
 stored with the rollout, and never changed: a margin, alpha or planned size chosen after seeing
-results
-breaks every guarantee.
+results breaks every guarantee.
 """
 
 from __future__ import annotations
@@ -202,8 +201,7 @@ def plan_of(
     """Return the plan of a declaration.
 
     The reward and the errors are always guardrails. The reward takes half of alpha, the others
-    equal parts
-    of the other half: more guardrails do not make harm to the reward harder to detect.
+    equal parts of the other half: more guardrails do not make harm to the reward harder to detect.
 
     Raises:
         InputError: the overrides are not a valid section.

@@ -73,8 +73,7 @@ async def start(
 
     The candidate must be published, verify, and have the declared actions, context and reward. A
     candidate that was rolled back needs a reason for a retry. A plan without a shadow stage needs
-    evidence
-    from the log at once.
+    evidence from the log at once.
 
     Args:
         clock: seconds since 1970.

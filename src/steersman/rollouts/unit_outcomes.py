@@ -1,8 +1,7 @@
 """Reader of a rollout's decisions after their reward windows have closed.
 
 Rows are read in time ranges. Each range starts a little before the end of the last one and skips
-rows
-that were seen, so that a row committed late is not missed.
+rows that were seen, so that a row committed late is not missed.
 """
 
 from __future__ import annotations

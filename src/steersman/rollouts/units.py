@@ -1,12 +1,9 @@
 """Unit-level metrics: one value per unit and guardrail for the analysis of live tests.
 
 Decisions of one user are not independent, so each unit counts once, with the mean over its
-decisions,
-after its window has closed. Decisions count for `unit_window_s` from the first one; the reward of
-the
-last one is final `reward_window_s` later. Closed units stay closed; later decisions are dropped in
-both
-arms alike.
+decisions, after its window has closed. Decisions count for `unit_window_s` from the first one; the
+reward of the last one is final `reward_window_s` later. Closed units stay closed; later decisions
+are dropped in both arms alike.
 """
 
 from __future__ import annotations

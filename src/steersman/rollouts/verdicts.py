@@ -11,8 +11,7 @@ A rollout moves one step only if every check passes. A failed check gives its re
 - **wait**: not enough units or time, or the objective is not shown yet: not enough data.
 
 The heaviest weight wins. Unknown values never promote: without units, values, traffic or sources
-the
-verdict is to wait or hold.
+the verdict is to wait or hold.
 """
 
 from __future__ import annotations

@@ -61,8 +61,7 @@ class CorpusCache:
     """LRU cache of searchable corpus revisions.
 
     It loads one revision at a time, so that loading uses one core at most. A revision larger than
-    the
-    cache stays until another one is needed.
+    the cache stays until another one is needed.
 
     Args:
         load: function that loads a revision.

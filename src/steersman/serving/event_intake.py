@@ -1,8 +1,7 @@
 """Intake of events and records: checked one by one, stored in groups, answered when durable.
 
 Records come first, because events may be about them. A record is a signed decision that could not
-be
-stored when it was answered; events about it wait for it in the client's queue.
+be stored when it was answered; events about it wait for it in the client's queue.
 """
 
 from __future__ import annotations

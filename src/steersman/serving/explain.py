@@ -407,8 +407,7 @@ def _compared_steps(row: DecisionRow, policy: SequencePolicy) -> Recomputed:
     """Return each step's recomputed distribution beside the stored one.
 
     The eligible candidates must be equal as a set. Their order may differ: ties are ordered by the
-    last
-    bit of their scores, which differs between processors.
+    last bit of their scores, which differs between processors.
     """
     offered = offered_of(row.eligible, row.links, row.features)
     found = policy.along(offered, done_in(row.steps))

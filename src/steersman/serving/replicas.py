@@ -1,9 +1,8 @@
 """Decision points that this process serves, refreshed by NOTIFY and by polling.
 
 A tenant's points are loaded at its first request and refreshed every second and after each notice
-of
-the store. One snapshot of the store defines what to serve (`following.plans_of`); loads run in the
-background. During a store outage the loaded points keep serving.
+of the store. One snapshot of the store defines what to serve (`following.plans_of`); loads run in
+the background. During a store outage the loaded points keep serving.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 A published base comes from the tenant's registry with its signatures, never from the store's row. A
 declared or rebuilt base is the prior, recomputed from its declaration. Verified bases stay in a
-cache
-shared by all processes of a home directory, so they serve during a registry outage as long as the
-consumer allows.
+cache shared by all processes of a home directory, so they serve during a registry outage as long as
+the consumer allows.
 """
 
 from __future__ import annotations
@@ -166,8 +165,7 @@ class Verified:
         """Return a decision point with the newest released snapshot that verifies.
 
         A candidate is signed before it serves. So rejected and rolled-back candidates, versions
-        beyond a pin and
-        versions frozen after a retracted one are excluded.
+        beyond a pin and versions frozen after a retracted one are excluded.
 
         Raises:
             SnapshotError: no snapshot verifies.
@@ -254,8 +252,7 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
     """Return a decision point with the declaration that a snapshot needs.
 
     The current declaration stays if the snapshot is compatible with it, so that both arms of a
-    rollout get
-    the same credit; else it is the declaration of the snapshot.
+    rollout get the same credit; else it is the declaration of the snapshot.
     """
     spec = await spec_of(connection, found.spec_hash)
     same = learned_from(spec) == learned_from(row.spec)

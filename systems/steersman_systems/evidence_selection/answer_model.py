@@ -1,8 +1,7 @@
 """Answers from passages: a short prompt, a local or remote model, and a cache of answers.
 
 A small model is slow and inaccurate on long texts. So each passage is shortened to the sentences
-that
-match the question best, in the same way for every selector.
+that match the question best, in the same way for every selector.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Reward terms that need an answer: correctness, faithfulness and support.
 
 `containment` and `completeness` (in `reward`) need passages only. These terms call a model for each
-new
-selection.
+new selection.
 """
 
 from __future__ import annotations

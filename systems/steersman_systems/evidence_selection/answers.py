@@ -1,8 +1,7 @@
 """Correctness of an answer: exact match, F1 of words, and containment in a text.
 
 Texts are normalised as in SQuAD, HotpotQA and MuSiQue: lower case, no punctuation, no articles,
-single
-blanks.
+single blanks.
 """
 
 from __future__ import annotations

@@ -2,12 +2,10 @@
 
 Feedback shows at best which passages contain an answer. Some contain its words by accident, and a
 needed supporting passage contains none of them. Both follow from the relations between the passages
-of
-all questions. The needed passages form a pair: a passage with the answer, and its support. A model
-scores all pairs of a question; it is right as far as the first passage of its pair contains an
-answer.
-Feedback on many questions teaches which words, links and similarities make a pair likely. So the
-support of each answer is learned, although feedback never names it.
+of all questions. The needed passages form a pair: a passage with the answer, and its support. A
+model scores all pairs of a question; it is right as far as the first passage of its pair contains
+an answer. Feedback on many questions teaches which words, links and similarities make a pair
+likely. So the support of each answer is learned, although feedback never names it.
 """
 
 from __future__ import annotations
@@ -122,7 +120,7 @@ class _Pairs:
         return np.concatenate([alone[self.answers], alone[self.supports], self.together], axis=1)
 
     def needed(self, model: _Model, least: float) -> dict[str, float]:
-        """Return each passage's probability of being in the pair, given the feedback, by its name."""
+        """Return each passage's probability of being in the pair, by its name."""
         if not len(self.holds):  # a pair needs two passages
             return {}
         told = self.holds.max() >= least  # what never came out right says nothing of who holds

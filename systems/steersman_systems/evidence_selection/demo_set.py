@@ -2,8 +2,7 @@
 
 They are the parts parallel_multiple and live_parallel_multiple of the Berkeley Function-Calling
 Leaderboard. There, each request has the few tools that it needs and one or two more. Here, all
-requests
-use all tools of these parts and of the assistant's catalogue, about 1,200.
+requests use all tools of these parts and of the assistant's catalogue, about 1,200.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Trial of learned query forms: every form on every turn, then held-out turns.
 
 The policy learns as in service: one form per turn, drawn with its propensity, and the reward of
-that
-form only. Then it is frozen and measured on held-out conversations.
+that form only. Then it is frozen and measured on held-out conversations.
 """
 
 from __future__ import annotations

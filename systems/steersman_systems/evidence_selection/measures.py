@@ -1,8 +1,7 @@
 """Measures of a selection besides recall: redundancy and attribution.
 
 Recall, nDCG and all-gold are in `steersman.retrieval`. These measure how much the passages repeat
-each
-other, and whether an answer can be attributed to the right ones.
+each other, and whether an answer can be attributed to the right ones.
 """
 
 from __future__ import annotations

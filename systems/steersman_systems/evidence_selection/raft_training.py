@@ -2,9 +2,8 @@
 
 The feedback is whether an answer is in the selected passages. In five passages of a good policy the
 answer is nearly always or nearly never present, which teaches little. So short, exploring
-selections
-are logged first. They show which passages contain an answer, and `steersman_systems.evidence_selection.chains`
-assigns credit to the passages that lead there.
+selections are logged first. They show which passages contain an answer, and
+`steersman_systems.evidence_selection.chains` assigns credit to the passages that lead there.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Reward of a selection and potential-based shaping, as declared terms.
 
 The final reward is for the whole selection. Shaping adds, at each step, the change of a potential
-of
-the state. The sum over all steps then differs only by the potential of the first state, which is
-equal
-for every policy, so the optimum does not change.
+of the state. The sum over all steps then differs only by the potential of the first state, which is
+equal for every policy, so the optimum does not change.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Light reward model, distilled from a judge's preferences, with a length baseline.
 
 A judge's preferences are expensive to get and cheap to imitate; the easiest imitation is that
-longer
-answers win. So reports show each figure of the model with that of answer length, and their
-difference
-with its interval.
+longer answers win. So reports show each figure of the model with that of answer length, and their
+difference with its interval.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Run log in JSON lines: configuration, every selection, all figures; optional MLflow export.
 
 The first line has ``kind`` config, then come selections, and at the end figures. The log has
-everything
-behind the figures: ids of the picked passages in order, steps with propensities, answers.
+everything behind the figures: ids of the picked passages in order, steps with propensities,
+answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Answer cache: the interface, and the cache in memory.
 
 An entry has the vectors of all options of a template after one hypothesis. It does not depend on
-the
-target, so later investigations can reuse it.
+the target, so later investigations can reuse it.
 """
 
 from __future__ import annotations

@@ -92,8 +92,7 @@ class OptionAnswerer:
 
         Raises:
             InputError: The template has no options, or the embedder's vectors do not have the
-                target's
-                dimension or are not finite.
+                target's dimension or are not finite.
         """
         options = template.vocabulary(situation.slots)
         if not options:

@@ -39,10 +39,8 @@ class CacheInLine:
     """`AnswerCache` that uses the first working cache of several.
 
     A failed cache is not called for ``retry_s`` seconds; then one call tries it again. A cache that
-    works
-    but rejects a call stays in use, and the next cache takes this call. After a miss, other caches
-    are
-    not called. If no cache works, nothing is cached and the investigation continues.
+    works but rejects a call stays in use, and the next cache takes this call. After a miss, other
+    caches are not called. If no cache works, nothing is cached and the investigation continues.
 
     Args:
         caches: Caches by name, the preferred one first.

@@ -63,8 +63,7 @@ class Heuristic:
     """Chooser in declared order; it leaves a phase after two questions with small gains.
 
     The phases are broad, narrow and detail. A phase ends if it has no questions left, or if its
-    last two
-    gains are both below .01. After the last phase, the declared order alone counts.
+    last two gains are both below .01. After the last phase, the declared order alone counts.
 
     >>> from steersman_systems.interrogator.questions import load_questions
     >>> questions = load_questions()

@@ -193,8 +193,7 @@ class Guarded:
     """Chooser with a fallback for the rest of a session after drift.
 
     Questions of the fallback have propensity 1 and its name. The chooser does not learn from them,
-    and
-    they are not used as evidence.
+    and they are not used as evidence.
 
     Args:
         chooser: Chooser without drift.

@@ -4,11 +4,10 @@ Only the gain in similarity is modelled. Cache hits are part of the reward but s
 questions: a cache that fills up does not count as drift.
 
 The targets are split into three parts. Half fit the mean gain of every question as a linear
-function
-of x, and mean and principal directions of x. A quarter calibrate these expectations: the question
-with the largest expected gain is often overestimated, so expectations are shrunk until gains match
-them on average, and the scatter of gains is fitted. The last quarter give the thresholds: quantiles
-of sessions without drift, by split conformal prediction.
+function of x, and mean and principal directions of x. A quarter calibrate these expectations: the
+question with the largest expected gain is often overestimated, so expectations are shrunk until
+gains match them on average, and the scatter of gains is fitted. The last quarter give the
+thresholds: quantiles of sessions without drift, by split conformal prediction.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ class Exhaustive:
 
     Args:
         answerer: Tries the questions. Use the answerer of the investigation, so that the chosen
-            question
-            is a cache hit. It must be able to answer all templates.
+            question is a cache hit. It must be able to answer all templates.
         nearest: Ranks the questions for the shortlist; ``None`` to try all.
         shortlist: Number of questions to try at each step, ≥ 1; needs ``nearest``.
 

@@ -136,16 +136,12 @@ def held_against(gate: Gate, trial: Trial, arm: str) -> Verdict:
 
     A measure passes if the policy is *shown* not to be worse than the heuristic by more than the
     tolerance: the whole 95 % interval of the loss, as a share of the heuristic's figure, over runs
-    and
-    targets (`crossed_mean`), must be within it. An undecided difference does not pass. Equal
-    figures do
-    not pass either: for shares and steps the known range bounds the loss; for other measures the
-    result
-    is unknown.
+    and targets (`crossed_mean`), must be within it. An undecided difference does not pass. Equal
+    figures do not pass either: for shares and steps the known range bounds the loss; for other
+    measures the result is unknown.
 
     Steps to a level are ignored if fewer than `FEWEST_SOLVED` of the sessions of both policies
-    reach
-    it. The share of solved sessions is not a separate measure: unsolved sessions count as the
+    reach it. The share of solved sessions is not a separate measure: unsolved sessions count as the
     limit.
     """
     checked = tuple(

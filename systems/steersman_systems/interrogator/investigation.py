@@ -128,9 +128,8 @@ def investigate(
     """Investigate a target; the chooser learns from each step.
 
     The investigation ends if the similarity is at least ``stop_at``, after ``limit`` questions, or
-    if no
-    eligible question is left. A question is eligible if its slot is filled and the answerer takes
-    it.
+    if no eligible question is left. A question is eligible if its slot is filled and the answerer
+    takes it.
 
     Args:
         limit: Maximum number of questions, ≥ 1.
@@ -138,8 +137,7 @@ def investigate(
 
     Raises:
         InputError: The target does not have the embedder's dimension, or ``limit`` or ``stop_at``
-            is
-            out of range.
+            is out of range.
         ActionError: The chooser selected a question that is not eligible.
     """
     if limit < 1 or not -1.0 < stop_at <= 1.0:

@@ -39,9 +39,8 @@ def steps_until(
     """Return the number of questions until a similarity; unsolved sessions are censored.
 
     The median is the Kaplan-Meier median over the sessions of all seeds. Sessions of one target or
-    of one
-    run are not independent: the interval resamples seeds and targets independently (Owen 2007, The
-    pigeonhole bootstrap).
+    of one run are not independent: the interval resamples seeds and targets independently (Owen
+    2007, The pigeonhole bootstrap).
 
     Args:
         level: Confidence level, in (0, 1).
@@ -67,8 +66,7 @@ def _median_ends(steps: Floats, solved: NDArray[np.bool_], level: float) -> tupl
     """Return the ends of the median's interval.
 
     Unsolved sessions are observed up to the limit, so the Kaplan-Meier curve is the share of
-    unsolved
-    sessions, and a resample is a weighted mean of such shares.
+    unsolved sessions, and a resample is a weighted mean of such shares.
     """
     times = np.unique(steps[solved])
     if not times.size:

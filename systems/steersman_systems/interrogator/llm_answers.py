@@ -44,10 +44,9 @@ class LLMAnswerer:
     """Answerer that asks a backend for short answers and keeps the most similar one.
 
     The cache key has template, hypothesis, embedder, backend and prompt. A cache hit calls neither
-    the
-    backend nor the embedder. If the backend gives no usable answer, ``otherwise`` answers; this is
-    counted
-    and logged, and not cached. If ``otherwise`` cannot answer either, the question has no gain.
+    the backend nor the embedder. If the backend gives no usable answer, ``otherwise`` answers; this
+    is counted and logged, and not cached. If ``otherwise`` cannot answer either, the question has
+    no gain.
 
     Args:
         backend: Language model that proposes answers.
@@ -182,10 +181,8 @@ def parse_answers(said: str, most: int) -> list[str]:
     r"""Return the answers in the text of a model.
 
     Removes bullets, numbers, quotes and final points. Drops headings (lines that end in a colon),
-    empty
-    lines, explanations after a colon, and repetitions. Splits a line with four or more answers.
-    Cuts long
-    answers at a word.
+    empty lines, explanations after a colon, and repetitions. Splits a line with four or more
+    answers. Cuts long answers at a word.
 
     Returns:
         Up to ``most`` different answers of at most 60 characters each; may be empty.

@@ -23,8 +23,7 @@ def load_point(questions: Questions, path: Path | None = None) -> DecisionPoint:
 
     Raises:
         SpecError: The file is not a valid declaration, or its actions are not the names of the
-            questions
-            in the same order.
+            questions in the same order.
 
     >>> from steersman_systems.interrogator.questions import load_questions
     >>> point = load_point(load_questions())

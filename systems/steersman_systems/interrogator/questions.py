@@ -1,11 +1,9 @@
 """Questions of the interrogator, declared in ``questions.yaml``.
 
 A template is a question with a vocabulary. An option of the vocabulary is put into the phrase of
-the
-template, and the phrase is appended to the hypothesis. A template may store its answer in a slot.
-Another template may need that slot: it is eligible only after the slot is filled, and its options
-may
-depend on the value of the slot.
+the template, and the phrase is appended to the hypothesis. A template may store its answer in a
+slot. Another template may need that slot: it is eligible only after the slot is filled, and its
+options may depend on the value of the slot.
 """
 
 from __future__ import annotations
@@ -43,8 +41,7 @@ class Template:
         question: Question for a person or a language model.
         phase: Phase of the investigation.
         phrase: Text that an answer appends to the hypothesis: has ``{option}``, and may have
-            ``{slot}``
-            for the value of the needed slot.
+            ``{slot}`` for the value of the needed slot.
         options: Possible answers, in any order; a mapping by the value of the needed slot if they
             depend on it; empty if only a language model can answer.
         fills: Slot that stores the answer; ``None`` for none.

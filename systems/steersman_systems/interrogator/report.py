@@ -49,11 +49,9 @@ def compile_report(trials: Mapping[str, Trial], gate: Gate, *, candidate: str) -
 
     Returns:
         JSON values. ``sets``: for each set ``targets``, ``searched``, ``arms``,
-        ``against_heuristic``
-        (candidate minus heuristic, paired by session, with 95 % intervals over seeds and targets,
-        and
-        the mean of each seed; ``fewer_calls_to_same_similarity`` is heuristic minus candidate) and
-        ``gate``. ``passed``: on every set.
+        ``against_heuristic`` (candidate minus heuristic, paired by session, with 95 % intervals
+        over seeds and targets, and the mean of each seed; ``fewer_calls_to_same_similarity`` is
+        heuristic minus candidate) and ``gate``. ``passed``: on every set.
     """
     sets = {name: _set(trial, gate, candidate) for name, trial in trials.items()}
     return {

@@ -30,8 +30,7 @@ class Situation:
         similarity: Cosine of its embedding and the target, −1 to 1.
         change: Gain of the last question, ≥ 0; 0 before the first.
         answer_similarity: Similarity of the best option of the last question, kept or not; before
-            the
-            first question, that of the opening.
+            the first question, that of the opening.
         asked: Names of the asked questions, in order.
         gains: Gain of each asked question.
         slots: Filled slots by name.

@@ -2,10 +2,8 @@
 
 A log has no texts and no embeddings: every situation is recomputed from the targets' vectors. The
 shipped log (``steps.npz``, with ``steps.json``) has uniform choices on requests of the assistant,
-whose
-embeddings are in the assistant's recording. ``steersman data record interrogator`` creates both
-files
-again.
+whose embeddings are in the assistant's recording. ``steersman data record interrogator`` creates
+both files again.
 """
 
 from __future__ import annotations

@@ -118,8 +118,7 @@ def part_of(text: str) -> Part:
     """Return the part of bfcl for a text, by a hash; equal texts are in the same part.
 
     The log is recorded on the first part. `load_targets` applies this to other sets: all texts that
-    are
-    not in bfcl's first part are for evaluation.
+    are not in bfcl's first part are for evaluation.
 
     Returns:
         The part; .6 of all texts are in the first.

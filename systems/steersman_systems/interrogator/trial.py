@@ -58,8 +58,7 @@ class Plan:
 
     Args:
         targets: Targets that are not in the log, in random order (as from `load_targets`): the
-            first
-            ones are searched.
+            first ones are searched.
         questions: All questions.
         point: Declaration of the policy.
         log: Log for the warm arms.
@@ -75,8 +74,7 @@ class Plan:
 
     Raises:
         InputError: Unknown arms, no control, fewer than two targets, no seed, or more targets to
-            search
-            than there are.
+            search than there are.
     """
 
     targets: tuple[Target, ...]
@@ -139,10 +137,8 @@ def run_trial(
     """Run every arm on every target, once for each seed.
 
     The search runs first, so that its result is fixed before the comparison. Each arm and seed
-    starts with
-    an empty answer cache and keeps it over its targets. The machine's cache of embedded texts saves
-    time
-    and is not counted.
+    starts with an empty answer cache and keeps it over its targets. The machine's cache of embedded
+    texts saves time and is not counted.
 
     Args:
         processes: Number of processes, at least 1; it does not change the result.

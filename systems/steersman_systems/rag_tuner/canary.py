@@ -1,9 +1,8 @@
 """Canary of the RAG tuner: the rollout splits units, hard gates are checked per batch.
 
 A rollout promotes if every check passes. Its own checks compare the arms by units and keep the
-error
-budget; `GateSource` adds the tuner's check: no broken hard gate in a number of consecutive batches.
-`canary_plan` requires an interval above zero before the canary stage ends.
+error budget; `GateSource` adds the tuner's check: no broken hard gate in a number of consecutive
+batches. `canary_plan` requires an interval above zero before the canary stage ends.
 """
 
 from __future__ import annotations

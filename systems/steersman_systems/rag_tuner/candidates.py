@@ -3,8 +3,7 @@
 A configuration that broke a hard gate must not serve, whatever its reward: it is barred in the
 declaration of the decision point. A configuration without evaluation may break a gate too, and the
 exploration floor of a candidate can choose it. To exclude this, pass the configurations that hold
-all
-gates as eligible.
+all gates as eligible.
 """
 
 from __future__ import annotations

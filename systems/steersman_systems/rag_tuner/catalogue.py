@@ -1,8 +1,7 @@
 """Collection for every machine: a tool catalogue with real requests as questions.
 
 The right tool is the one relevant passage. Vectors of tools and requests are recorded, so no model
-is
-needed; latencies do not include embedding.
+is needed; latencies do not include embedding.
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
 """Evaluation of configurations on a real corpus, with rate limit, timeout and budget.
 
 Results are stored at once, under everything they depend on: configuration, question, revision of
-the
-corpus, embedder and reranker, answering model with prices, judge and measures. An answer is stored
-by
-configuration, question and passages, so a revision that leaves these unchanged does not pay again.
-A
-killed evaluation continues without paying twice. The store has measurements: seconds, dollars,
-texts.
-Rewards and gates are recomputed when they are read.
+the corpus, embedder and reranker, answering model with prices, judge and measures. An answer is
+stored by configuration, question and passages, so a revision that leaves these unchanged does not
+pay again. A killed evaluation continues without paying twice. The store has measurements: seconds,
+dollars, texts. Rewards and gates are recomputed when they are read.
 
 A search without one of its parts, or an answer without a verdict, is not counted: it is retried,
-then
-marked and left out.
+then marked and left out.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Predictions for configurations that are not in a log; they are not evidence.
 
 The model is that of the default strategy, fitted to the tuning questions. Its error on
-configurations
-outside the fit is measured and reported. If it is not better than the mean of all configurations,
-it
-gives no prediction. The best of many predictions is often too high; the error does not include
-that.
+configurations outside the fit is measured and reported. If it is not better than the mean of all
+configurations, it gives no prediction. The best of many predictions is often too high; the error
+does not include that.
 """
 
 from __future__ import annotations

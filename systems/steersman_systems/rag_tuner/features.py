@@ -1,8 +1,7 @@
 """Context of a tuning policy: recent results, the live configuration and reward weights.
 
 The numbers of requirement 000, section 7, with the reward weights: a policy can follow changed
-weights
-only if it reads them.
+weights only if it reads them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Latencies of queries per episode, of a configuration and the baseline.
 
 An episode of a run is an evaluation; the baseline is read for the same queries. An episode of a
-canary
-is a number of decisions of the candidate; the baseline is the control at the same time.
+canary is a number of decisions of the candidate; the baseline is the control at the same time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """World for tuning on a log: some configurations, each on some of the questions.
 
 Logged evaluations are replayed; others are rejected, never predicted. So tuning on a log chooses
-among
-its configurations, and reports which share of the space they are.
+among its configurations, and reports which share of the space they are.
 """
 
 from __future__ import annotations

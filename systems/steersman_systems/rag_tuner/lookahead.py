@@ -1,9 +1,8 @@
 """Predicted rewards of neighbouring configurations, for a policy that moves step by step.
 
 The state of requirement 000 has the results of the last batches, but not their configurations, so
-it
-does not show in which direction to move. This adds a posterior of every configuration's reward; the
-policy reads the part around the live configuration.
+it does not show in which direction to move. This adds a posterior of every configuration's reward;
+the policy reads the part around the live configuration.
 """
 
 from __future__ import annotations

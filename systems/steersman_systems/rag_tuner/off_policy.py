@@ -1,9 +1,8 @@
 """Off-policy evaluation of a run's log, from its exact propensities.
 
 A run logs each evaluated configuration with its propensity and its reward. Weighted rewards
-estimate
-another policy without new evaluations. The policies here hold some parts fixed and draw each of the
-others independently.
+estimate another policy without new evaluations. The policies here hold some parts fixed and draw
+each of the others independently.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Answers of live evaluations in a run folder, and their log.
 
 ``predictions.jsonl`` and ``contexts.jsonl`` are exported with the run; `steersman review scan`
-reads
-the first. ``steersman tune record --log`` reads the log.
+reads the first. ``steersman tune record --log`` reads the log.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Recorded evaluations: every configuration on every query, for replay and tests of tuners.
 
 The passages of a configuration are the first k of a ranking that does not depend on k, so a few
-dozen
-rankings hold thousands of configurations. Quality comes from relevance judgements: the two measures
-are recall@k and nDCG@min(k, 10).
+dozen rankings hold thousands of configurations. Quality comes from relevance judgements: the two
+measures are recall@k and nDCG@min(k, 10).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Run folder: configuration of a run, and one line per evaluation.
 
 Each line is written and flushed to disk after its evaluation. A killed process loses only the
-current
-evaluation. One process at a time can continue a run; others can read it.
+current evaluation. One process at a time can continue a run; others can read it.
 """
 
 from __future__ import annotations

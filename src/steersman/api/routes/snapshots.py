@@ -190,8 +190,7 @@ class Snapshots:
         """Return the version and its replacement; a retraction is never shed.
 
         This process has no signing keys: the publisher removes the version from the registry within
-        half a
-        minute. Services stop serving it at once.
+        half a minute. Services stop serving it at once.
 
         Raises:
             Refused: unknown version, a version that serves, or an active rollout.

@@ -298,8 +298,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Parse bytes and ignore a request for a protocol upgrade (RFC 9110, 7.8).
 
         Java's client asks for HTTP/2 with every request. The parser then treats the request as the
-        last
-        one and leaves its body unread; the body would be read as the next request.
+        last one and leaves its body unread; the body would be read as the next request.
         """
         self._unset_keepalive_if_required()
         rest: memoryview | None = data

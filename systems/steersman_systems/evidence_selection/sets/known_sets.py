@@ -2,10 +2,8 @@
 
 `load` finds a set by its name under a directory. A folder in this project's format
 (``passages.jsonl``, ``questions.jsonl``) or in that of BEIR can have any name. Other sets are known
-by
-their names (`HotpotQA` is ``hotpotqa``), or by their files. The error for a missing set names the
-place
-of its original.
+by their names (`HotpotQA` is ``hotpotqa``), or by their files. The error for a missing set names
+the place of its original.
 """
 
 from __future__ import annotations

@@ -68,9 +68,8 @@ class Daily:
     """Daily spending limits, reset at midnight UTC, for all processes with the same folder.
 
     A request holds its limit before it starts and releases the unspent rest at its end, so parallel
-    requests
-    cannot exceed the limit together. After a killed process the hold expires after `lease_s`; saved
-    spending stays. Spending counts for the day in which it is recorded.
+    requests cannot exceed the limit together. After a killed process the hold expires after
+    `lease_s`; saved spending stays. Spending counts for the day in which it is recorded.
 
     Args:
         file: SQLite file; created when needed.

@@ -1,10 +1,8 @@
 """Scheduling of evaluations: one queue per tenant, and a shared core between questions.
 
 An evaluation may have thousands of questions and would block everybody for a minute. Each tenant
-runs
-one evaluation at a time. The evaluation that used the core least runs the next question, so each of
-n
-tenants gets an equal share of time.
+runs one evaluation at a time. The evaluation that used the core least runs the next question, so
+each of n tenants gets an equal share of time.
 """
 
 from __future__ import annotations
@@ -146,8 +144,7 @@ class Slices:
     """Core shared by time: the evaluation that used it least runs next.
 
     Turns last from a millisecond to a second, so their durations are weighed. An evaluation that
-    waits
-    for a model gains no credit: it resumes at the level of the others.
+    waits for a model gains no credit: it resumes at the level of the others.
 
     Args:
         clock: monotonic clock in seconds.

@@ -260,8 +260,7 @@ class Models:
         """Delete outdated caches, because questions and answers may contain personal data.
 
         These are caches from before an erasure, caches unused for 30 days and, with `others`,
-        caches of deleted
-        corpora. A running evaluation that uses one is aborted.
+        caches of deleted corpora. A running evaluation that uses one is aborted.
 
         Args:
             now: seconds since 1970; None: current time.

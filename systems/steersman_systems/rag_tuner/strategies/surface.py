@@ -2,11 +2,9 @@
 
 Similar configurations have similar rewards. The similarity is an ANOVA kernel: a sum over the parts
 and their pairs, so the effect of a part is shared by all configurations with it. The features are
-the
-leading directions of the kernel over the space; their weights have independent normal priors. A
-query
-that is easy is easy under every configuration, so every query has a level, which is integrated out.
-So two configurations on different queries are compared as if on the same.
+the leading directions of the kernel over the space; their weights have independent normal priors. A
+query that is easy is easy under every configuration, so every query has a level, which is
+integrated out. So two configurations on different queries are compared as if on the same.
 """
 
 from __future__ import annotations
