@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import time
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,9 @@ class Application:
             paths, redirect_slashes=False, default=_Endpoint(self, {}), lifespan=lifespan
         )
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    def __call__(
+        self, scope: MutableMapping[str, Any], receive: Receive, send: Send
+    ) -> Awaitable[None]:
         """Answer one request, or run the lifespan.
 
         Raises:
@@ -107,11 +110,10 @@ class Application:
         if scope["type"] == "http":
             methods = self._raw.get(scope["path"])
             if methods is not None:
-                await self.respond(methods, scope, receive, send)
-                return
+                return self.respond(methods, scope, receive, send)
         elif scope["type"] != "lifespan":
             raise NotImplementedError(scope["type"])
-        await self._router(scope, receive, send)
+        return self._router(scope, receive, send)
 
     async def respond(
         self, methods: Methods, scope: MutableMapping[str, Any], receive: Receive, send: Send
@@ -163,14 +165,15 @@ class Application:
             request.key = key
         if route.sheds is not None and self._guard.state:
             self._guard.refuse(route.sheds)
+        handled = handler if route.raw else partial(_handled, handler)
         if not route.traced:
-            return await _handled(handler, request)
+            return await handled(request)
         request.traceparent = parse_traceparent(request.headers.get(b"traceparent"))
         if not self._tracing.enabled:
-            return await _handled(handler, request)
+            return await handled(request)
         with self._tracing.span(f"{route.method} {route.path}", request.traceparent) as own:
             request.traceparent = own
-            return await _handled(handler, request)
+            return await handled(request)
 
     def paths(self) -> list[tuple[str, str]]:
         """Return the described routes as (method, path)."""
@@ -196,9 +199,6 @@ class _Endpoint:
 async def _handled(handler: Handler, request: Request) -> Answer | Response:
     """Return a handler's answer; it gets the query and the body that its route declares."""
     route: Route = request.route
-    if route.raw:
-        raw: Answer = await handler(request)
-        return raw
     arguments = []
     if route.query is not None:
         arguments.append(read_query(request.scope["query_string"], route.query))

@@ -265,18 +265,6 @@ class Service:
         self.corpora = CorpusCache(
             partial(load_corpus, pools.acting, self.embedders), settings.corpora_bytes
         )
-        parts = Parts(
-            home,
-            pools.reading,
-            self.corpora,
-            self.embedders,
-            self.breakers["searching"],
-            self.metrics,
-        )
-        self.systems: dict[str, SystemPart] = {
-            name: load(system.service).open(parts, settings.systems.get(name))
-            for name, system in systems_with("service").items()
-        }
         self.secret = secret
         self.settings = settings
         self.beside = beside
@@ -285,33 +273,57 @@ class Service:
         )
         self._tasks: list[asyncio.Task[None]] = []
         add_gauges(self)
-        self.deciding = Decider(
-            self.replicas,
-            self.decisions,
-            self.pools.serving,
-            secret,
-            guardian=lambda: self.guard.state.name,
-            on_fallback=self.metrics.fallback,
-            on_arm=self.metrics.arm,
-            on_scrubbed=self.metrics.scrubbed,
-            on_answered=self.guard.observe,
-            replaying=self.breakers["replaying"],
-        )
-        self.intake = Intake(
-            self.replicas,
-            self.decisions,
-            self.event_rows,
-            secret,
-            on_scrubbed=self.metrics.scrubbed,
-        )
+        self.systems = self._open_systems(home)
+        self.deciding = self._decider()
+        self.intake = self._intake()
         self.description = as_text(document())
-        self.app = Application(
+        self.app = self._application()
+
+    def _open_systems(self, home: Path | None) -> dict[str, SystemPart]:
+        parts = Parts(
+            home,
+            self.pools.reading,
+            self.corpora,
+            self.embedders,
+            self.breakers["searching"],
+            self.metrics,
+        )
+        return {
+            name: load(system.service).open(parts, self.settings.systems.get(name))
+            for name, system in systems_with("service").items()
+        }
+
+    def _application(self) -> Application:
+        return Application(
             open_routes(self),
             keys=self.keys,
             guard=self.guard,
             metrics=self.metrics,
             tracing=self.tracing,
             lifespan=self._lifespan,
+        )
+
+    def _intake(self) -> Intake:
+        return Intake(
+            self.replicas,
+            self.decisions,
+            self.event_rows,
+            self.secret,
+            on_scrubbed=self.metrics.scrubbed,
+        )
+
+    def _decider(self) -> Decider:
+        return Decider(
+            self.replicas,
+            self.decisions,
+            self.pools.serving,
+            self.secret,
+            guardian=lambda: self.guard.state.name,
+            on_fallback=self.metrics.fallback,
+            on_arm=self.metrics.arm,
+            on_scrubbed=self.metrics.scrubbed,
+            on_answered=self.guard.observe,
+            replaying=self.breakers["replaying"],
         )
 
     @asynccontextmanager
