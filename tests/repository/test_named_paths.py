@@ -21,7 +21,8 @@ ELSEWHERE = frozenset({"benchmarks/NAME.py", "config.json", "manifest.jsonl"})
 
 def bases(page: Path) -> list[Path]:
     systems = ROOT / "systems/steersman_systems"
-    return [ROOT, ROOT / "src/steersman", ROOT / "src", systems, page.parent, *systems.iterdir()]
+    ours = [ROOT, ROOT / "src/steersman", ROOT / "src", ROOT / "sdk/python/steersman_client"]
+    return [*ours, systems, page.parent, *systems.iterdir()]
 
 
 def absent(page: Path, text: str) -> list[str]:
