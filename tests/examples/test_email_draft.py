@@ -142,7 +142,7 @@ def test_its_traces_are_visible_in_parquet(ran, service, home, sql):
     ("script", "said"),
     [
         ('\n{"to": "a@b.c", "kind": "x", "recipient": "boss", "notes": "n"}\n', "line 2 .*kind"),
-        ("no JSON\n", "line 1 of the script is no task"),
+        ("no JSON\n", "line 1 of the script is not a task"),
         ("\udcff\n", "can't decode byte"),
         (None, "No such file"),
     ],

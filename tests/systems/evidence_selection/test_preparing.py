@@ -19,7 +19,7 @@ def test_questions_without_gold_are_left_out_and_counted(tmp_path):
     assert found.groups == {"q1": "c1"}
     assert found.note == (
         "1 of its questions have nothing to judge by, and were left out; 1 of its gold passages "
-        "are not in its collection, so that nobody can pick them"
+        "are not in its collection and cannot be picked"
     )
     write(tmp_path / "own", "questions.jsonl", [BARE])
     with pytest.raises(DataError, match="no question of own has gold passages"):

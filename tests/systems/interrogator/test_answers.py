@@ -113,7 +113,7 @@ def test_a_damaged_entry_of_the_cache_is_embedded_anew(words, caplog):
     with caplog.at_level(logging.WARNING):
         answer = answerer.open("text", words.target("text").vector)
     assert (answer.cache_hit, answer.embedder_calls) == (False, 1)
-    assert "embedded anew" in caplog.text
+    assert "embedding again" in caplog.text
 
 
 def test_a_row_does_not_depend_on_its_neighbours():

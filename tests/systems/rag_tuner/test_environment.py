@@ -44,14 +44,14 @@ def test_an_episode_ends_at_its_horizon():
     simulator = environment()
     simulator.reset(np.random.default_rng(0))
     assert [simulator.step(STILL).last for _ in range(8)] == [False] * 7 + [True]
-    with pytest.raises(StateError, match="reset it first"):
+    with pytest.raises(StateError, match="call reset first"):
         simulator.step(STILL)
 
 
 def test_nothing_can_be_done_before_an_episode():
-    with pytest.raises(StateError, match="reset it first"):
+    with pytest.raises(StateError, match="call reset first"):
         environment().step(STILL)
-    with pytest.raises(StateError, match="reset it first"):
+    with pytest.raises(StateError, match="call reset first"):
         environment().stage()
 
 

@@ -112,7 +112,7 @@ def test_latency_is_told_by_episode_over_the_baseline_and_of_a_canary(report, tm
     write_page(tmp_path / "c.html", replace(report, canary=canary))
     page = (tmp_path / "c.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 5
-    assert "under the canary, and under the baseline meanwhile" in page
+    assert "under the canary, and under the baseline at the same time" in page
     assert "was not checked" in page
 
 

@@ -121,7 +121,7 @@ def test_a_candidate_is_declared_from_what_holds_alone():
     policy = initial_policy(spec)
     drawn = policy.decide({}, rng=np.random.default_rng(0))
     assert configuration_of(drawn.action) == BEST
-    with pytest.raises(InputError, match="breaks p95_latency_ms and may not serve"):
+    with pytest.raises(InputError, match="breaks p95_latency_ms and must not serve"):
         declared_with(POINT, WORDS, found)
     with pytest.raises(InputError, match="was never evaluated"):
         declared_with(POINT, replace(BEST, k=11), found)

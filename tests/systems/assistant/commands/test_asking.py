@@ -188,7 +188,7 @@ def test_the_doctor_asks_the_redis_that_is_named(asking, monkeypatch):
         assert (verdict, found.endswith("from REDIS_URL")) == ("ok", True)
     verdict, found, advice = told()
     assert (verdict, PASSWORD in found) == ("warn", False)
-    assert "PostgreSQL stands in" in advice
+    assert "until then PostgreSQL is used" in advice
     monkeypatch.setenv("REDIS_URL", "http://:secret@localhost")
     said = asking("doctor", status=1)
     assert "correct REDIS_URL" in said

@@ -160,7 +160,7 @@ def test_a_selector_is_trained_kept_and_used(data, tmp_path):
     assert json.loads(run(data, tmp_path, *use[:4], "--json", "--selector", file)) == learned
     for more, said in (
         (("--picks", 3), "picks is 3, and the selector was trained for 2"),
-        (("--may-stop",), "the selector never learned to stop"),
+        (("--may-stop",), "the selector was not trained to stop"),
     ):
         assert said in run(data, tmp_path, *use[:4], *more, "--selector", file, status=1)
     state = unpack_state(file.read_bytes())
