@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-lab quick check format bench lock clean
+.PHONY: help demo up test test-lab quick nightly check format bench lock clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /make \1\t/' | expand -t 14
@@ -46,6 +46,16 @@ test-lab: ## the tests of the lab and of the benchmarks
 quick: ## the tests of the pure floors and the registry that take a moment and need no server (a minute)
 	@tools/install dev rag
 	@$(PYTEST) -n 2 -m "not slow and not server" $(if $(ARGS),$(ARGS),$(QUICK))
+
+nightly: ## whole demos, 300 mutants of the pure packages, every benchmark at its smallest (hours)
+	@tools/install dev demo rag bench
+	@status=0; \
+	for system in assistant interrogator; do \
+	  echo "== demo $$system"; $(VENV)/steersman demo $$system || status=1; \
+	done; \
+	echo "== mutants"; $(VENV)/python -m tools.mutants $(ARGS) || status=1; \
+	echo "== benchmarks"; $(VENV)/python -m benchmarks --quick || status=1; \
+	exit $$status
 
 check: ## lint, format, types, floors, sizes, docs, language (under a minute); all run, any may fail
 	@tools/install dev rag

@@ -120,7 +120,7 @@ def test_pairs_of_one_prompt_are_held_out_together_and_count_as_one():
         assert mine.high - mine.low > 2 * (theirs.high - theirs.low)
     with pytest.raises(
         InputError,
-        match="folds is 5; allowed: 2 to 20, and at most .* or single questions, 1",
+        match=r"folds is 5; allowed: 2 to 20, and at most .* or single questions, 1",
     ):
         distilled_report(human[:12], human[:12])
     with pytest.raises(InputError, match="1 groups for 360 pairs; give one for each"):

@@ -132,5 +132,5 @@ def test_tpe_suggests_from_what_was_paid_for_before():
 def test_ppo_which_learns_nothing_from_an_earlier_run_says_so():
     pytest.importorskip("torch")
     paid = [one.batch for one in episodes(Random(TUNED), 2)]
-    with pytest.raises(InputError, match="learns from what it draws itself"):
+    with pytest.raises(InputError, match="learns only from its own draws"):
         retell(build_strategy("ppo", TUNED, queries=40), paid, TUNED)
