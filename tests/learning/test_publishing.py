@@ -1,14 +1,18 @@
 """Publishing: versions by change, and the publish guard."""
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime
+from hashlib import sha256
 
 import pytest
 
 from steersman.errors import GuardError, InputError, SigningError, SpecError, StateError
 from steersman.learning.rebuild import rebuild
+from steersman.points import state_bytes
 from steersman.points.state_bytes import unpack_state
 from steersman.policies import LinUCB
+from steersman.registry.consumer import Consumer
 from steersman.registry.description import describe
 from steersman.registry.repository import Publisher
 from steersman.registry.snapshot import pack_snapshot
@@ -84,6 +88,39 @@ async def test_what_is_signed_says_where_it_comes_from(database, tenant, signer)
     (act,) = await rows(database, tenant.id, "SELECT * FROM audit WHERE action LIKE 'snapshot%'")
     assert act["actor"] == "ann"
     assert act["detail"]["sha256"] == made.sha256
+
+
+async def test_publish_packs_a_state_once_and_signs_the_stored_bytes(
+    database, tenant, signer, monkeypatch, tmp_path
+):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 12)
+    await learn_all(database)
+    packed, unpacked, save, load = Counter(), Counter(), state_bytes.save, state_bytes.load
+
+    def counted_save(arrays):
+        data = save(arrays)
+        packed[sha256(data).hexdigest()] += 1
+        return data
+
+    def counted_load(data):
+        unpacked[sha256(data).hexdigest()] += 1
+        return load(data)
+
+    monkeypatch.setattr(state_bytes, "save", counted_save)
+    monkeypatch.setattr(state_bytes, "load", counted_load)
+    publisher = signer(tenant)
+    made = await publish_point(database, tenant.id, publisher)
+    assert packed == {made.state_sha256: 1}
+    assert unpacked.pop(made.state_sha256) == 1  # from the learner's checkpoint, to publish it
+    stored, data = await snapshot_of(database, tenant.id, made.version)
+    assert sha256(data).hexdigest() == stored.sha256.hex() == made.sha256
+    root = publisher.keys.trusted_root.read_bytes()
+    consumer = Consumer(publisher.place.root, root, tmp_path / "cache")
+    loaded = consumer.load("search", "depth", made.version)
+    assert unpacked[made.state_sha256] == 1
+    assert consumer.data("search", "depth", made.version) == data
+    assert state_bytes.state_sha256(loaded.state) == made.state_sha256
 
 
 async def test_candidates_that_could_not_be_compared_are_refused(database, tenant, signer):

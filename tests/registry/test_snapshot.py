@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import SnapshotError, VerificationError
 from steersman.points.policy_factory import load_policy
-from steersman.points.state_bytes import pack_state
+from steersman.points.state_bytes import pack_state, zstd
 from steersman.policies import (
     BetaThompson,
     EpsilonGreedy,
@@ -25,7 +25,7 @@ from steersman.policies import (
     LinUCB,
     Rules,
 )
-from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snapshot, zstd
+from steersman.registry.snapshot import check_state, pack_snapshot, unpack_snapshot
 
 POLICIES = {
     "beta_thompson": lambda: BetaThompson(["a", "b"]),

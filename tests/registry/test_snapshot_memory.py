@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from steersman.registry.snapshot import zstd
+from steersman.points.state_bytes import zstd
 
 MIB = 1024 * 1024
 CAP = 8 * MIB

@@ -25,8 +25,7 @@ from steersman.db.promotion import unpin_point
 from steersman.db.snapshots import find_snapshot
 from steersman.errors import StateError
 from steersman.platform.postgres.database import as_tenant
-from steersman.points.state_bytes import pack_state
-from steersman.registry.snapshot import unpack_snapshot
+from steersman.points.state_bytes import state_sha256, unpack_state
 from steersman.rollouts.state_machine import checked_reason
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
@@ -141,9 +140,10 @@ def reproduce_command(
     made, row = for_tenant(home, tenant_name, work)
     if out is not None:
         write_file(out, made)
-    same_state = sha256(pack_state(unpack_snapshot(made))).digest() == row.sha256
-    signed = (row.description or {}).get("sha256")
-    same = same_state and signed in {None, sha256(made).hexdigest()}
+    said = row.description or {}
+    state = said.get("state_sha256") or row.sha256.hex()  # only a published state is compressed
+    same_state = state_sha256(unpack_state(made)) == state
+    same = same_state and said.get("sha256") in {None, sha256(made).hexdigest()}
     show(
         {"version": version, "same": same, "same_state": same_state, "bytes": len(made)},
         as_json=as_json,

@@ -113,7 +113,7 @@ class SnapshotRow:
         feature_hash: hash of the feature map of its updates, 32 bytes.
         reason: declared (started empty), rebuilt (its log has all before it) or published
             (starts from the state of another lineage).
-        sha256: hash of its stored state, 32 bytes.
+        sha256: hash of its stored state, 32 bytes; of a published one, of the signed bytes.
         algorithm: policy algorithm; None in old rows.
         samples: number of learned decisions; None if not counted.
         line: of a published one: its lineage,
@@ -160,7 +160,7 @@ class Frozen:
         line_seq: and the update number, 0 or more.
         spec_hash: hash of its declaration, stored by `store_spec`.
         feature_hash: hash of its feature map.
-        state: bytes from `pack_state`.
+        state: bytes to sign: from `pack_state`, compressed.
         algorithm: policy algorithm.
         samples: number of learned decisions.
         left_out: decisions of the lineage that it did not learn: erased, excluded or not

@@ -1,9 +1,14 @@
-"""State format: deterministic safetensors, with checks on reading."""
+"""State format: deterministic safetensors, plain or in one zstd frame, with checks on reading.
+
+Policies already pack symmetric matrices, so light compression is enough: level 1, one thread, no
+dictionary, declared size.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +16,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from steersman.errors import StateError, VerificationError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +68,16 @@ def state_header(state: Mapping[str, Any]) -> dict[str, Any]:
 
 MAX_BYTES = 256 * 1024 * 1024
 _KINDS = (np.dtype(np.float64), np.dtype(np.uint8))
+_MAGIC = b"\x28\xb5\x2f\xfd"
+_WRITE: dict[int, int] = {
+    zstd.CompressionParameter.compression_level: 1,
+    zstd.CompressionParameter.content_size_flag: 1,
+    zstd.CompressionParameter.checksum_flag: 1,
+    zstd.CompressionParameter.dict_id_flag: 0,
+    zstd.CompressionParameter.nb_workers: 0,
+}
+# Level 1 uses a window of at most 512 KiB; our frames never need a window of 2 GiB.
+_READ: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 20}
 
 
 def pack_state(state: Mapping[str, NDArray[Any]]) -> bytes:
@@ -96,21 +116,23 @@ def state_sha256(state: Mapping[str, NDArray[Any]]) -> str:
 
 
 def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
-    """Return the state packed by `pack_state`.
+    """Return the state packed by `pack_state`, also if `compress_state` compressed it.
 
-    Sizes are checked before memory is allocated. The format is not compressed, so the arrays are
-    not larger than the bytes.
+    Sizes are checked before memory is allocated: the arrays are not larger than the plain bytes.
 
     Args:
-        max_bytes: maximum size in bytes.
+        max_bytes: maximum size of the plain bytes.
 
     Raises:
         StateError: too long, damaged, or an array is neither float64 nor uint8.
+        VerificationError: the compressed bytes are damaged or too long.
 
     >>> unpack_state(b"nonsense")
     Traceback (most recent call last):
     steersman.errors.StateError: the state is damaged: ...; use an older snapshot or relearn it
     """
+    if is_compressed(data):
+        data = decompress_state(data, max_bytes=max_bytes)
     if len(data) > max_bytes:
         message = (
             f"the state has {len(data):,} bytes, the maximum is {max_bytes:,}; it was not read"
@@ -123,6 +145,65 @@ def unpack_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArra
         raise StateError(message) from None
     _check_kinds(arrays)
     return arrays
+
+
+def is_compressed(data: bytes) -> bool:
+    """Return whether bytes are a zstd frame; a plain state never begins like one."""
+    return data[:4] == _MAGIC
+
+
+def compress_state(plain: bytes) -> bytes:
+    """Return the bytes from `pack_state` in one zstd frame.
+
+    Source:
+        Collet, Kucherawy (2021), RFC 8878, "Zstandard compression", section 3.1.1.
+    """
+    return zstd.compress(plain, options=_WRITE)
+
+
+def decompress_state(data: bytes, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of one frame: exactly its declared size, at most ``max_bytes``.
+
+    Raises:
+        VerificationError: not one frame, damaged, or too long.
+    """
+    size = _declared(data, max_bytes)
+    reader = zstd.ZstdDecompressor(options=_READ)
+    try:
+        plain = reader.decompress(data, max_length=size + 1)
+    except zstd.ZstdError as error:
+        message = f"the snapshot is damaged: {error}; fetch it again or use an older snapshot"
+        raise VerificationError(message) from None
+    if not reader.eof or len(plain) != size or reader.unused_data:
+        message = (
+            f"the snapshot declares {size:,} bytes and holds "
+            f"{'more' if len(plain) > size or reader.unused_data else 'fewer'}; "
+            "fetch it again or use an older snapshot"
+        )
+        raise VerificationError(message)
+    return plain
+
+
+def _declared(data: bytes, max_bytes: int) -> int:
+    if not is_compressed(data):
+        message = (
+            f"the snapshot is not a zstd frame: it begins with {data[:4]!r}; fetch it again or use "
+            "an older snapshot"
+        )
+        raise VerificationError(message)
+    try:
+        # The library returns None for an undeclared size; its type hints are wrong.
+        size: int | None = zstd.get_frame_info(data[:18]).decompressed_size
+    except zstd.ZstdError as error:
+        message = f"the snapshot header is incomplete: {error}; fetch it again"
+        raise VerificationError(message) from None
+    if size is None or size > max_bytes or len(data) > max_bytes + max_bytes // 256 + 64:
+        message = (
+            f"the snapshot has {len(data):,} bytes and declares {size or 0:,}; it must declare 1 "
+            f"to {max_bytes:,}; nothing was decompressed"
+        )
+        raise VerificationError(message)
+    return size
 
 
 def _check_kinds(arrays: Mapping[str, NDArray[Any]]) -> None:

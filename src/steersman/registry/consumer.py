@@ -17,7 +17,7 @@ from steersman.errors import (
     StateError,
     VerificationError,
 )
-from steersman.points.state_bytes import unpack_state
+from steersman.points.state_bytes import is_compressed, unpack_state
 from steersman.registry.cache import Cache, Good
 from steersman.registry.chain import (
     MAX_ROOT,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
-_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Consumer:
@@ -371,7 +370,7 @@ class Consumer:
 
 def _read_state(path: Path) -> State:
     data = read_file(path, MAX_FILE)
-    state = unpack_snapshot(data) if data[:4] == _ZSTD else unpack_state(data)
+    state = unpack_snapshot(data) if is_compressed(data) else unpack_state(data)
     check_state(state)
     return state
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping  # noqa: TC003 -- msgspec reads annotations
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import msgspec
 
 from steersman.errors import InputError, VerificationError
 from steersman.points.scale_guard import measure
-from steersman.points.state_bytes import pack_state, state_header
+from steersman.points.state_bytes import state_header, state_sha256
 from steersman.registry.versions import Version
 from steersman.wire import Refused, read
 
@@ -159,7 +158,8 @@ def describe(
 ) -> Description:
     """Return the description of a state, before publication.
 
-    Algorithm, actions, dimension, samples, measures and hash come from the state.
+    Algorithm, actions, dimension, samples, measures and hash come from the state. Give the hash as
+    ``state_sha256`` if you have packed the state already.
 
     Returns:
         A description without size, sha256, url and etag; publication sets them.
@@ -188,8 +188,9 @@ def describe(
         "dim": header["config"].get("dim"),
         "samples": header.get("updates", 0),
         "guard": measure(state).to_json(),
-        "state_sha256": hashlib.sha256(pack_state(state)).hexdigest(),
     }
+    if "state_sha256" not in further:
+        own["state_sha256"] = state_sha256(state)
     named = {"tenant": tenant, "skill": skill, "point": point, "version": version}
     try:
         return Description(**{**own, **named, "created_at": created_at, **further})

@@ -1,25 +1,22 @@
-"""Snapshot format: a policy state in one zstd frame, deterministic, with bounded reading.
-
-Policies already pack symmetric matrices, so light compression is enough: level 1, one thread, no
-dictionary, declared size.
-"""
+"""Snapshot format: a policy state in one zstd frame, with checks of untrusted bytes."""
 
 from __future__ import annotations
 
 import struct
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.errors import StateError, VerificationError
 from steersman.points.policy_factory import load_policy
-from steersman.points.state_bytes import pack_state, state_header, unpack_state
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from steersman.points.state_bytes import (
+    MAX_BYTES,
+    compress_state,
+    decompress_state,
+    pack_state,
+    state_header,
+    unpack_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,19 +25,8 @@ if TYPE_CHECKING:
 
     State = Mapping[str, NDArray[Any]]
 
-MAX_BYTES = 256 * 1024 * 1024
 MAX_NAMES = 64 * 1024  # bytes of names, types and shapes: a state has only a few arrays
-_MAGIC = b"\x28\xb5\x2f\xfd"
 _HOLLOW = 1 << 20  # maximum size that the other dimensions of an empty array may promise
-_WRITE: dict[int, int] = {
-    zstd.CompressionParameter.compression_level: 1,
-    zstd.CompressionParameter.content_size_flag: 1,
-    zstd.CompressionParameter.checksum_flag: 1,
-    zstd.CompressionParameter.dict_id_flag: 0,
-    zstd.CompressionParameter.nb_workers: 0,
-}
-# Level 1 uses a window of at most 512 KiB; our frames never need a window of 2 GiB.
-_READ: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 20}
 
 
 def pack_snapshot(state: State) -> bytes:
@@ -63,7 +49,7 @@ def pack_snapshot(state: State) -> bytes:
         Collet, Kucherawy (2021), RFC 8878, "Zstandard compression", section 3.1.1.
     """
     check_state(state)
-    return zstd.compress(pack_state(state), options=_WRITE)
+    return compress_state(pack_state(state))
 
 
 def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
@@ -82,7 +68,7 @@ def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDA
     Traceback (most recent call last):
     steersman.errors.VerificationError: the snapshot is not a zstd frame: ...
     """
-    plain = _decompressed(data, max_bytes)
+    plain = decompress_state(data, max_bytes=max_bytes)
     _refuse_long_names(plain)
     try:
         state = unpack_state(plain, max_bytes=max_bytes)
@@ -115,47 +101,6 @@ def check_state(state: State) -> None:
     except StateError as error:
         message = f"invalid policy state: {error}"
         raise VerificationError(message) from None
-
-
-def _decompressed(data: bytes, max_bytes: int) -> bytes:
-    """Return the content of one frame: exactly its declared size, at most ``max_bytes``."""
-    size = _declared(data, max_bytes)
-    reader = zstd.ZstdDecompressor(options=_READ)
-    try:
-        plain = reader.decompress(data, max_length=size + 1)
-    except zstd.ZstdError as error:
-        message = f"the snapshot is damaged: {error}; fetch it again or use an older snapshot"
-        raise VerificationError(message) from None
-    if not reader.eof or len(plain) != size or reader.unused_data:
-        message = (
-            f"the snapshot declares {size:,} bytes and holds "
-            f"{'more' if len(plain) > size or reader.unused_data else 'fewer'}; "
-            "fetch it again or use an older snapshot"
-        )
-        raise VerificationError(message)
-    return plain
-
-
-def _declared(data: bytes, max_bytes: int) -> int:
-    if data[:4] != _MAGIC:
-        message = (
-            f"the snapshot is not a zstd frame: it begins with {data[:4]!r}; fetch it again or use "
-            "an older snapshot"
-        )
-        raise VerificationError(message)
-    try:
-        # The library returns None for an undeclared size; its type hints are wrong.
-        size: int | None = zstd.get_frame_info(data[:18]).decompressed_size
-    except zstd.ZstdError as error:
-        message = f"the snapshot header is incomplete: {error}; fetch it again"
-        raise VerificationError(message) from None
-    if size is None or size > max_bytes or len(data) > max_bytes + max_bytes // 256 + 64:
-        message = (
-            f"the snapshot has {len(data):,} bytes and declares {size or 0:,}; it must declare 1 "
-            f"to {max_bytes:,}; nothing was decompressed"
-        )
-        raise VerificationError(message)
-    return size
 
 
 def _refuse_long_names(plain: bytes) -> None:

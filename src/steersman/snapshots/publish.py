@@ -1,8 +1,9 @@
 """Publishing: a state gets a version, passes the guard and is signed.
 
 The order makes an interrupted publisher resumable. The guard checks the state; one transaction
-assigns the version and stores state and description; the registry gets the signed files; the row is
-marked as published. The next call finds an unpublished version and signs its bytes first.
+assigns the version and stores the packed state and the description; the registry gets these very
+bytes, signed; the row is marked as published. The next call finds an unpublished version and signs
+its bytes first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from steersman.db.audit import record
@@ -32,9 +34,9 @@ from steersman.learning.candidates import Origin, declared_as, holds_line, relea
 from steersman.learning.replica import load
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.policy_factory import initial_policy
-from steersman.points.state_bytes import pack_state, unpack_state
+from steersman.points.state_bytes import compress_state, is_compressed, pack_state
 from steersman.registry.description import Description, describe
-from steersman.registry.snapshot import pack_snapshot
+from steersman.registry.snapshot import check_state
 from steersman.registry.versions import Ingredients, next_version
 from steersman.snapshots.publish_guard import Made, available, judge
 from steersman.snapshots.publish_lock import alone
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from steersman.platform.postgres.database import Database
     from steersman.policies import ChoicePolicy
     from steersman.registry.chain import Standing
+    from steersman.registry.snapshot import State
     from steersman.snapshots.publish_guard import Reason
 
 
@@ -67,7 +70,7 @@ class Signer(Protocol):
         """Sign a snapshot; a repeated call changes nothing.
 
         Args:
-            data: bytes from `pack_snapshot`.
+            data: packed and compressed state.
         """
 
 
@@ -238,6 +241,7 @@ async def _frozen(
 ) -> SnapshotRow:
     row, state = made.row, made.policy.state()
     point = row.tenant, row.skill, row.point
+    data, digest = await asyncio.to_thread(_packed, state)
     described = describe(
         state,
         tenant=await tenant_name(connection, row.tenant),
@@ -252,13 +256,14 @@ async def _frozen(
         line_seq=made.seq,
         git_commit=reason.git_commit,
         evidence=evidence,
+        state_sha256=digest,
     )
     frozen = Frozen(
         line=row.snapshot,
         line_seq=made.seq,
         spec_hash=row.spec_hash,
         feature_hash=row.feature_hash,
-        state=pack_state(state),
+        state=data,
         algorithm=described.algorithm,
         samples=described.samples,
     )
@@ -272,15 +277,23 @@ async def _frozen(
     return await describe_reserved(connection, point, reserved.version, described.to_json())
 
 
+def _packed(state: State) -> tuple[bytes, str]:
+    """Return the bytes to store and sign, and the hash of the state before compression."""
+    check_state(state)
+    plain = pack_state(state)
+    return compress_state(plain), sha256(plain).hexdigest()
+
+
 async def _sign(
     connection: Any, point: Point, found: SnapshotRow, signer: Signer, reason: Reason
 ) -> Description:
     async with as_tenant(connection, point[0]):
-        state = unpack_state(await base_state(connection, point, found.version))
+        data = await base_state(connection, point, found.version)
         needed = await _needed(connection, point)
         standing = (await read_known(connection, point)).standing(found.version)
     described = Description.from_json(found.description or {})
-    data = await asyncio.to_thread(pack_snapshot, state)
+    if not is_compressed(data):  # reserved by a version that stored plain states
+        data = await asyncio.to_thread(compress_state, data)
     signed = await asyncio.to_thread(
         signer.publish, data, described, needed=needed, standing=standing
     )
