@@ -99,7 +99,7 @@ async def test_how_much_a_tenant_logged_opens_no_breaker_that_others_ask_through
         monkeypatch.setattr(status, "READ_S", seconds)
 
     monkeypatch.setattr(planning, "traffic_of", read_for_ever)
-    monkeypatch.setattr(status, "_recent", read_for_ever)
+    monkeypatch.setattr(status, "counts_since", read_for_ever)
     give_up_after(0.5)  # long enough for both pages to have begun, on a loaded machine too
     asked = {"skill": "search", "decision": "depth"}
     async with serving() as s:
