@@ -225,3 +225,9 @@ def test_what_writes_to_the_callers_arrays_is_told(kind, said):
     wrong = type(kind.__name__, (kind,), {"algorithm": kind.__name__})
     with pytest.raises(AssertionError, match=said):
         check_policy(wrong(NAMES, 4, floor=0.1))
+
+
+def test_class_that_does_not_say_what_it_reads_is_refused():
+    silent = type("Silent", (Boltzmann,), {"reads": None})
+    with pytest.raises(InputError, match="set the class attribute reads to one of vector, key"):
+        check_policy(silent(NAMES))
