@@ -6,9 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
-from steersman.serving import explain as explaining
 from steersman.db.declarations import declare
 from steersman.db.tenants import create_tenant
+from steersman.serving import explain as explaining
 from tests.api.points import POINT
 
 DECIDE = {"skill": "search", "decision": "depth", "context": {"intent": "refund"}}
