@@ -3,7 +3,8 @@
 A connection costs its server some ten milliseconds before it has read what it needs of the
 catalogue. Tests open 25,000, one after the other, most of them to set something up or to look at a
 row; a service opens its pools with more. As behind a pooler, one that is closed is reset, and lent
-again.
+again. For that it clears two private fields of asyncpg's connection: 25,000 new connections would
+cost four minutes of a processor.
 Tests of connecting itself, and of connections that are lost, take `Database` as it is.
 """
 

@@ -2,7 +2,8 @@
 
 pytest-xdist has every process read all tests before the first one runs: with four processes on two
 cores that is more than a minute of processor in a fresh checkout. With this plugin in each of them
-they list the files only, and read one when its turn comes.
+they list the files only, and read one when its turn comes. `WholeFiles` overrides a private method
+of xdist for that minute: its own scheduler ends a process that has one item left.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ class ReadLate:
             if session.shouldfail or session.shouldstop:
                 break
         session.items[place] = item
-        if not tests:  # what the last one left stands for a file in the same folder
-            session._setupstate.teardown_exact(nextitem)  # noqa: SLF001 - pytest offers only this
+        if not tests:  # the item itself ends what the last file left for one in its folder
+            item.config.hook.pytest_runtest_setup(item=item)
+            item.config.hook.pytest_runtest_teardown(item=item, nextitem=nextitem)
         return True
 
     def _read(self, item: Unread) -> list[pytest.Item]:
@@ -122,6 +124,8 @@ class WholeFiles(LoadFileScheduling):  # type: ignore[misc]  # xdist is not type
     """
 
     def _reschedule(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:  # begun after a crash, and still listing files
+            return
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
             super()._reschedule(node)

@@ -102,3 +102,31 @@ def test_a():
     status, counts, told = run(files, processes=1)
     assert (status, counts) == (1, {"passed": 2, "failed": 1}), told
     assert "crashed while running 'test_dies.py" in told
+
+
+def test_two_processes_that_die_at_once_are_both_replaced(run):
+    dies = """
+import os
+import time
+from pathlib import Path
+
+def test_a():
+    own = Path(__file__).with_suffix(".died")
+    if not own.exists():
+        own.touch()
+        while len(list(own.parent.glob("*.died"))) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), 9)
+"""
+    slow = """
+import os
+import time
+
+def pytest_collection():  # those begun in their place list files, one after the other
+    time.sleep({"gw2": 1, "gw3": 3}.get(os.environ.get("PYTEST_XDIST_WORKER"), 0))
+"""
+    files = {"conftest.py": _CONFTEST + slow}
+    files |= {f"test_dies_{n}.py": f"# mark.slow: begins\n{dies}" for n in range(2)}
+    files |= {f"test_{n}.py": "def test_a(): pass\n" for n in range(4)}
+    status, counts, told = run(files)
+    assert (status, counts) == (1, {"passed": 6, "failed": 2}), told  # each ran again
