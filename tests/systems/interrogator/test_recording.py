@@ -99,6 +99,7 @@ def test_the_same_recording_is_the_same_log(warm_targets, minilm):
     assert set(first.target.tolist()) <= rows
 
 
-def test_the_command_knows_both_systems():
-    help_text = CliRunner().invoke(main, ["data", "record", "--help"]).output
-    assert "assistant|interrogator" in help_text
+def test_an_unknown_system_is_refused_with_the_known_ones():
+    refused = CliRunner().invoke(main, ["data", "record", "nothing"])
+    assert refused.exit_code == 2
+    assert "is not one of 'assistant', 'interrogator'" in refused.output

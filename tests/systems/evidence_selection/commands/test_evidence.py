@@ -165,7 +165,7 @@ def test_a_selector_is_trained_kept_and_used(data, tmp_path):
         assert said in run(data, tmp_path, *use[:4], *more, "--selector", file, status=1)
     state = unpack_state(file.read_bytes())
     file.write_bytes(pack_state({name: of for name, of in state.items() if name != "selector"}))
-    assert "does not say what" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
+    assert "has no training setup" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
     file.write_bytes(b"no state")
     assert "Error" in run(data, tmp_path, *use[:-1], "--selector", file, status=1)
 
