@@ -16,10 +16,10 @@ from steersman_systems.evidence_selection.report import (
     NEUTRAL,
     PUBLISHED,
 )
-from steersman_systems.reports.html import as_svg, write_html
+from steersman_systems.reports.html import as_svg, html_table, table, write_html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from steersman_systems.evidence_selection.ablations import Ablated
@@ -29,15 +29,7 @@ if TYPE_CHECKING:
     from steersman_systems.evidence_selection.report import SetReport
 
 _STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.3rem; margin-top: 2.4rem; }
-h3 { font-size: 1.05rem; margin-top: 1.6rem; }
-table { border-collapse: collapse; display: block; overflow-x: auto;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884;
-  white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th, td { white-space: nowrap; }
 .better { color: #0a7a35; } .worse { color: #b3261e; }
 .case { border: 1px solid #8884; border-radius: .5rem; padding: .5rem 1rem; margin: 1rem 0; }
 .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1.5rem; }
@@ -78,7 +70,7 @@ def write_page(
     ]  # fmt: skip
     for report in reports:
         parts += list(_set(report))
-    write_html(file, "Evidence selection", _STYLE, parts)
+    write_html(file, "Evidence selection", parts, style=_STYLE)
 
 
 def _set(report: SetReport) -> Iterator[str]:
@@ -106,12 +98,12 @@ def _set(report: SetReport) -> Iterator[str]:
     heads = ("policy", *(one.replace("_", " ") for one in report.measures))
     rows = [(escape(policy), *(_with_interval(values[one]) for one in report.measures))
             for policy, values in report.means.items()]  # fmt: skip
-    yield _raw_table(heads, rows)
+    yield html_table(heads, rows)
     told = "; ".join(f"{one.replace('_', ' ')}: {ABOUT_MEASURES[one]}" for one in report.measures)
     yield f"<p><small>{escape(told)}.</small></p><p><small>{escape(ABOUT_POLICIES)}</small></p>"
     if report.ahead:
         yield f"<h3>Difference to {escape(BASELINE)}</h3>"
-        yield _raw_table(heads, _differences(report))
+        yield html_table(heads, _differences(report))
         yield (
             f"<p>{len(report.ahead)} policies are compared with one. For each measure, the 95 % "
             "intervals are simultaneous (Bonferroni). Colour marks significant differences.</p>"
@@ -121,7 +113,7 @@ def _set(report: SetReport) -> Iterator[str]:
         yield from _forms(report.forms)
     if report.ablated:
         yield "<h3>Ablations: all gold found</h3>"
-        yield _table(
+        yield table(
             ("part", "variant", "all gold", "compared with", "difference"),
             map(_ablated, report.ablated),
         )
@@ -172,7 +164,7 @@ def _published(report: SetReport) -> Iterator[str]:
     known = PUBLISHED.get(report.evaluation.name, {})
     rows += [(f"{name} (published)", *map(str, values)) for name, values in known.items()]
     yield f"<h3>Retrieval{' beside published figures' if known else ''}</h3>"
-    yield _table(("", *own), rows)
+    yield table(("", *own), rows)
     if known:
         yield f"<p>{escape(DIFFERENCES)}</p>"
 
@@ -183,7 +175,7 @@ def _forms(forms: FormsCompared) -> Iterator[str]:
             for name, one in forms.forms.items()]  # fmt: skip
     rows.append(("learned, held-out turns", str(forms.learned), ""))
     rows.append(("best form of each turn, in hindsight", f"{forms.hindsight:.3f}", ""))
-    yield _table(("form", "recall@5", "share of the learned policy"), rows)
+    yield table(("form", "recall@5", "share of the learned policy"), rows)
     yield (
         f"<p>Learned policy minus {escape(forms.best)}, the best single form in hindsight: "
         f"{escape(str(forms.ahead))}. Loss of the whole history against the last turn alone: "
@@ -249,16 +241,3 @@ def number(value: float, sign: str = "") -> str:
     if value != value:  # noqa: PLR0124 (NaN)
         return "–"
     return f"{value:{sign},.0f}" if abs(value) >= 100 else f"{value:{sign}.3f}"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return _raw_table(heads, ([escape(cell) for cell in row] for row in rows))
-
-
-def _raw_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [_row("th", [escape(head) for head in heads]), *(_row("td", row) for row in rows)]
-    return "<table>\n" + "\n".join(lines) + "\n</table>"
-
-
-def _row(kind: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{kind}>{cell}</{kind}>" for cell in cells) + "</tr>"

@@ -9,10 +9,10 @@ from steersman_systems.interrogator.gate import FEWEST_SOLVED, WIDEST
 from steersman_systems.interrogator.measures import SHARE
 from steersman_systems.interrogator.pictures import arm_name, draw
 from steersman_systems.interrogator.report import SAYS, counted
-from steersman_systems.reports.html import write_html
+from steersman_systems.reports.html import captioned, html_table, write_html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from steersman_systems.interrogator.trial import Trial
@@ -24,19 +24,10 @@ _STATES = {
     "not_measured": ("no", "not measured"),
 }
 _STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
-table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #8884; }
 th { vertical-align: bottom; font-weight: 600; } td { vertical-align: top; }
 td small { display: block; white-space: nowrap; opacity: .75; }
 td:first-child small { white-space: normal; }
-th:first-child, td:first-child { text-align: left; min-width: 5.5rem; }
-figure { margin: 1.5rem 0; background: #fff; border-radius: .4rem; padding: .5rem; }
-figure svg { width: 100%; height: auto; }
-figcaption { color: #444; font-size: .9rem; padding: 0 .5rem; }
+th:first-child, td:first-child { min-width: 5.5rem; }
 .yes::before { content: "\\2713\\00a0"; } .no::before { content: "\\2717\\00a0"; }
 .unknown::before { content: "?\\00a0"; }
 .no { color: #b3261e; } @media (prefers-color-scheme: dark) { .no { color: #ff8a80; } }
@@ -54,7 +45,7 @@ def write_page(
     body = [f"<h1>{escape(title)}</h1>", _verdict(report)]
     for name, found in report["sets"].items():
         body += _set(name, found, trials[name], report["candidate"])
-    write_html(file, title, _STYLE, body)
+    write_html(file, title, body, style=_STYLE)
 
 
 def _verdict(report: Mapping[str, Any]) -> str:
@@ -93,8 +84,7 @@ def _set(name: str, found: Mapping[str, Any], trial: Trial, candidate: str) -> l
             f"{found['search_similarity']:.3f}."
         )
     parts = [f"<h2>{escape(name)}</h2>", f"<p>{about}</p>", _arms(found), _against(found)]
-    parts += [_gate(found), *map(_figure, draw(trial, candidate))]
-    return parts
+    return [*parts, _gate(found), *(captioned(*one) for one in draw(trial, candidate))]
 
 
 def _tried(tries: int | str) -> str:
@@ -125,7 +115,7 @@ def _arms(found: Mapping[str, Any]) -> str:
                 _median(figures["steps_to_share"]),
             ]
         rows.append(row)
-    return _table(heads, rows)
+    return html_table(heads, rows)
 
 
 def _against(found: Mapping[str, Any]) -> str:
@@ -146,7 +136,7 @@ def _against(found: Mapping[str, Any]) -> str:
         f"An unreached level counts as {found['limit']} questions. Figures are means of paired "
         "differences over targets and seeds."
     )
-    return f"{_table(heads, rows)}\n<p>{note}</p>"
+    return f"{html_table(heads, rows)}\n<p>{note}</p>"
 
 
 def _gate(found: Mapping[str, Any]) -> str:
@@ -165,22 +155,7 @@ def _gate(found: Mapping[str, Any]) -> str:
         f"to a level count only if at least {FEWEST_SOLVED:.0%} of the sessions of one policy "
         "reach it."
     )
-    return f"{_table(heads, rows)}\n<p>{note}</p>"
-
-
-def _figure(picture: tuple[str, str]) -> str:
-    svg, caption = picture
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; heads are plain text, cells are HTML."""
-    lines = ["<table>", _row("th", map(escape, heads)), *(_row("td", row) for row in rows)]
-    return "\n".join([*lines, "</table>"])
-
-
-def _row(kind: str, cells: Iterable[str]) -> str:
-    return f"<tr>{''.join(f'<{kind}>{cell}</{kind}>' for cell in cells)}</tr>"
+    return f"{html_table(heads, rows)}\n<p>{note}</p>"
 
 
 def _estimate(one: Mapping[str, float], digits: int, *, signed: bool = False) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman_systems.rag_tuner.frontier import rising
 from steersman_systems.rag_tuner.pictures import episodes, frontier, latencies, shares
-from steersman_systems.reports.html import as_svg, write_html
+from steersman_systems.reports.html import as_svg, captioned, table, write_html
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,17 +17,7 @@ if TYPE_CHECKING:
     from steersman_systems.rag_tuner.report import Report
 
 _HEADS = ("", "configuration", "quality", "95 %", "latency ms", "p95 ms", "cost")
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-table { border-collapse: collapse; display: block; overflow-x: auto;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884; }
-th:first-child, td:first-child { text-align: left; }
-figure { margin: 1rem 0; background: #fff; border-radius: .4rem; padding: .5rem; }
-figure svg { width: 100%; height: auto; } figcaption { color: #444; font-size: .9rem; }
-.verdict { font-size: 1.1rem; border-left: .3rem solid #0072b2; padding-left: .8rem; }
+_STYLE = """.verdict { font-size: 1.1rem; border-left: .3rem solid #0072b2; padding-left: .8rem; }
 """
 
 
@@ -50,9 +40,9 @@ def write_page(file: Path, report: Report) -> None:
             "numbers refer to the table.",
         ),
         "<h2>Frontier</h2>",
-        _table(_HEADS, _line(report)),
+        table(_HEADS, _line(report)),
         "<h2>Marked configurations</h2>",
-        _table(_HEADS, _marked(report)),
+        table(_HEADS, _marked(report)),
         "<h2>Evaluations</h2>",
         _figure(episodes(report.lines), "Reward of every evaluation, with penalties."),
         _figure(shares(report.lines), "Evaluated variants and switches, with their mean reward."),
@@ -64,10 +54,10 @@ def write_page(file: Path, report: Report) -> None:
         "<h2>Other weights</h2>",
         ("<p>The best configuration, in hindsight on all queries, for other weights of latency (γ) "
         "and cost (δ). The weights change the result more than tuning does.</p>"),
-        _table(("γ", "δ", "best", "reward", "gain over baseline"), _swept(report)),
+        table(("γ", "δ", "best", "reward", "gain over baseline"), _swept(report)),
         *_parts(report),
     ]  # fmt: skip
-    write_html(file, title, _STYLE, parts)
+    write_html(file, title, parts, style=_STYLE)
 
 
 def _parts(report: Report) -> list[str]:
@@ -77,7 +67,7 @@ def _parts(report: Report) -> list[str]:
         "<h2>Ablations: effect of each part</h2>",
         ("<p>Loss of the best configuration, in hindsight on all queries, if one part is held "
         "fixed.</p>"),
-        _table(("fixed part", "best configuration", "loss", "95 % CI"), _ablated(report)),
+        table(("fixed part", "best configuration", "loss", "95 % CI"), _ablated(report)),
     ]  # fmt: skip
 
 
@@ -117,16 +107,7 @@ def _ablated(report: Report) -> Iterable[Sequence[str]]:
 
 
 def _figure(figure: Any, caption: str) -> str:
-    return f"<figure>{as_svg(figure)}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [_row("th", heads), *(_row("td", row) for row in rows)]
-    return "<table>\n" + "\n".join(lines) + "\n</table>"
-
-
-def _row(kind: str, cells: Iterable[str]) -> str:
-    return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+    return captioned(as_svg(figure), caption)
 
 
 def facts(report: Report) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from steersman.errors import DataError
 from steersman.errors.install_hint import how_to_install
+from steersman_systems.reports.html import new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,12 +84,8 @@ def write_png(curves: Mapping[str, Floats], file: Path, *, title: str) -> None:
     Raises:
         DataError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 -- an extra, and heavy
-    except ImportError as error:
-        raise _missing("matplotlib") from error
-    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
-    axes = figure.subplots()
+    up = f"reward, mean of the last {WINDOW}"
+    figure, axes = new_axes("requests answered", up, height=4.2)
     for name, rewards in curves.items():
         places, means = smoothed(rewards)
         colour = _COLOURS.get(name)
@@ -103,11 +100,7 @@ def write_png(curves: Mapping[str, Floats], file: Path, *, title: str) -> None:
         )
     axes.set_ylim(*_limits(curves))
     axes.set_xlim(0, max(len(rewards) for rewards in curves.values()) * 1.12)
-    axes.set_xlabel("requests answered")
-    axes.set_ylabel(f"reward, mean of the last {WINDOW}")
     axes.set_title(title, loc="left", fontsize=11)
-    axes.grid(visible=True, alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=150)
 

@@ -10,8 +10,22 @@ from steersman.errors import DataError
 from steersman.errors.install_hint import how_to_install
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.4rem; }
+h3 { font-size: 1.05rem; margin-top: 1.6rem; }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884; }
+th:first-child, td:first-child { text-align: left; }
+figure { margin: 1.5rem 0; background: #fff; border-radius: .4rem; padding: .5rem; }
+figure svg { width: 100%; height: auto; }
+figcaption { color: #444; font-size: .9rem; padding: 0 .5rem; }
+"""
 
 
 def new_axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
@@ -49,8 +63,35 @@ def as_svg(figure: Any) -> str:
     return str(svg[svg.index("<svg") :])
 
 
-def write_html(file: Path, title: str, style: str, body: Iterable[str]) -> None:
+def captioned(svg: str, caption: str) -> str:
+    """Return a figure element of a picture and a plain caption."""
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of plain text."""
+    return html_table(heads, (map(escape, row) for row in rows))
+
+
+def html_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table; heads are plain text, cells are HTML.
+
+    >>> html_table(["a & b"], [["<b>1</b>"]]).replace(chr(10), "")
+    '<table><tr><th>a &amp; b</th></tr><tr><td><b>1</b></td></tr></table>'
+    """
+    lines = [_row("th", map(escape, heads)), *(_row("td", row) for row in rows)]
+    return "\n".join(["<table>", *lines, "</table>"])
+
+
+def _row(kind: str, cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{kind}>{cell}</{kind}>' for cell in cells)}</tr>"
+
+
+def write_html(file: Path, title: str, body: Iterable[str], *, style: str = "") -> None:
     """Write a page.
+
+    Args:
+        style: rules of this page, after those of all pages.
 
     Raises:
         DataError: The file cannot be written.
@@ -58,7 +99,7 @@ def write_html(file: Path, title: str, style: str, body: Iterable[str]) -> None:
     page = (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}{style}</style>\n<body>\n"
     )
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
