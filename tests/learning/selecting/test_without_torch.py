@@ -29,7 +29,8 @@ def test_it_is_said_before_raft_and_not_as_an_error_of_python():
 def test_an_evaluation_leaves_ppo_out_and_says_why():
     found = without_torch(
         "from tests.systems.evidence_selection.conftest import ROWS\n"
-        "from steersman_systems.evidence_selection.collection import Collection; from steersman_systems.evidence_selection.question import Question\n"
+        "from steersman_systems.evidence_selection.collection import Collection\n"
+        "from steersman_systems.evidence_selection.question import Question\n"
         "from steersman_systems.evidence_selection.contenders import contenders\n"
         "from steersman_systems.evidence_selection.evaluate import evaluate\n"
         "held = Collection.of_texts(ROWS)\n"
