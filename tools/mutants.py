@@ -30,7 +30,21 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("policies", "ope", "stats")
-_COPIED = ("src", "systems", "sdk", "tests", "tools", "docs", "conftest.py", "pyproject.toml")
+_COPIED = (
+    *(
+        "src",
+        "systems",
+        "sdk",
+        "tests",
+        "tools",
+        "docs",
+        "benchmarks",
+        "lab",
+        "configs",
+        "examples",
+    ),
+    *("conftest.py", "pyproject.toml", "README.md"),
+)
 _MEMORY = 8 << 30
 _WALL = 10
 """Seconds of time for each second of processor: a mutant that sleeps ends too."""
@@ -216,10 +230,14 @@ class Copy:
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (int(limit_s), int(limit_s) + 5))
             resource.prlimit(process.pid, resource.RLIMIT_AS, (_MEMORY, _MEMORY))
             try:
-                return process.wait(limit_s * _WALL) == 0
+                passed = process.wait(limit_s * _WALL) == 0
             except subprocess.TimeoutExpired:
                 process.kill()
-                return False
+                passed = False
+            if not path and not passed:
+                output.seek(0)
+                print(output.read().decode(errors="replace")[-2000:], file=sys.stderr)
+            return passed
 
     def kills(self, mutant: Mutant, limit_s: float) -> bool:
         """Return whether the tests notice the mutant."""
