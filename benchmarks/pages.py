@@ -93,6 +93,11 @@ HEADLINES = (
         "From an injected fault to the completed rollback",
     ),
     Headline(
+        "client",
+        "Client.decide, processor time a call (median and quartiles of rounds)",
+        "Processor time of a decide call in the application",
+    ),
+    Headline(
         "registry",
         "verify and load, d=256 K=50, directory",
         "Verification and load of a signed snapshot",
