@@ -36,7 +36,7 @@ from steersman.platform.postgres.database import as_tenant
 from steersman.registry.bucket import open_place
 from steersman.registry.keys import Keys
 from steersman.registry.repository import Publisher
-from steersman.rollouts.start import Wanted, start
+from steersman.rollouts.start import StartRequest, start
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 
@@ -354,7 +354,7 @@ async def _start(running: Served) -> RolloutRow:
     row = await _point(running.database, tenant)
     why = Reason(actor="benchmark", force="nothing is learned here")
     published = await publish(running.database, row, publisher, why, spec=CANDIDATE)
-    wanted = Wanted(
+    wanted = StartRequest(
         skill=row.skill,
         point=row.point,
         candidate=published.version,

@@ -17,7 +17,7 @@ from steersman.features import FeatureMap
 from steersman.learning.replica import Replica
 from steersman.points.policy_factory import initial_policy
 from steersman.rollouts.plan import plan_of
-from steersman.serving.draw import Served
+from steersman.serving.draw import ServedPoint
 from steersman.spec.loader import loads
 from tests.learning.world import learn_all
 
@@ -68,7 +68,9 @@ def a_rollout(stage: str = "ab", share: float = 0.25, **changes: Any) -> Rollout
     return replace(row, **changes)
 
 
-def serving(version: str = "0.1.0", *, seq: int = 0, likes: str = "", spec: Any = SPEC) -> Served:
+def serving(
+    version: str = "0.1.0", *, seq: int = 0, likes: str = "", spec: Any = SPEC
+) -> ServedPoint:
     """Return a point that has come to like an action, as a process would serve it."""
     features = FeatureMap(spec.context)
     row = PointRow(
@@ -86,7 +88,7 @@ def serving(version: str = "0.1.0", *, seq: int = 0, likes: str = "", spec: Any 
         x = features.encode({"intent": "refund"}).astype(np.float32).astype(np.float64)
         for _ in range(5):
             policy.learn(x, likes, 1.0)
-    return Served(Replica(row, policy, features, version, seq))
+    return ServedPoint(Replica(row, policy, features, version, seq))
 
 
 def who(turn: Turn) -> str:

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from steersman.rollouts.start import Wanted, start
+from steersman.rollouts.start import StartRequest, start
 from steersman.snapshots import verified_bases as verified
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from tests.api.points import POINT as DOCUMENT
 from tests.api.rollouts import decision, teach, until
 from tests.api.test_retracting import third_that_cannot_be_had
@@ -102,7 +102,7 @@ async def test_a_learner_goes_on_from_what_was_signed_too(database, tenant, serv
         await staged(s, "live", "candidate")
         await _forge(database, tenant, version)
         await ships.promote(rollout)
-        await teach(s, database, 10, bases=Verified(s.home))  # leaves a checkpoint
+        await teach(s, database, 10, bases=VerifiedBases(s.home))  # leaves a checkpoint
         await until(s, snapshot=version, update_seq=30)
         followed = bits(s.replica(*POINT).policy)
         home = s.home
@@ -162,7 +162,7 @@ async def test_without_its_files_it_goes_on_serving_and_is_not_promoted(
 ) -> None:
     async with serving() as s:
         ships, version = await prepared(s, database, tenant)
-        wanted = Wanted(
+        wanted = StartRequest(
             skill=POINT[0],
             point=POINT[1],
             candidate=version,

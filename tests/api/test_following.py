@@ -10,7 +10,7 @@ from steersman.db.promotion import pin_point
 from steersman.platform.postgres.database import as_tenant
 from steersman.serving import point_follower as following
 from steersman.serving.replicas import Replicas
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from tests.api.rollouts import decision, teach, until
 
 POINT = ("search", "depth")
@@ -100,7 +100,7 @@ async def test_every_decision_of_a_pin_is_explained(database, tenant, serving) -
 async def test_news_that_come_as_it_is_closed_do_not_keep_it_open(database, tmp_path) -> None:
     async with await database.pool("app") as pool:
         for turns in range(6):
-            replicas = Replicas(database, pool, Verified(tmp_path))
+            replicas = Replicas(database, pool, VerifiedBases(tmp_path))
             replicas.start()
             while not replicas.refreshed_at:  # noqa: ASYNC110 (no event tells it)
                 await asyncio.sleep(0.01)

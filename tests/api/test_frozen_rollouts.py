@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from steersman.cli import main
 from steersman.learning.verify import verify
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from steersman.workers.learner import run_learner
 from tests.api.rollouts import until
 from tests.api.test_serving_rollouts import ask_units, prepared, staged
@@ -30,7 +30,7 @@ class Visitors:
     @asynccontextmanager
     async def coming(self):
         """Let them come; at the end all that they reported is learned."""
-        ending, stop, bases = asyncio.Event(), asyncio.Event(), Verified(self._s.home)
+        ending, stop, bases = asyncio.Event(), asyncio.Event(), VerifiedBases(self._s.home)
         learning = asyncio.create_task(
             run_learner(self._database, stop=stop, settings=QUICK, bases=bases)
         )

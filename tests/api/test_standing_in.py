@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from steersman.db.derived_snapshots import hold_point
 from steersman.db.promotion import pin_point
 from steersman.snapshots.retract import retract_version
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from tests.learning.shipping_world import promote_point, publish_point, registry_of
 from tests.learning.test_retracting import acting
 from tests.learning.test_shipping import learned
@@ -30,7 +30,7 @@ async def three_states(database, tenant, tmp_path):
 
 
 async def stands_in(database, tenant, home) -> str:
-    verified = Verified(home)
+    verified = VerifiedBases(home)
     try:
         row = await point_of(database, tenant.id)
         async with acting(database, tenant) as connection:

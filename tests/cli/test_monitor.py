@@ -25,7 +25,7 @@ from steersman.db.derived_snapshots import hold_point
 from steersman.db.incidents import open_incident
 from steersman.db.packed_events import log_events
 from steersman.db.rollout_transitions import claim_rollout, start_rollout
-from steersman.db.snapshots import Frozen, mark_published, reserve_snapshot
+from steersman.db.snapshots import FrozenState, mark_published, reserve_snapshot
 from steersman.db.tenants import create_tenant
 from steersman.db.verdicts import add_verdict
 from steersman.wire import new_id
@@ -95,7 +95,7 @@ async def rollout(database, tenant, spec):
         {"name": "live", "share": 0.95, "min_units": 0, "min_s": 0.0},
     ]
     point = (tenant, "search", "depth")
-    frozen = Frozen(
+    frozen = FrozenState(
         line="0.1.0",
         line_seq=0,
         spec_hash=spec.spec_hash,

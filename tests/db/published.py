@@ -9,7 +9,7 @@ from steersman.db.declarations import declare
 from steersman.db.derived_snapshots import hold_point
 from steersman.db.rewards import spec_of
 from steersman.db.snapshots import (
-    Frozen,
+    FrozenState,
     SnapshotRow,
     find_snapshot,
     mark_published,
@@ -61,7 +61,7 @@ async def frozen(
         spec = row.spec if document is None else loads(document)
         if document is not None:
             await store_spec(connection, point, bytes.fromhex(spec.spec_hash), document)
-        one = Frozen(
+        one = FrozenState(
             line=row.snapshot,
             line_seq=seq,
             spec_hash=bytes.fromhex(spec.spec_hash),

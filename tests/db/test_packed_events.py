@@ -13,7 +13,7 @@ from steersman.db.decisions import log_decisions
 from steersman.db.group_commit import GroupCommit
 from steersman.db.packed_events import event_pipeline, log_events, log_packed_events, pack_event
 from steersman.db.tenants import create_tenant
-from steersman.db.write_batches import Expired
+from steersman.db.write_batches import WriteTimeout
 from steersman.wire import new_id
 from tests.db.rows import connected, decision, event
 
@@ -150,7 +150,7 @@ async def test_what_somebody_has_locked_keeps_nobody_else_waiting(database, tena
             impatient = commits.submit([pack_event(made._replace(id="late"))], within_s=30)
             hurried = commits.submit([pack_event(made)], within_s=1.5)
             assert await impatient == {}
-            assert isinstance(await hurried, Expired)
+            assert isinstance(await hurried, WriteTimeout)
             assert not locked.done()
             assert commits.available
         assert list((await locked).values()) == ["replayed"]

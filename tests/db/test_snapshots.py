@@ -11,7 +11,7 @@ import pytest
 from steersman.db.derived_snapshots import hold_point
 from steersman.db.promotion import promote_snapshot
 from steersman.db.snapshots import (
-    Frozen,
+    FrozenState,
     find_snapshot,
     mark_published,
     reserve_snapshot,
@@ -120,7 +120,7 @@ async def test_what_does_not_fit_is_refused(database, point):
 
 
 async def test_a_version_that_is_taken_is_refused(database, point):
-    state = Frozen(
+    state = FrozenState(
         line="0.1.0",
         line_seq=0,
         spec_hash=bytes.fromhex(loads(DOCUMENT).spec_hash),

@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from steersman.db.derived_snapshots import hold_point
 from steersman.db.rollout_transitions import start_rollout
-from steersman.db.snapshots import Frozen, mark_published, reserve_snapshot
+from steersman.db.snapshots import FrozenState, mark_published, reserve_snapshot
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
@@ -29,7 +29,7 @@ async def rolled_out(database, tenant, version):
     try:
         async with as_tenant(connection, tenant):
             row = await hold_point(connection, key)
-            frozen = Frozen(
+            frozen = FrozenState(
                 line=row.snapshot,
                 line_seq=0,
                 spec_hash=row.spec_hash,

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from steersman.db.decisions import DecisionRow, Taken, log_decisions
+from steersman.db.decisions import DecisionRow, IdempotencyConflict, log_decisions
 from steersman.db.erasure import erase
 from steersman.db.group_commit import GroupCommit
 from steersman.db.tenants import create_tenant
-from steersman.db.write_batches import Expired
+from steersman.db.write_batches import WriteTimeout
 from steersman.wire import new_id
 from tests.db.rows import connected, decision
 
@@ -29,16 +29,18 @@ if TYPE_CHECKING:
     from steersman.platform.postgres.database import Database
 
 
-async def _write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+async def _write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, IdempotencyConflict]:
     return await log_decisions(connection, rows)
 
 
 @asynccontextmanager
 async def _flusher(
     database: Database,
-    write: Callable[[Any, Sequence[DecisionRow]], Awaitable[dict[UUID, Taken]]] = _write,
+    write: Callable[
+        [Any, Sequence[DecisionRow]], Awaitable[dict[UUID, IdempotencyConflict]]
+    ] = _write,
     **options: Any,
-) -> AsyncIterator[GroupCommit[DecisionRow, Taken]]:
+) -> AsyncIterator[GroupCommit[DecisionRow, IdempotencyConflict]]:
     commits = GroupCommit(lambda: database.connect("app"), write, lambda row: row.id, **options)
     commits.start()
     try:
@@ -72,7 +74,9 @@ async def test_an_error_nobody_thought_of_does_not_end_the_flusher(
 ) -> None:
     failures = iter([LookupError("a bug"), RuntimeError("another")])
 
-    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    async def write(
+        connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, IdempotencyConflict]:
         if error := next(failures, None):
             raise error
         return await log_decisions(connection, rows)
@@ -88,7 +92,9 @@ async def test_what_was_committed_before_its_answer_got_lost_is_written_once(
 ) -> None:
     lost = iter([True, True])
 
-    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    async def write(
+        connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, IdempotencyConflict]:
         refused = await log_decisions(connection, rows)
         if next(lost, False):
             raise ConnectionResetError
@@ -169,7 +175,9 @@ async def test_a_second_flush_begins_only_when_much_is_waiting(
     begun: asyncio.Queue[int] = asyncio.Queue()
     go = asyncio.Event()
 
-    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    async def write(
+        connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, IdempotencyConflict]:
         if rows:
             begun.put_nowait(len(rows))
             await go.wait()
@@ -195,7 +203,9 @@ async def test_a_second_flush_begins_only_when_much_is_waiting(
 async def test_no_flush_holds_more_rows_than_it_may(database: Database, tenant: Tenant) -> None:
     sizes: list[int] = []
 
-    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    async def write(
+        connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, IdempotencyConflict]:
         sizes.append(len(rows))
         return await log_decisions(connection, rows)
 
@@ -214,7 +224,9 @@ async def test_what_is_too_much_at_once_is_written_in_smaller_parts(
     """A server ends the connection over a message that is too large for it, and says no more."""
     sizes: list[int] = []
 
-    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    async def write(
+        connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, IdempotencyConflict]:
         sizes.append(len(rows))
         if len(rows) > 5:
             raise ConnectionResetError
@@ -235,7 +247,9 @@ async def test_a_row_that_ends_every_connection_holds_up_no_others(
     rows = [decision(tenant.id) for _ in range(6)]
     ill = True
 
-    async def write(connection: Any, batch: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    async def write(
+        connection: Any, batch: Sequence[DecisionRow]
+    ) -> dict[UUID, IdempotencyConflict]:
         if ill and any(row.id == rows[0].id for row in batch):
             raise ConnectionResetError
         return await log_decisions(connection, batch)
@@ -287,7 +301,9 @@ async def test_what_another_lane_could_not_write_is_written_before_the_end(
     begun, go = asyncio.Event(), asyncio.Event()
     cuts = iter([True])
 
-    async def write(connection: Any, rows: Sequence[DecisionRow]) -> dict[UUID, Taken]:
+    async def write(
+        connection: Any, rows: Sequence[DecisionRow]
+    ) -> dict[UUID, IdempotencyConflict]:
         if len(rows) == 1 and not go.is_set():
             await begun.wait()
         elif len(rows) == 8:
@@ -322,7 +338,7 @@ async def test_a_row_whose_waiter_left_is_still_written(database: Database, tena
         transaction = lock.transaction()
         await transaction.start()
         await lock.execute("LOCK TABLE steersman.decision IN ACCESS EXCLUSIVE MODE")
-        assert isinstance(await commits.submit([row], within_s=0.05), Expired)
+        assert isinstance(await commits.submit([row], within_s=0.05), WriteTimeout)
         await transaction.rollback()
     await lock.close()
     assert await _ids(database, tenant.id) == [row.id]

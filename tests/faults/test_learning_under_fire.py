@@ -19,7 +19,7 @@ from steersman.db.secret import load_secret
 from steersman.serving.decide import Decider
 from steersman.serving.event_intake import Intake
 from steersman.serving.replicas import Replicas
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from steersman.wire import id_time, new_id
 from steersman.workers.learner import LearnerSettings, run_learner
 from tests.db.rows import event
@@ -122,7 +122,7 @@ async def _parts(made, clock):
     """Return what decides and what takes in, on a clock of ours."""
     secret = load_secret(made.home)
     pool = await made.database.pool("app")
-    replicas = Replicas(made.database, pool, Verified(made.home))
+    replicas = Replicas(made.database, pool, VerifiedBases(made.home))
     decisions = GroupCommit(lambda: made.database.connect("app"), log_decisions, lambda row: row.id)
     events = GroupCommit(
         event_pipeline(made.database).connect, log_packed_events, lambda row: row.name, lanes=2

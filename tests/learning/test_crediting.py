@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.db.rewards import Decided, Happened
+from steersman.db.rewards import RewardDecision, RewardEvent
 from steersman.errors import InputError
 from steersman.learning.credit import Course, Credit, credit_of, is_learnable
 from steersman.spec.loader import loads
@@ -20,7 +20,7 @@ SPEC = loads(document())
 
 
 def made(**changes):
-    row = Decided(
+    row = RewardDecision(
         id=UUID(int=1),
         episode=None,
         spec_hash=bytes(32),
@@ -45,7 +45,7 @@ def made(**changes):
 
 
 def event(after_s, outcomes=None, **changes):
-    row = Happened(UUID(int=1), None, AT + timedelta(seconds=after_s), outcomes, None)
+    row = RewardEvent(UUID(int=1), None, AT + timedelta(seconds=after_s), outcomes, None)
     return row._replace(**changes)
 
 

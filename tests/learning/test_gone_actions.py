@@ -9,7 +9,7 @@ import pytest
 
 from steersman.db.held_out import HeldOut
 from steersman.db.logged_choices import LoggedChoice
-from steersman.learning.held_out import Judged, _compare
+from steersman.learning.held_out import ComparedState, _compare
 from steersman.policies import Fixed
 from steersman.rollouts.candidate import Candidate
 from steersman.rollouts.candidate_evidence import logged_data, off_policy
@@ -44,8 +44,8 @@ def log(names, worth, n=3000):
 def test_an_arm_that_was_taken_out_is_never_drawn_and_the_rest_is_judged():
     assert set(NEW.actions.names) == {"shallow", "deep"}
     rows = log(OLD.actions.names, WORTH.get)
-    old = Judged(OLD, Fixed(OLD.actions.names, "middle", floor=0.0), "0.1.0", None)
-    new = Judged(NEW, Fixed(NEW.actions.names, "deep", floor=0.0), "0.1.1", None)
+    old = ComparedState(OLD, Fixed(OLD.actions.names, "middle", floor=0.0), "0.1.0", None)
+    new = ComparedState(NEW, Fixed(NEW.actions.names, "deep", floor=0.0), "0.1.1", None)
     found = _compare(rows, (new, old), [{}, {}], 0.95)
     assert found.reasons == ()
     assert found.low < WORTH["deep"] - WORTH["middle"] < found.high
@@ -56,7 +56,7 @@ def test_an_arm_that_was_taken_out_is_never_drawn_and_the_rest_is_judged():
 def test_what_only_some_requests_allowed_is_left_out_where_it_is_gone():
     rows = log(OLD.actions.names, WORTH.get)
     rows = [row._replace(eligible=list(OLD.actions.names)) for row in rows]
-    states = [Judged(NEW, Fixed(NEW.actions.names, it, floor=0.1), "0.1.1", None) for it in
+    states = [ComparedState(NEW, Fixed(NEW.actions.names, it, floor=0.1), "0.1.1", None) for it in
               ("deep", "shallow")]  # fmt: skip
     found = _compare(rows, tuple(states), [{}, {}], 0.95)
     assert found.reasons == ()
@@ -70,8 +70,8 @@ def test_a_configuration_that_was_barred_is_never_drawn_and_the_rest_is_judged()
     names = MIXED_OLD.actions.names
     good = next(name for name in MIXED_NEW.actions.names if '"hybrid"' in name)
     rows = log(names, lambda name: 0.9 if name == good else 0.3, n=60 * len(names))
-    old = Judged(MIXED_OLD, Fixed(names, min(gone), floor=0.3), "0.1.0", None)
-    new = Judged(MIXED_NEW, Fixed(MIXED_NEW.actions.names, good, floor=0.3), "0.1.1", None)
+    old = ComparedState(MIXED_OLD, Fixed(names, min(gone), floor=0.3), "0.1.0", None)
+    new = ComparedState(MIXED_NEW, Fixed(MIXED_NEW.actions.names, good, floor=0.3), "0.1.1", None)
     found = _compare(rows, (new, old), [{}, {}], 0.95)
     assert all("tuple.index" not in reason for reason in found.reasons)
     assert found.reasons != () or found.low < 0.7 * 0.6 < found.high + 0.1

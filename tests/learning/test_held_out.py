@@ -11,7 +11,7 @@ from steersman.db.held_out import hold_out
 from steersman.db.packed_events import log_events
 from steersman.db.rewards import learned_of
 from steersman.db.updates import updates_after
-from steersman.learning.held_out import Judged, compare, forget
+from steersman.learning.held_out import ComparedState, compare, forget
 from steersman.learning.replica import apply_update
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.policy_factory import initial_policy, load_policy
@@ -47,10 +47,10 @@ async def test_a_learned_state_is_better_than_none_and_none_is_worse(database, t
     replica = await replica_of(database, tenant.id)
 
     def learned():
-        return Judged(row.spec, load_policy(replica.policy.state()), "0.1.0", replica.seq)
+        return ComparedState(row.spec, load_policy(replica.policy.state()), "0.1.0", replica.seq)
 
     def fresh():
-        return Judged(row.spec, initial_policy(row.spec), "0.1.0", 0)
+        return ComparedState(row.spec, initial_policy(row.spec), "0.1.0", 0)
 
     better = await compared(database, row, learned(), fresh(), share=0.5)
     assert better.low > 0.1
@@ -127,12 +127,12 @@ async def test_an_action_that_the_log_never_drew_tells_nothing(database, tenant)
     row = await declared(database, tenant.id, policy="lin_ts")
     await lessons(database, row, 1000)
     await learn_all(database)
-    known = Judged(row.spec, initial_policy(row.spec), "0.1.0", 0)
+    known = ComparedState(row.spec, initial_policy(row.spec), "0.1.0", 0)
     actions = row.spec.actions
     more = actions.model_copy(update={"names": (*actions.names, "new")})
     wider = row.spec.model_copy(update={"actions": more})
     found = await compared(
-        database, row, Judged(wider, initial_policy(wider), "0.1.0", 0), known, share=0.5
+        database, row, ComparedState(wider, initial_policy(wider), "0.1.0", 0), known, share=0.5
     )
     assert found.difference is None
     assert any("could not have drawn" in reason for reason in found.reasons)

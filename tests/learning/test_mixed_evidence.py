@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from steersman.db.held_out import HeldOut
-from steersman.learning.held_out import Judged, _compare
+from steersman.learning.held_out import ComparedState, _compare
 from steersman.points.policy_factory import build
 from steersman.policies import Fixed
 from steersman.registry.description import Published, describe
@@ -54,7 +54,7 @@ def truth(policy):
 
 @pytest.mark.slow
 def test_a_state_that_learned_is_shown_to_be_better(log):
-    old, new = (Judged(SPEC, state(taught=it), "0.1.0", None) for it in (False, True))
+    old, new = (ComparedState(SPEC, state(taught=it), "0.1.0", None) for it in (False, True))
     found = _compare(log, (new, old), [{}, {}], 0.95)
     assert found.reasons == ()
     assert found.low < truth(new.policy) - truth(old.policy) < found.high

@@ -15,7 +15,7 @@ from steersman.db.promotion import take_back_snapshot
 from steersman.db.tenants import create_tenant
 from steersman.errors import StateError
 from steersman.learning.rebuild import rebuild
-from steersman.learning.relearn import Relearning
+from steersman.learning.relearn import Relearner
 from steersman.learning.verify import verify
 from steersman.platform.postgres.database import as_tenant
 from steersman.snapshots.promote import promote
@@ -151,7 +151,7 @@ async def test_deciding_and_reporting_go_on_while_a_candidate_relearns(
     await lessons(database, row, 400, seed=1)
     await learn_all(database)
     relearning, visits, rng = Event(), Semaphore(0), np.random.default_rng(0)
-    relearned, kept_going = Relearning._relearned, []
+    relearned, kept_going = Relearner._relearned, []
 
     def slowly(*given):
         """Relearn for as long as ten visits take, as with a long log."""
@@ -170,7 +170,7 @@ async def test_deciding_and_reporting_go_on_while_a_candidate_relearns(
                 visits.release()
         await connection.close()
 
-    monkeypatch.setattr(Relearning, "_relearned", slowly)
+    monkeypatch.setattr(Relearner, "_relearned", slowly)
     done = asyncio.create_task(promote_point(database, tenant.id, made.version))
     await visit()
     promoted = await done

@@ -10,7 +10,7 @@ from steersman.errors import InputError
 from steersman.providers.judges.faithfulness import Faithfulness
 from steersman.providers.judges.judge import judge_all
 from steersman.providers.judges.relevancy import Relevancy
-from steersman.providers.judges.scores import Case, Scored, coverage
+from steersman.providers.judges.scores import Case, Score, coverage
 from steersman.providers.spending_limit import Budget
 from tests.providers.scripted import Script, judge_at
 from tests.retrieval.hashed_words import HashedWords
@@ -119,9 +119,9 @@ def test_nothing_to_judge_is_fine_and_no_measure_is_not(chat):
 )
 def test_a_score_has_a_value_or_a_reason(value, reason):
     with pytest.raises(InputError):
-        Scored(value, reason)
+        Score(value, reason)
 
 
 def test_coverage_counts_reasons():
-    found = coverage([Scored(1.0), Scored(None, "budget"), Scored(None, "budget")])
+    found = coverage([Score(1.0), Score(None, "budget"), Score(None, "budget")])
     assert (found.total, found.defined, found.reasons) == (3, 1, {"budget": 2})

@@ -12,7 +12,7 @@ from steersman.registry.keys import Keys, save_key
 from steersman.registry.repository import Publisher
 from steersman.registry.rotation import Rotation
 from steersman.registry.storage import DirectoryPlace
-from steersman.registry.trusted_metadata import Trusting
+from steersman.registry.trusted_metadata import TrustedReader
 from tests.registry.conftest import DAY, PASSPHRASE, World, snapshot_of
 
 NEW = "another long passphrase"
@@ -187,7 +187,7 @@ def test_a_rotation_that_was_killed_at_any_step_is_completed(world, role):
 
 @pytest.mark.slow
 def test_a_rotation_of_root_that_was_killed_takes_either_passphrase(world):
-    rotation = Rotation(Trusting(Deadly(world.place, 2), world.keys), world.clock)
+    rotation = Rotation(TrustedReader(Deadly(world.place, 2), world.keys), world.clock)
     with pytest.raises(Killed):
         rotation.of_root(PASSPHRASE, NEW)
     with pytest.raises(SigningError, match="if that is refused, the new one"):

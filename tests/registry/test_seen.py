@@ -9,7 +9,7 @@ import pytest
 from steersman.errors import SigningError
 from steersman.registry.keys import Keys
 from steersman.registry.repository import Publisher
-from steersman.registry.rollback_guard import Memory, Seen
+from steersman.registry.rollback_guard import Memory, SeenVersions
 from tests.registry.conftest import DAY, PASSPHRASE, snapshot_of
 from tests.registry.test_attacks import newest, sign
 
@@ -115,11 +115,11 @@ def test_a_thief_of_the_timestamps_key_brings_no_older_snapshot_back(world):
 
 def test_a_memory_moves_up_only(tmp_path):
     memory = Memory(tmp_path)
-    memory.note(Seen(7, 5, 4, "ab"))
-    memory.note(Seen(9, 3, 2, "cd"))
-    assert memory.read() == Seen(9, 5, 4, "ab")
-    memory.note(Seen(8, 8, 8, "ef"))
-    assert memory.read() == Seen(9, 8, 8, "ef")
+    memory.note(SeenVersions(7, 5, 4, "ab"))
+    memory.note(SeenVersions(9, 3, 2, "cd"))
+    assert memory.read() == SeenVersions(9, 5, 4, "ab")
+    memory.note(SeenVersions(8, 8, 8, "ef"))
+    assert memory.read() == SeenVersions(9, 8, 8, "ef")
 
 
 def test_a_damaged_memory_is_told(world):

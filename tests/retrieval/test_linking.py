@@ -9,7 +9,7 @@ from steersman.errors import InputError
 from steersman.retrieval.passage_links import (
     ENTITY,
     TITLE,
-    Expanding,
+    LinkExpansion,
     Links,
     expand,
     link_entities,
@@ -91,7 +91,7 @@ def test_links_are_those_of_reading_every_text_word_by_word(texts):
 def test_expanding_brings_and_lifts():
     found = Ranked(np.array([0, 1, 2]), np.array([5.0, 4.0, 1.0], np.float32))
     links = Links.of_pairs(5, [(0, 3, TITLE), (0, 2, TITLE), (1, 4, ENTITY)])
-    wider, origins = expand(found, links, Expanding(seeds=2, title=0.8, entity=0.5))
+    wider, origins = expand(found, links, LinkExpansion(seeds=2, title=0.8, entity=0.5))
     scores = dict(zip(wider.positions.tolist(), wider.scores.tolist(), strict=True))
     assert scores == pytest.approx({0: 1.0, 1: 0.75, 2: 0.8, 3: 0.8, 4: 0.375})
     assert wider.positions.tolist() == [0, 2, 3, 1, 4]
@@ -100,7 +100,7 @@ def test_expanding_brings_and_lifts():
 
 def test_only_the_seeds_lead_on():
     found = Ranked(np.array([0, 1]), np.array([5.0, 4.0], np.float32))
-    wider, origins = expand(found, Links.of_pairs(3, [(1, 2, TITLE)]), Expanding(seeds=1))
+    wider, origins = expand(found, Links.of_pairs(3, [(1, 2, TITLE)]), LinkExpansion(seeds=1))
     assert (wider.positions.tolist(), origins) == ([0, 1], {})
 
 

@@ -13,7 +13,7 @@ from steersman.registry.repository import Publisher
 from steersman.registry.storage import DirectoryPlace
 from steersman.rollouts.commands import act
 from steersman.rollouts.evidence import SourceEvidence
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from tests.rollouts.world import another, check_history, world
 
 EVERY_STEP = [
@@ -177,7 +177,7 @@ async def test_a_candidate_that_is_deleted_goes_no_further_and_people_are_told(
     (trust / "root.json").write_bytes(publisher.create(tenant.name, "correct horse battery"))
     w = await world(database, tenant.id, signer=publisher)
     begun = await w.start()
-    bases = Verified(tmp_path)
+    bases = VerifiedBases(tmp_path)
     async with w.controlled(bases=bases):
         await w.drive(begun.id, steps=10, until=at("canary"))
         shutil.move(registry, tmp_path / "elsewhere")

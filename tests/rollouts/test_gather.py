@@ -13,7 +13,7 @@ from steersman.rollouts.arms import position
 from steersman.rollouts.commands import act
 from steersman.rollouts.forecast import forecast, traffic_of
 from steersman.rollouts.plan import plan_of
-from steersman.rollouts.unit_outcomes import Gathering, last_decision_at, observe, shadowed
+from steersman.rollouts.unit_outcomes import ReadPosition, last_decision_at, observe, shadowed
 from steersman.spec.loader import loads
 from tests.learning.world import decided, happened
 from tests.rollouts.world import document, world
@@ -78,7 +78,7 @@ async def test_closed_windows_alone_each_once_and_late_commits_too(database, ten
     other = happened(second, {"success": 1.0}, at=second.at, received_at=second.at)
     await write(w, [first, second, fallen, wrong, aside, degraded], [inside, outside, other])
 
-    gathering = Gathering()
+    gathering = ReadPosition()
     assert (await read(w, row, gathering, start + 0.9)).observed == []
     found = await read(w, row, gathering, start + 1.2)
     assert [(one.unit, one.arm, one.failed) for one in found.observed] == [
@@ -97,7 +97,7 @@ async def test_closed_windows_alone_each_once_and_late_commits_too(database, ten
     assert found.misplaced == 1
     assert [one.failed for one in found.observed if one.unit == degraded.unit] == [True]
     assert (await read(w, row, gathering, start + 3.0)).observed == []
-    again = await read(w, row, Gathering(), start + 3.0)
+    again = await read(w, row, ReadPosition(), start + 3.0)
     assert (len(again.observed), again.misplaced) == (5, 1)
     assert await w.read(lambda it: last_decision_at(it, row, None)) == second.at
 
@@ -112,7 +112,7 @@ async def test_one_late_commit_does_not_hide_another(database, tenant):
         return decided(w.row, rng, at=start + at, unit=unit_of(row, "candidate", rng), **label)
 
     young, late, later = made(50.0), made(-7.0), made(10.0)  # windows are a second long
-    gathering, found = Gathering(), []
+    gathering, found = ReadPosition(), []
     for one, closed in ((young, 52.0), (late, 53.0), (None, 57.0), (later, 58.0)):
         if one is not None:
             await write(w, [one], [])
@@ -131,7 +131,7 @@ async def test_what_was_erased_or_done_otherwise_is_left_out(database, tenant):
     did = happened(rows[0], None, at=rows[0].at, received_at=rows[0].at, action_taken="middle")
     await write(w, rows, [did])
     await erase(database, tenant.id, reason="asked", actor="a", decisions=[rows[1].id])
-    found = await read(w, row, Gathering(), w.clock.now + 5)
+    found = await read(w, row, ReadPosition(), w.clock.now + 5)
     assert [one.unit for one in found.observed] == [rows[2].unit]
 
 
@@ -144,7 +144,7 @@ async def test_at_live_the_holdback_and_its_like_are_compared(database, tenant):
         )  # fmt: skip
     assert row.stage == "live"
     await w.arrive(row, 600)
-    found = await read(w, row, Gathering(), w.clock.now + 5)
+    found = await read(w, row, ReadPosition(), w.clock.now + 5)
     by_arm = {
         arm: sum(one.arm == arm for one in found.observed) for arm in ("candidate", "control")
     }
@@ -157,7 +157,7 @@ async def test_what_was_shadowed_is_returned_once(database, tenant):
     w = await world(database, tenant.id, log=0)
     begun = await w.start()
     await w.arrive(begun, 30)
-    gathering = Gathering()
+    gathering = ReadPosition()
     until = moment(w.clock.now + 1)
     parts = [
         await w.read(lambda it: shadowed(it, begun, gathering, until, limit=20)) for _ in range(3)
@@ -171,14 +171,14 @@ async def test_pages_of_a_long_log_follow_each_other(database, tenant, monkeypat
     monkeypatch.setattr("steersman.rollouts.unit_outcomes._MOST_PAGES", 2)
     w, row = await at_canary(database, tenant)
     await w.arrive(row, 300)
-    gathering, units, behind = Gathering(), [], True
+    gathering, units, behind = ReadPosition(), [], True
     while behind:
         found = await read(w, row, gathering, w.clock.now + 5)
         units += [one.unit for one in found.observed]
         behind = found.behind
         assert len(found.observed) <= 14
     assert len(units) == len(set(units))
-    whole = await read(w, row, Gathering(), w.clock.now + 5)
+    whole = await read(w, row, ReadPosition(), w.clock.now + 5)
     assert whole.behind
     assert len(units) > 40
 

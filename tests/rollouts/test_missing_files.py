@@ -13,7 +13,7 @@ from steersman.registry.keys import Keys
 from steersman.registry.repository import Publisher
 from steersman.registry.storage import DirectoryPlace
 from steersman.rollouts.commands import act
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from tests.rollouts.world import check_history, world
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ async def shipped(database, tenant, root):
 @pytest.mark.parametrize("harm", [_gone, _other_thing, _unreadable, _without_target])
 async def test_what_cannot_be_verified_is_held_until_it_can(harm, database, tenant, tmp_path):
     w, registry, aside = await shipped(database, tenant, tmp_path)
-    begun, bases = await w.start(), Verified(tmp_path)
+    begun, bases = await w.start(), VerifiedBases(tmp_path)
     good = {"candidate": 0.9, "control": 0.4}
     async with w.controlled(bases=bases):
         now = await w.drive(begun.id, steps=40, until=at_live, **good)
@@ -95,7 +95,7 @@ async def test_what_was_verified_before_is_promoted_while_the_registry_is_away(
     database, tenant, tmp_path
 ):
     w, registry, aside = await shipped(database, tenant, tmp_path)
-    begun, bases = await w.start(), Verified(tmp_path)
+    begun, bases = await w.start(), VerifiedBases(tmp_path)
     good = {"candidate": 0.9, "control": 0.4}
     async with w.controlled(bases=bases):
         await w.drive(begun.id, steps=40, until=at_live, **good)

@@ -7,7 +7,7 @@ import pytest
 
 from steersman.db.held_out import HeldOut
 from steersman.db.logged_choices import LoggedChoice
-from steersman.learning.held_out import Judged, _compare
+from steersman.learning.held_out import ComparedState, _compare
 from steersman.ope import LoggedData, evaluate
 from steersman.ope.paired import off_policy_delta
 from steersman.points.policy_factory import load_policy
@@ -104,7 +104,9 @@ def test_of_held_out_decisions(log, learned):
         for row, offered, features, action, reward in log
     ]
     before = JointSquareCB((), dim=2, floor=0.1)
-    new, old = (Judged(SPEC, load_policy(one.state()), "0.1.0", None) for one in (learned, before))
+    new, old = (
+        ComparedState(SPEC, load_policy(one.state()), "0.1.0", None) for one in (learned, before)
+    )
     found = _compare(rows, (new, old), ({}, {}), 0.95)
     wanted = off_policy_delta(
         _by_hand(before, log), _by_hand(learned, log), estimator="snips", adaptive=True

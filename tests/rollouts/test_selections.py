@@ -11,7 +11,7 @@ from steersman.db.declarations import declare
 from steersman.db.held_out import hold_out
 from steersman.db.packed_events import log_events
 from steersman.errors import RolloutError
-from steersman.learning.held_out import Judged, compare
+from steersman.learning.held_out import ComparedState, compare
 from steersman.points.feature_encoding import as_stored
 from steersman.points.policy_factory import initial_policy
 from steersman.policies.offered import Offered
@@ -153,7 +153,7 @@ async def test_what_the_log_never_let_lead_is_no_evidence_for_who_would(database
     assert "raise leading" in " ".join(told.reasons)
     own = Candidate.of(initial_policy(w.row.spec), w.row.spec)
     assert not off_policy(own, logged, gates=wider.gates).reasons
-    states = [Judged(one.spec, one.policy, "0.1.0", 0) for one in (candidate, own)]
+    states = [ComparedState(one.spec, one.policy, "0.1.0", 0) for one in (candidate, own)]
     report = await w.read(lambda it: compare(it, _key(w), *states, share=1.0))
     assert (report.decisions, report.difference) == (400, None)
     assert "raise leading" in " ".join(report.reasons)

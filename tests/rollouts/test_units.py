@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import InputError
 from steersman.rollouts.plan import PlannedGuardrail, PlannedStage, RolloutPlan
-from steersman.rollouts.units import Observed, Units, value_of
+from steersman.rollouts.units import AnalysedDecision, Units, value_of
 
 GUARDRAILS = (
     PlannedGuardrail("reward", "reward", better="higher"),
@@ -26,7 +26,7 @@ PLAN = RolloutPlan(
 
 
 def seen(unit, at, reward=1.0, arm="control", latency=100.0, failed=False):
-    return Observed(unit, arm, at, reward, {"latency_ms": latency}, failed)
+    return AnalysedDecision(unit, arm, at, reward, {"latency_ms": latency}, failed)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def seen(unit, at, reward=1.0, arm="control", latency=100.0, failed=False):
     ],
 )
 def test_the_number_of_a_decision(guardrail, outcomes, value):
-    assert value_of(guardrail, Observed("u", "control", 0.0, None, outcomes)) == value
+    assert value_of(guardrail, AnalysedDecision("u", "control", 0.0, None, outcomes)) == value
 
 
 def test_what_the_arm_could_not_answer_is_an_error():

@@ -25,7 +25,7 @@ from steersman.db.verdicts import verdicts_of
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.arms import place, position
 from steersman.rollouts.plan import RolloutPlan
-from steersman.rollouts.start import Wanted, start
+from steersman.rollouts.start import StartRequest, start
 from steersman.rollouts.verdicts import recompute
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from steersman.db.rollouts import RolloutRow
     from steersman.db.verdicts import VerdictRow
     from steersman.platform.postgres.database import Database
-    from steersman.rollouts.controller_step import TurnDone
+    from steersman.rollouts.controller_step import StepResult
 
 STAGES = (
     ("shadow", 0.0, 20),
@@ -153,11 +153,11 @@ class World:
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     units: int = 0
     turns: int = 0
-    last: TurnDone | None = None
+    last: StepResult | None = None
 
     async def start(self, **changes: Any) -> RolloutRow:
         """Start a rollout of the candidate."""
-        wanted = Wanted(
+        wanted = StartRequest(
             **{
                 "skill": self.row.skill,
                 "point": self.row.point,
@@ -296,7 +296,7 @@ class World:
             assert time.monotonic() < deadline, "no controller looks"
             await asyncio.sleep(0.005)
 
-    def watch(self, done: TurnDone) -> None:
+    def watch(self, done: StepResult) -> None:
         """Count the turns of controllers at this tenant's rollouts."""
         if done.row.tenant == self.tenant:
             self.turns += 1

@@ -39,7 +39,7 @@ from steersman.serving.event_intake import Intake
 from steersman.serving.load_guard import Guard
 from steersman.serving.metrics import Metrics
 from steersman.serving.replicas import Replicas
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.api.parts import SystemPart
-    from steersman.db.decisions import Taken
+    from steersman.db.decisions import IdempotencyConflict
     from steersman.db.keys import KeyRow
     from steersman.db.packed_events import PackedEvent
     from steersman.platform.postgres.database import Database
     from steersman.platform.postgres.idle_pool import Pools
     from steersman.serving.arms import Arms
-    from steersman.serving.draw import Served
+    from steersman.serving.draw import ServedPoint
 
 _PLACE = ("skill", "point")
 _OPEN = {"open": 1.0, "half_open": 0.5, "closed": 0.0}
@@ -114,7 +114,7 @@ def _under_way(replicas: Replicas) -> list[tuple[str, str]]:
 
 
 def _rollouts(
-    replicas: Replicas, read: Callable[[Arms[Served]], float]
+    replicas: Replicas, read: Callable[[Arms[ServedPoint]], float]
 ) -> dict[tuple[str, ...], float]:
     """Return a number per active rollout; the largest for tenants with equal names."""
     found: dict[tuple[str, ...], float] = {}
@@ -126,15 +126,15 @@ def _rollouts(
     return found
 
 
-def _stage_number(arms: Arms[Served]) -> float:
+def _stage_number(arms: Arms[ServedPoint]) -> float:
     return 1.0 + _STAGES.index(arms.row.stage)
 
 
-def _share(arms: Arms[Served]) -> float:
+def _share(arms: Arms[ServedPoint]) -> float:
     return arms.row.share
 
 
-def _is_loaded(arms: Arms[Served]) -> float:
+def _is_loaded(arms: Arms[ServedPoint]) -> float:
     return float(arms.candidate is not None)
 
 
@@ -225,7 +225,7 @@ class Service:
         pools: Pools,
         secret: bytes,
         settings: Settings,
-        verified: Verified,
+        verified: VerifiedBases,
         beside: Exchange | None = None,
         embedders: Embedders | None = None,
         home: Path | None = None,
@@ -244,7 +244,7 @@ class Service:
         self.replicas = Replicas(
             database, pools.serving, verified, breaker=self.breakers["loading"]
         )
-        self.decisions: GroupCommit[DecisionRow, Taken] = GroupCommit(
+        self.decisions: GroupCommit[DecisionRow, IdempotencyConflict] = GroupCommit(
             partial(connect_writer, database),
             self._write_decisions,
             lambda row: row.id,
@@ -391,7 +391,7 @@ class Service:
 
     async def _write_decisions(
         self, connection: Any, rows: Sequence[DecisionRow]
-    ) -> dict[UUID, Taken]:
+    ) -> dict[UUID, IdempotencyConflict]:
         settling = [row.id for row in rows if row.weight and self._settles(row)]
         return await log_decisions(connection, rows, settling=settling)
 
@@ -462,7 +462,7 @@ async def assemble(
     """
     secret = load_secret(home)
     pools = await open_pools(stack, database)
-    verified = Verified(home)
+    verified = VerifiedBases(home)
     stack.callback(verified.close)
     beside = Exchange(home / BESIDE, "")
     service = Service(database, pools, secret, settings, verified, beside, _embedders(home), home)

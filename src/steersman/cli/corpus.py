@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from steersman.db.corpus_snapshots import CorpusSnapshotRow
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
-    from steersman.retrieval.add_documents import Added
-    from steersman.retrieval.corpora_reader import Opened
+    from steersman.retrieval.add_documents import AddResult
+    from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman.retrieval.results import Hit
 
     T = TypeVar("T")
@@ -92,7 +92,7 @@ def _below(path: Path) -> Iterator[tuple[Path, str | None]]:
 
 
 @contextmanager
-def watched(reading: Reading, *, as_json: bool) -> Iterator[Callable[[Added], None]]:
+def watched(reading: Reading, *, as_json: bool) -> Iterator[Callable[[AddResult], None]]:
     """Give a callback that shows the progress of `Reading` at a terminal."""
     if as_json or not sys.stderr.isatty():
         yield lambda _: None
@@ -102,7 +102,7 @@ def watched(reading: Reading, *, as_json: bool) -> Iterator[Callable[[Added], No
     with Progress(*columns, more, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task("reading and embedding", total=reading.files, more="")
 
-        def tell(done: Added) -> None:
+        def tell(done: AddResult) -> None:
             texts = f"{done.embedded:,} texts embedded, {done.known:,} known"
             bar.update(task, completed=reading.read, more=texts)
 
@@ -195,7 +195,7 @@ def add(
     chunking = _chunking(chunk_size, overlap)
     reading = Reading(paths)
 
-    async def work(corpora: Corpora) -> Added:
+    async def work(corpora: Corpora) -> AddResult:
         there = {row.name: row for row in await corpora.all()}
         with watched(reading, as_json=as_json) as progress:
             using = _workers(there.get(name), embedder, workers or usual_workers(), home)
@@ -372,7 +372,7 @@ def search(
         click.echo(f"{part} did not answer; searched without it", err=True)
 
 
-def _hit(place: int, hit: Hit, opened: Opened) -> dict[str, Any]:
+def _hit(place: int, hit: Hit, opened: OpenCorpus) -> dict[str, Any]:
     passage, where = hit.passage, hit.passage.lineage
     return {
         "rank": place,

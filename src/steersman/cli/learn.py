@@ -73,12 +73,12 @@ def run_command(home: Path, *, supervised: bool) -> None:
     """
     from steersman.platform.telemetry.logs import configure_logging  # noqa: PLC0415 (for one command)
     from steersman.platform.telemetry.tracing import configure_tracing, finish_tracing  # noqa: PLC0415 (for one command)
-    from steersman.snapshots.verified_bases import Verified  # noqa: PLC0415 (for one command)
+    from steersman.snapshots.verified_bases import VerifiedBases  # noqa: PLC0415 (for one command)
 
     configure_logging()
     provider = configure_tracing("steersman-learner")
     database = open_store(home)
-    bases = Verified(home)
+    bases = VerifiedBases(home)
 
     async def learn() -> None:
         stop = asyncio.Event()

@@ -12,7 +12,7 @@ from steersman.cli.options import administers, for_tenant, tenant_option
 from steersman.cli.output import as_text, show_rows
 from steersman.cli.rollout_views import declared, point_argument, reading, skill_argument
 from steersman.rollouts.ope_report import baselines, find_candidates, read_log, value
-from steersman.snapshots.verified_bases import Verified
+from steersman.snapshots.verified_bases import VerifiedBases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
     from steersman.rollouts.candidate import Candidate
-    from steersman.rollouts.ope_report import Log, Rows, Valued
+    from steersman.rollouts.ope_report import Log, PolicyValue, Rows
 
 _COLUMNS = ("policy", "ips", "snips", "dr", "effective_sample_size", "evidence")
 
@@ -71,7 +71,7 @@ def command(
     """
 
     async def work(database: Database, tenant: Tenant) -> tuple[Log, dict[str, Candidate]]:
-        bases = Verified(home)
+        bases = VerifiedBases(home)
 
         async def read(connection: Any) -> tuple[Log, dict[str, Candidate]]:
             row = await declared(connection, tenant, skill, point)
@@ -101,7 +101,7 @@ def command(
             click.echo(f"\nNo estimate for {one.policy}: {' '.join(against)}")
 
 
-def _fields(one: Valued) -> dict[str, Any]:
+def _fields(one: PolicyValue) -> dict[str, Any]:
     if one.report is None:
         return {"policy": one.policy, "estimates": {}, "reasons": [one.reason]}
     return {
@@ -116,7 +116,7 @@ def _fields(one: Valued) -> dict[str, Any]:
     }
 
 
-def _row(one: Valued) -> dict[str, Any]:
+def _row(one: PolicyValue) -> dict[str, Any]:
     fields = _fields(one)
     shown = {name: _interval(**found) for name, found in fields["estimates"].items()}
     size = fields.get("effective_sample_size")

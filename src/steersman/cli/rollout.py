@@ -27,8 +27,8 @@ from steersman.cli.rollout_views import (
 from steersman.cli.signing_keys import mark_here
 from steersman.db.incidents import incidents_of
 from steersman.rollouts.commands import act, close_incident
-from steersman.rollouts.start import Wanted, start
-from steersman.snapshots.verified_bases import Verified
+from steersman.rollouts.start import StartRequest, start
+from steersman.snapshots.verified_bases import VerifiedBases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,7 +139,7 @@ def start_command(
     as_json: bool,
 ) -> None:
     """Start a rollout of the published version CANDIDATE for POINT of SKILL."""
-    wanted = Wanted(
+    wanted = StartRequest(
         skill=skill,
         point=point,
         candidate=candidate,
@@ -151,7 +151,7 @@ def start_command(
     )
 
     async def work(database: Database, tenant: Tenant) -> RolloutRow:
-        bases = Verified(home)
+        bases = VerifiedBases(home)
         try:
             row = await start(
                 database, tenant.id, wanted, actor=actor(), clock=time.time, bases=bases
@@ -214,7 +214,7 @@ def _act(
 ) -> None:
     async def work(database: Database, tenant: Tenant) -> RolloutRow:
         row = await reading(database, tenant, lambda it: find(it, tenant, which))
-        bases = Verified(home)
+        bases = VerifiedBases(home)
         try:
             row = await act(
                 database,

@@ -73,7 +73,7 @@ def run_command(
     decisions.
     """
     from steersman.platform.telemetry.logs import configure_logging  # noqa: PLC0415 (for one command)
-    from steersman.snapshots.verified_bases import Verified  # noqa: PLC0415 (for one command)
+    from steersman.snapshots.verified_bases import VerifiedBases  # noqa: PLC0415 (for one command)
     from steersman.workers.metrics import ControllerMetrics  # noqa: PLC0415 (for one command)
 
     configure_logging()
@@ -83,7 +83,7 @@ def run_command(
     if prometheus:
         sources.append(PrometheusSource(prometheus, stale_s=stale_s))
     database = open_store(home)
-    bases = Verified(home)
+    bases = VerifiedBases(home)
 
     async def control(database: Database) -> None:
         stop = asyncio.Event()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.db.rollouts import RolloutRow
-    from steersman.rollouts.commands import Explained
+    from steersman.rollouts.commands import RolloutExplanation
     from steersman.rollouts.forecast import Forecast, Traffic
     from steersman.rollouts.plan import RolloutPlan
 
@@ -39,7 +39,7 @@ def shown_row(row: RolloutRow) -> dict[str, Any]:
     }
 
 
-def show_explained(found: Explained, *, as_json: bool) -> None:
+def show_explained(found: RolloutExplanation, *, as_json: bool) -> None:
     """Print the state of a rollout and its reasons."""
     if as_json:
         told = found.to_json()

@@ -25,7 +25,7 @@ from steersman.db.rollouts import active_rollouts, find_rollout, rollouts_of
 from steersman.db.verdicts import verdicts_of
 from steersman.errors import InputError, RolloutError
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.commands import Explained, explain
+from steersman.rollouts.commands import RolloutExplanation, explain
 from steersman.rollouts.forecast import forecast, traffic_of
 from steersman.rollouts.plan import RolloutPlan, plan_of
 from steersman.rollouts.verdicts import recompute
@@ -197,9 +197,9 @@ async def _all_of(connection: Any, tenant: UUID) -> list[RolloutRow]:
     return found
 
 
-def _explained(home: Path, tenant_name: str, which: str) -> Explained:
-    async def work(database: Database, tenant: Tenant) -> Explained:
-        async def read(connection: Any) -> Explained:
+def _explained(home: Path, tenant_name: str, which: str) -> RolloutExplanation:
+    async def work(database: Database, tenant: Tenant) -> RolloutExplanation:
+        async def read(connection: Any) -> RolloutExplanation:
             row = await find(connection, tenant, which)
             return await explain(connection, tenant.id, row.id)
 

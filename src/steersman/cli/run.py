@@ -19,8 +19,8 @@ from steersman.registry.consumer import Consumer
 from steersman.rollouts.pipeline.config import load_config
 from steersman.rollouts.pipeline.preflight import check_pipeline
 from steersman.rollouts.pipeline.reports import STEPS, Workshop
-from steersman.rollouts.pipeline.steps import Asked, run_pipeline
-from steersman.snapshots.verified_bases import Verified
+from steersman.rollouts.pipeline.steps import RunOptions, run_pipeline
+from steersman.snapshots.verified_bases import VerifiedBases
 
 if TYPE_CHECKING:
     from steersman.db.tenants import Tenant
@@ -88,7 +88,7 @@ def command(
         checks = _validated(home, tenant_name, shipped, loaded, only)
         _show_checks(checks, as_json=as_json)
         sys.exit(0 if all(check.ok for check in checks) else 1)
-    asked = Asked(
+    asked = RunOptions(
         step=step,
         only=only,
         dry_run=dry_run,
@@ -127,8 +127,8 @@ def _is_fine(report: StepReport) -> bool:
     return report.goes_on or (report.step == "monitor" and report.status == "waits")
 
 
-def _workshop(home: Path, database: Database, tenant: Tenant) -> tuple[Workshop, Verified]:
-    bases = Verified(home)
+def _workshop(home: Path, database: Database, tenant: Tenant) -> tuple[Workshop, VerifiedBases]:
+    bases = VerifiedBases(home)
 
     def consumer(cache: Path) -> Consumer:
         file = trusted_root_of(home, tenant.name)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
     from steersman.registry.description import Description
-    from steersman.snapshots.retract import Retracted
+    from steersman.snapshots.retract import RetractionResult
 
 _skill = click.argument("skill")
 _point = click.argument("point")
@@ -185,7 +185,7 @@ def retract_command(
     reason = checked_reason(reason)
     publisher = need_publisher(home, tenant_name)
 
-    async def work(database: Database, tenant: Tenant) -> Retracted:
+    async def work(database: Database, tenant: Tenant) -> RetractionResult:
         key = tenant.id, skill, point
         connection = await database.connect("worker")
         try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
     from steersman.snapshots.comparison import Diff
-    from steersman.snapshots.release_marks import Known
+    from steersman.snapshots.release_marks import VersionFacts
 
 _COLUMNS = (
     *("skill", "decision", "version", "reason", "from"),
@@ -96,7 +96,7 @@ def _reading(home: Path, tenant_name: str, read: Any) -> Any:
     return for_tenant(home, tenant_name, work)
 
 
-def _listed(row: SnapshotRow, known: Known) -> dict[str, Any]:
+def _listed(row: SnapshotRow, known: VersionFacts) -> dict[str, Any]:
     status = _status(row)
     mark = known.standing(row.version).replace("_", " ") if status == "published" else None
     return {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from steersman.db.erasure import Erased
+    from steersman.db.erasure import ErasureResult
     from steersman.db.points import PointRow, UnreadablePoint
     from steersman.db.tenants import Tenant
     from steersman.platform.postgres.database import Database
@@ -167,7 +167,7 @@ def erase_command(
         )
         click.confirm(f"Erase {what} of tenant {name} permanently?", abort=True, err=True)
 
-    async def work(database: Database, tenant: Tenant) -> Erased:
+    async def work(database: Database, tenant: Tenant) -> ErasureResult:
         return await erase(
             database,
             tenant.id,

@@ -39,7 +39,7 @@ class Anchor(NamedTuple):
     hash: bytes
 
 
-class Broken(NamedTuple):
+class ChainFault(NamedTuple):
     """Error in the chain.
 
     Attributes:
@@ -65,7 +65,7 @@ class ChainReport:
     rows: int = 0
     head: Anchor | None = None
     anchors: int = 0
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[ChainFault] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
@@ -212,4 +212,4 @@ def _compare_anchors(report: ChainReport, found: Anchor, known: set[bytes]) -> N
 
 def _note(report: ChainReport, seq: int, what: str) -> None:
     if len(report.broken) < _MOST:
-        report.broken.append(Broken(seq, f"row {seq} {what}"))
+        report.broken.append(ChainFault(seq, f"row {seq} {what}"))

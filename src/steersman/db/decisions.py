@@ -200,7 +200,7 @@ class DecisionRow(
     steps: Any = None
 
 
-class Taken(NamedTuple):
+class IdempotencyConflict(NamedTuple):
     """Row that was not written, because its idempotency key or id already exists.
 
     Attributes:
@@ -226,7 +226,7 @@ async def connect_writer(database: Database) -> Connection[Any]:
 
 async def log_decisions(
     connection: Any, rows: Sequence[DecisionRow], *, settling: Collection[UUID] = ()
-) -> dict[UUID, Taken]:
+) -> dict[UUID, IdempotencyConflict]:
     """Write decisions of any tenants in one transaction, all or none.
 
     Existing ids are skipped, so a batch can be written again after an unknown result. If a client
@@ -243,7 +243,7 @@ async def log_decisions(
         *slices([row.tenant for row in batch]),
         list(settling),
     )
-    return {asked: Taken(earlier, body_hash) for asked, earlier, body_hash in taken}
+    return {asked: IdempotencyConflict(earlier, body_hash) for asked, earlier, body_hash in taken}
 
 
 async def find_decision(connection: Any, tenant: UUID, identifier: UUID) -> DecisionRow | None:

@@ -43,7 +43,7 @@ class Segment(NamedTuple):
     last: int | None = None
 
 
-class Logged(NamedTuple):
+class LineageUpdate(NamedTuple):
     """Update of a lineage.
 
     Attributes:
@@ -182,7 +182,7 @@ async def exclude_decisions(
 
 async def logged_after(
     connection: Any, point: Point, source: Segment, target: str, seq: int, until: datetime | None
-) -> list[Logged]:
+) -> list[LineageUpdate]:
     """Return the next updates of a snapshot, with their exclusion from another.
 
     Returns:
@@ -197,7 +197,7 @@ async def logged_after(
         "AND ($8::bigint IS NULL OR seq <= $8) ORDER BY seq LIMIT 2000",
         *(*point, source.id, target, seq, until, source.last),
     )
-    return [Logged(UpdateRow(*row[:-2]), *row[-2:]) for row in rows]
+    return [LineageUpdate(UpdateRow(*row[:-2]), *row[-2:]) for row in rows]
 
 
 async def copy_updates(

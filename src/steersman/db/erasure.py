@@ -45,7 +45,7 @@ _EXPORTED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasureResult:
     """Result of an erasure.
 
     Attributes:
@@ -77,7 +77,7 @@ async def erase(
     actor: str,
     unit: str | None = None,
     decisions: Sequence[UUID] | None = None,
-) -> Erased:
+) -> ErasureResult:
     """Erase decisions with their events, rewards and keys; a repeated call changes nothing.
 
     Events of an episode are erased with any of its decisions. Only the id and the reason stay.
@@ -106,7 +106,7 @@ async def erase(
         learned = await _take_back(connection, ids)
         detail = {"decisions": len(ids), "rows": rows, "by_unit": unit is not None}
         await record(connection, tenant, actor, "data.erase", reason, detail)
-    return Erased(tuple(ids), rows, learned, published)
+    return ErasureResult(tuple(ids), rows, learned, published)
 
 
 async def export(database: Database, tenant: UUID, *, unit: str) -> AsyncIterator[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
     from uuid import UUID
 
-    from steersman.db.write_batches import Expired
+    from steersman.db.write_batches import WriteTimeout
 
 _log = logging.getLogger(__name__)
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -145,7 +145,7 @@ class GroupCommit(Generic[R, V]):
         *,
         within_s: float | None = None,
         on_settled: Callable[[Mapping[Hashable, V | Exception]], None] | None = None,
-    ) -> asyncio.Future[dict[Hashable, V | Exception] | Expired]:
+    ) -> asyncio.Future[dict[Hashable, V | Exception] | WriteTimeout]:
         """Queue rows of one tenant with a shared wait.
 
         Args:
@@ -153,7 +153,7 @@ class GroupCommit(Generic[R, V]):
 
         Returns:
             A future. It resolves to what was not written, by name (the result of `write` or an
-            error); empty if all is durable; or to `Expired`.
+            error); empty if all is durable; or to `WriteTimeout`.
         """
         loop = self._loop or asyncio.get_running_loop()
         names = list(map(self._name, rows))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from steersman.db.answer_cache import AnswerLimits, trim_answers
-from steersman.db.archive.expire import EPOCH, Looked, OldDays
+from steersman.db.archive.expire import EPOCH, FileCheck, OldDays
 from steersman.db.corpora import sweep_corpora
 from steersman.db.erasure import sweep
 from steersman.db.snapshot_references import thin_states
@@ -28,7 +28,7 @@ _CLOCKS_DIFFER = timedelta(days=1)  # maximum clock error of clients and server
 
 
 @dataclass(slots=True)
-class Kept:
+class RetentionResult:
     """Result of a retention run.
 
     Attributes:
@@ -64,7 +64,7 @@ async def keep(
     checkpoints: int = 3,
     snapshots: int = 100,
     now: datetime | None = None,
-) -> Kept:
+) -> RetentionResult:
     """Drop rows that exceed their retention; the next call retries failures.
 
     Args:
@@ -92,7 +92,7 @@ async def keep(
             message = f"{name} is {value!r}; allowed is 1 to {most:,}; nothing was dropped"
             raise InputError(message)
     now = now or datetime.now(UTC)
-    kept = Kept()
+    kept = RetentionResult()
     async with database.connected("owner", "retention", _GOES_ON) as connection:
         tenants = [row["id"] for row in await connection.fetch("SELECT id FROM tenant ORDER BY id")]
         for tenant in tenants:
@@ -106,7 +106,7 @@ async def keep(
                 kept.answers += await trim_answers(connection, AnswerLimits(), now=now)
                 kept.corpora += await sweep_corpora(connection, tenant, now=now)
         first = max(now.astimezone(UTC).date() - timedelta(days=days), EPOCH)
-        old = OldDays(connection, Looked(destination), first, now)
+        old = OldDays(connection, FileCheck(destination), first, now)
         await old.drop_old(tenants)
         for tenant in tenants:
             await old.delete_old(tenant)

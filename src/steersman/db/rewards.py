@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _parsed = lru_cache(maxsize=256)(loads)
 
 
-class Decided(NamedTuple):
+class RewardDecision(NamedTuple):
     """Decision whose reward is computed.
 
     Attributes:
@@ -68,7 +68,7 @@ class Decided(NamedTuple):
     traceparent: str | None = None
 
 
-class Learned(NamedTuple):
+class CreditedUpdate(NamedTuple):
     """What a snapshot learned from a decision.
 
     Attributes:
@@ -90,7 +90,7 @@ class Learned(NamedTuple):
     value: float | None
 
 
-class Happened(NamedTuple):
+class RewardEvent(NamedTuple):
     """Event that may credit decisions.
 
     Attributes:
@@ -161,7 +161,7 @@ async def spec_document(connection: Any, spec_hash: bytes) -> str:
 
 async def decisions_to_credit(
     connection: Any, point: Point, snapshot: str, ids: Sequence[UUID]
-) -> dict[UUID, Decided]:
+) -> dict[UUID, RewardDecision]:
     """Return decisions of a point with their newest reward."""
     rows = await connection.fetch(
         "SELECT d.id, d.episode, d.spec_hash, d.feature_hash, d.context, d.action, d.x, d.key, "
@@ -181,12 +181,12 @@ async def decisions_to_credit(
     return {row[0]: _decided(row) for row in rows}
 
 
-def _decided(row: Sequence[Any]) -> Decided:
+def _decided(row: Sequence[Any]) -> RewardDecision:
     """Return a decision with float terms, because jsonb writes 1e+23 as an integer.
 
     Python compares the integer and the float exactly and finds them different.
     """
-    decided = Decided(*row)
+    decided = RewardDecision(*row)
     if decided.terms is None:
         return decided
     terms = {name: float(value) for name, value in decided.terms.items()}
@@ -211,7 +211,7 @@ async def decisions_of(
 
 async def events_about(
     connection: Any, tenant: UUID, ids: Sequence[UUID], episodes: Sequence[str]
-) -> list[Happened]:
+) -> list[RewardEvent]:
     """Return the events that may credit decisions, in time order.
 
     Returns:
@@ -235,12 +235,12 @@ async def events_about(
         "WHERE outcomes IS NOT NULL OR action_taken IS NOT NULL ORDER BY at, received_at, id",
         *(tenant, list(members), *theirs),
     )
-    return [Happened(row[0], row[1] or members.get(row[0]), *row[2:]) for row in rows]
+    return [RewardEvent(row[0], row[1] or members.get(row[0]), *row[2:]) for row in rows]
 
 
 async def learned_of(
     connection: Any, point: Point, snapshot: str, ids: Sequence[UUID], *, until: int | None = None
-) -> dict[UUID, Learned]:
+) -> dict[UUID, CreditedUpdate]:
     """Return what a state learned from decisions.
 
     Args:
@@ -268,7 +268,7 @@ async def learned_of(
         ") AS u",
         *(*point, ids, [each.snapshot for each in line], [each.last for each in line]),
     )
-    return {row[0]: Learned(*row) for row in rows}
+    return {row[0]: CreditedUpdate(*row) for row in rows}
 
 
 async def erased_among(connection: Any, tenant: UUID, ids: Sequence[UUID]) -> set[UUID]:

@@ -152,7 +152,7 @@ class SnapshotRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
+class FrozenState:
     """State that will become a published snapshot.
 
     Attributes:
@@ -214,7 +214,7 @@ async def find_snapshot(connection: Any, point: Point, version: str) -> Snapshot
 async def reserve_snapshot(
     connection: Any,
     point: Point,
-    frozen: Frozen,
+    frozen: FrozenState,
     choose: Callable[[Collection[str]], str],
 ) -> SnapshotRow:
     """Assign a version to a state before publishing.

@@ -55,7 +55,7 @@ R = TypeVar("R", bound=Row)
 V = TypeVar("V")
 
 
-class Expired:
+class WriteTimeout:
     """Timeout before the rows were durable; they will still be written."""
 
 
@@ -89,7 +89,7 @@ class Entry(Generic[R, V]):
         self,
         rows: Sequence[R],
         names: Sequence[Hashable],
-        future: asyncio.Future[dict[Hashable, V | Exception] | Expired],
+        future: asyncio.Future[dict[Hashable, V | Exception] | WriteTimeout],
         on_settled: Callable[[Mapping[Hashable, V | Exception]], None] | None,
         deadline: float = inf,
     ) -> None:
@@ -115,7 +115,7 @@ class Entry(Generic[R, V]):
     def expire(self) -> None:
         """Stop waiting."""
         if not self.future.done():
-            self.future.set_result(Expired())
+            self.future.set_result(WriteTimeout())
 
 
 class BatchWriter(Generic[R, V]):

@@ -13,7 +13,7 @@ from steersman.db.derived_snapshots import add_snapshot, exclude_decisions, line
 from steersman.db.snapshots import store_spec
 from steersman.errors import InputError
 from steersman.features import FeatureMap
-from steersman.learning.relearn import Relearning
+from steersman.learning.relearn import Relearner
 from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
 from steersman.spec.actions import Sequence
@@ -60,7 +60,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relearned:
+class RelearnedLineage:
     """Relearned lineage of a candidate.
 
     Attributes:
@@ -109,7 +109,7 @@ def declared_as(row: PointRow, document: str) -> PointRow:
 
 async def relearn(
     connection: Any, row: PointRow, wanted: PointRow, document: str, seq: int
-) -> Relearned:
+) -> RelearnedLineage:
     """Relearn the live lineage under another declaration as a new lineage.
 
     Raises:
@@ -121,11 +121,11 @@ async def relearn(
     line = await add_snapshot(connection, wanted, pack_state(policy.state()), before=row.spec)
     segments = await lineage(connection, point, row.snapshot, until=seq)
     await exclude_decisions(connection, point, [one.id for one in segments], line, [])
-    relearning = Relearning(connection, wanted, line, policy)
+    relearning = Relearner(connection, wanted, line, policy)
     for segment in segments:
         await relearning.follow(segment)
     origin = Origin(row.snapshot, seq, relearning.seq, relearning.excluded, relearning.lost)
-    return Relearned(replace(wanted, snapshot=line), policy, relearning.seq, origin)
+    return RelearnedLineage(replace(wanted, snapshot=line), policy, relearning.seq, origin)
 
 
 def _check_comparable(old: DecisionPoint, new: DecisionPoint) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
 
-    from steersman.db.rewards import Decided, Happened
+    from steersman.db.rewards import RewardDecision, RewardEvent
     from steersman.spec.point import DecisionPoint
 
 _LEARNABLE = {"exact", "imported", "none"}
@@ -42,7 +42,7 @@ class Credit(NamedTuple):
     final: bool
 
 
-class Course(list["Happened"]):
+class Course(list["RewardEvent"]):
     """Index of the events of a decision or an episode, by name and time.
 
     Every decision of an episode gets credit for all its events. The index avoids a scan of the
@@ -112,7 +112,7 @@ class Course(list["Happened"]):
 
 
 def credit_of(
-    spec: DecisionPoint, decided: Decided, happened: Iterable[Happened], *, now: float
+    spec: DecisionPoint, decided: RewardDecision, happened: Iterable[RewardEvent], *, now: float
 ) -> Credit:
     """Return the reward of a decision as of now.
 
@@ -135,7 +135,7 @@ def credit_of(
     return Credit(earned.value, earned.status, dict(earned.terms), earned.final)
 
 
-def is_learnable(decided: Decided) -> bool:
+def is_learnable(decided: RewardDecision) -> bool:
     """Return whether a policy may learn from a decision.
 
     False for decisions of a fallback or the client, with weight 0, erased or excluded.

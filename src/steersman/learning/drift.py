@@ -18,7 +18,7 @@ from steersman.db.promotion import pin_point
 from steersman.db.rollouts import active_rollouts
 from steersman.db.snapshots import find_snapshot
 from steersman.db.updates import base_state
-from steersman.learning.held_out import HeldOutReport, Judged, compare
+from steersman.learning.held_out import ComparedState, HeldOutReport, compare
 from steersman.learning.replica import load
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.policy_factory import load_policy
@@ -90,8 +90,8 @@ async def _judge(connection: Any, row: PointRow, level: float) -> tuple[list[str
     report = await compare(
         connection,
         point,
-        Judged(row.spec, replica.policy, row.snapshot, replica.seq),
-        Judged(row.spec, base, row.snapshot, 0),
+        ComparedState(row.spec, replica.policy, row.snapshot, replica.seq),
+        ComparedState(row.spec, base, row.snapshot, 0),
         level=level,
     )
     if report.is_worse:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.db.held_out import HeldOut
-    from steersman.db.rewards import Learned
+    from steersman.db.rewards import CreditedUpdate
     from steersman.db.work_queue import Point
     from steersman.policies import ChoicePolicy
     from steersman.policies.sequential import SequencePolicy, Whole
@@ -57,7 +57,7 @@ _ROWS_PER_FEATURE = 5
 
 
 @dataclass(slots=True, eq=False)
-class Judged:
+class ComparedState:
     """State to compare.
 
     Attributes:
@@ -114,8 +114,8 @@ class HeldOutReport:
 async def compare(
     connection: Any,
     point: Point,
-    new: Judged,
-    old: Judged,
+    new: ComparedState,
+    old: ComparedState,
     *,
     level: float = LEVEL,
     share: float = SHARE,
@@ -141,8 +141,8 @@ async def compare(
 
 def _compare(
     rows: Sequence[HeldOut],
-    states: tuple[Judged, Judged],
-    learned: Sequence[dict[Any, Learned]],
+    states: tuple[ComparedState, ComparedState],
+    learned: Sequence[dict[Any, CreditedUpdate]],
     level: float,
 ) -> HeldOutReport:
     against = states[1].snapshot
@@ -160,7 +160,7 @@ def _compare(
         return _without(report, f"{error!s:.300}")
 
 
-def forget(policy: ChoicePolicy, learned: Iterable[Learned]) -> None:
+def forget(policy: ChoicePolicy, learned: Iterable[CreditedUpdate]) -> None:
     """Withdraw what a policy learned from some decisions.
 
     Raises:
@@ -177,7 +177,7 @@ def _without(report: HeldOutReport, *reasons: str) -> HeldOutReport:
 
 
 def _measured(
-    report: HeldOutReport, rows: Sequence[HeldOut], states: tuple[Judged, Judged]
+    report: HeldOutReport, rows: Sequence[HeldOut], states: tuple[ComparedState, ComparedState]
 ) -> HeldOutReport:
     every = _every(rows, states)
     new, old = (_decided(rows, state, every) for state in states)
@@ -223,7 +223,7 @@ class _Decided(NamedTuple):
     )
 
 
-def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _Decided:
+def _decided(rows: Sequence[HeldOut], state: ComparedState, every: Sequence[str]) -> _Decided:
     if isinstance(state.spec.actions, SequenceActions):
         whole = [_whole(row, state) for row in rows]
         masses, missing = (np.array(column) for column in zip(*whole, strict=True))
@@ -249,7 +249,7 @@ def _decided(rows: Sequence[HeldOut], state: Judged, every: Sequence[str]) -> _D
     return _Decided(places, target, contexts, names=np.array([row.action for row in rows]))
 
 
-def _whole(row: HeldOut, state: Judged) -> Whole:
+def _whole(row: HeldOut, state: ComparedState) -> Whole:
     offered = offered_of(row.eligible, row.links, row.features)
     return weigh_whole(cast("SequencePolicy", state.policy), offered, row.steps)
 
@@ -258,7 +258,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def _every(rows: Sequence[HeldOut], states: Iterable[Judged]) -> Sequence[str]:
+def _every(rows: Sequence[HeldOut], states: Iterable[ComparedState]) -> Sequence[str]:
     """Return all arms in the declaration or the log; none for open candidates.
 
     The log may contain removed arms. A state without such an arm has probability 0 for it.
@@ -271,7 +271,7 @@ def _every(rows: Sequence[HeldOut], states: Iterable[Judged]) -> Sequence[str]:
 
 
 def _distribution(
-    row: HeldOut, state: Judged, features: FeatureMap
+    row: HeldOut, state: ComparedState, features: FeatureMap
 ) -> tuple[Sequence[str], Floats, Floats | None]:
     x, key = encode(state.spec, features, row.context)
     seen: Any = x if x is not None else key if key is not None else row.context

@@ -82,7 +82,7 @@ _STORED = StoredBases()
 
 
 @dataclass(slots=True)
-class BatchDone:
+class BatchResult:
     """Result of one learner batch.
 
     Attributes:
@@ -108,7 +108,7 @@ class BatchDone:
 
 async def learn_batch(
     connection: Any, claim: Claim, ids: Sequence[int], *, now: float, bases: Bases = _STORED
-) -> BatchDone:
+) -> BatchResult:
     """Process one batch of work of a decision point in one transaction.
 
     `now`: Unix time in seconds; reward windows that end later are open.
@@ -118,7 +118,7 @@ async def learn_batch(
         StateError: the declaration or state cannot be read; nothing was written.
         RegistryError: the base does not verify; nothing was written.
     """
-    done = BatchDone(claim.point)
+    done = BatchResult(claim.point)
     try:
         async with as_tenant(connection, claim.point[0]):
             held = await fence(connection, claim.point, claim.epoch)
@@ -142,13 +142,13 @@ async def learn_batch(
     return done
 
 
-async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchDone:
+async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchResult:
     """Remove a work row that cannot be processed and record a failed reward.
 
     Raises:
         FencedError: another learner holds the point; nothing was written.
     """
-    done = BatchDone(claim.point, failed=1)
+    done = BatchResult(claim.point, failed=1)
     async with as_tenant(connection, claim.point[0]):
         held = await fence(connection, claim.point, claim.epoch)
         work = await take_work(connection, [identifier])

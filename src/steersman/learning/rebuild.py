@@ -23,7 +23,7 @@ from steersman.db.derived_snapshots import (
 from steersman.db.points import check_settled
 from steersman.db.updates import write_checkpoint
 from steersman.errors import InputError
-from steersman.learning.relearn import Relearning
+from steersman.learning.relearn import Relearner
 from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import pack_state
 from steersman.wire import id_time
@@ -170,7 +170,7 @@ async def _relearned(
     left_out = [*unwanted.meant, *unwanted.named]
     await exclude_decisions(connection, point, sources, snapshot, left_out)
     unseen = await _unseen(connection, row, segments, snapshot, unwanted)
-    relearning = Relearning(connection, row, snapshot, policy)
+    relearning = Relearner(connection, row, snapshot, policy)
     for segment in segments:
         await relearning.follow(segment, until=unwanted.until)
     counts = relearning.seq, relearning.excluded, relearning.lost

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steersman.db.derived_snapshots import Logged, Segment
+    from steersman.db.derived_snapshots import LineageUpdate, Segment
     from steersman.db.points import PointRow
-    from steersman.db.rewards import Learned
+    from steersman.db.rewards import CreditedUpdate
     from steersman.db.updates import UpdateRow
     from steersman.policies import ChoicePolicy
     from steersman.spec.point import DecisionPoint
 
 
-class Relearning:
+class Relearner:
     """Copies the logs of a lineage to a new snapshot and applies them to its policy.
 
     Args:
@@ -55,7 +55,7 @@ class Relearning:
         snapshot: str,
         policy: ChoicePolicy,
         *,
-        held: Mapping[UUID, Learned] | None = None,
+        held: Mapping[UUID, CreditedUpdate] | None = None,
     ) -> None:
         self.seq = 0
         self.excluded = 0
@@ -88,7 +88,7 @@ class Relearning:
 
     def _relearned(
         self,
-        wanted: Sequence[Logged],
+        wanted: Sequence[LineageUpdate],
         spec: DecisionPoint,
         contexts: Mapping[UUID, Any] | None,
         before: dict[UUID, float],
@@ -112,7 +112,7 @@ class Relearning:
             update = update._replace(reward_change=-min(1.0, max(0.0, held)))
         return update
 
-    def _belongs(self, logged: Logged) -> bool:
+    def _belongs(self, logged: LineageUpdate) -> bool:
         """Return whether to learn an update; for excluded decisions only withdrawals."""
         update = logged.update
         return not logged.barred or (update.weight_change < 0 and update.decision in self._held)
@@ -135,7 +135,7 @@ class Relearning:
         return True
 
     async def _contexts(
-        self, segment: Segment, spec: DecisionPoint, logged: Sequence[Logged]
+        self, segment: Segment, spec: DecisionPoint, logged: Sequence[LineageUpdate]
     ) -> dict[UUID, Any] | None:
         """Return contexts to encode again; None if the stored features fit."""
         if sees(spec, segment.feature_hash) == sees(self._row.spec, self._row.feature_hash):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.db.points import PointRow
-    from steersman.db.rewards import Decided, Learned
+    from steersman.db.rewards import CreditedUpdate, RewardDecision
     from steersman.spec.point import DecisionPoint
 
 
@@ -36,14 +36,14 @@ class Evidence:
         specs: declarations by hash, or the error that explains why one is missing.
     """
 
-    decisions: dict[UUID, Decided]
-    learned: dict[UUID, Learned]
+    decisions: dict[UUID, RewardDecision]
+    learned: dict[UUID, CreditedUpdate]
     erased: set[UUID]
     specs: dict[bytes, DecisionPoint | SteersmanError]
     _own: dict[UUID | None, Course]
     _of_episode: dict[str | None, Course]
 
-    def spec(self, decided: Decided) -> DecisionPoint:
+    def spec(self, decided: RewardDecision) -> DecisionPoint:
         """Return the declaration of a decision.
 
         Raises:
@@ -54,7 +54,7 @@ class Evidence:
             raise found
         return found
 
-    def came_back(self, decided: Decided) -> bool:
+    def came_back(self, decided: RewardDecision) -> bool:
         """Return whether a client sent a learned decision again after its day was dropped.
 
         Its earlier rewards and events are only in the cold store, so its reward cannot be
@@ -66,7 +66,7 @@ class Evidence:
             and not any(one.outcomes or one.action_taken for one in self.about(decided))
         )
 
-    def about(self, decided: Decided) -> Course:
+    def about(self, decided: RewardDecision) -> Course:
         """Return the events that may credit a decision, in time order."""
         if decided.episode is not None and _by_episode(self.specs[decided.spec_hash]):
             return self._of_episode[decided.episode]

@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from steersman.db.rewards import Learned, RewardRow
+from steersman.db.rewards import CreditedUpdate, RewardRow
 from steersman.db.updates import UpdateRow
 from steersman.errors import InputError, SteersmanError
 from steersman.learning.credit import Credit, changed, credit_of, is_learnable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steersman.db.rewards import Decided
+    from steersman.db.rewards import RewardDecision
     from steersman.learning.replica import Replica
     from steersman.learning.reward_inputs import Evidence
     from steersman.spec.point import DecisionPoint
@@ -37,7 +37,7 @@ def sees(spec: DecisionPoint, feature_hash: bytes) -> tuple[Any, ...]:
 
 
 def seen(
-    replica: Replica, spec: DecisionPoint, decided: Decided
+    replica: Replica, spec: DecisionPoint, decided: RewardDecision
 ) -> tuple[list[float] | None, str | None]:
     """Return the features of a decision for a policy.
 
@@ -108,12 +108,12 @@ def draft(
     return drafted
 
 
-def failure(decided: Decided) -> RewardRow:
+def failure(decided: RewardDecision) -> RewardRow:
     """Return a reward revision with status failed."""
     return _row(decided, _failed(decided))
 
 
-def _credit(evidence: Evidence, decided: Decided, now: float, drafted: Draft) -> Credit:
+def _credit(evidence: Evidence, decided: RewardDecision, now: float, drafted: Draft) -> Credit:
     """Return the reward of a decision; log a failure and do not retry it."""
     try:
         return credit_of(evidence.spec(decided), decided, evidence.about(decided), now=now)
@@ -123,15 +123,15 @@ def _credit(evidence: Evidence, decided: Decided, now: float, drafted: Draft) ->
         return _failed(decided)
 
 
-def _failed(decided: Decided) -> Credit:
+def _failed(decided: RewardDecision) -> Credit:
     return Credit(None, "failed", {}, final=bool(decided.final))
 
 
-def _row(decided: Decided, credit: Credit) -> RewardRow:
+def _row(decided: RewardDecision, credit: Credit) -> RewardRow:
     return RewardRow(decided.id, decided.revision + 1, decided.spec_hash, *credit)
 
 
-def _revise(drafted: Draft, decided: Decided, credit: Credit, cause: str | None) -> int:
+def _revise(drafted: Draft, decided: RewardDecision, credit: Credit, cause: str | None) -> int:
     """Add a revision if the reward has changed; return the current one."""
     if decided.status is None and not credit.final:
         drafted.later.append((decided.id, decided.window_ends, cause))
@@ -144,14 +144,14 @@ def _revise(drafted: Draft, decided: Decided, credit: Credit, cause: str | None)
 def _learn(
     replica: Replica,
     evidence: Evidence,
-    source: Learned | Decided,
+    source: CreditedUpdate | RewardDecision,
     step: tuple[float, float],
     why: tuple[int, str | None],
     drafted: Draft,
 ) -> None:
     """Add the update from the learned reward to the current reward."""
     try:
-        if not isinstance(source, Learned):
+        if not isinstance(source, CreditedUpdate):
             source = _first(replica, evidence.spec(source), source)
         _append(replica, source, step, *why, drafted)
     except InputError as error:
@@ -159,7 +159,7 @@ def _learn(
         _log.warning("%s/%s skips an update: %s", *replica.point[1:], error)
 
 
-def _take_back(replica: Replica, known: Learned, cause: str | None, drafted: Draft) -> None:
+def _take_back(replica: Replica, known: CreditedUpdate, cause: str | None, drafted: Draft) -> None:
     if known.value is None or replica.row.spec.learning.mode == "frozen":
         return
     try:
@@ -171,7 +171,7 @@ def _take_back(replica: Replica, known: Learned, cause: str | None, drafted: Dra
 
 def _append(
     replica: Replica,
-    source: Learned,
+    source: CreditedUpdate,
     step: tuple[float, float],
     revision: int,
     cause: str | None,
@@ -187,8 +187,8 @@ def _append(
     drafted.updates.append(update)
 
 
-def _first(replica: Replica, spec: DecisionPoint, decided: Decided) -> Learned:
+def _first(replica: Replica, spec: DecisionPoint, decided: RewardDecision) -> CreditedUpdate:
     """Return the features for a decision that was not learned before."""
     x, key = seen(replica, spec, decided)
     bucket = int(decided.at.timestamp() // replica.row.spec.learning.bucket_s)
-    return Learned(decided.id, x, key, decided.action, decided.weight, bucket, None)
+    return CreditedUpdate(decided.id, x, key, decided.action, decided.weight, bucket, None)

@@ -17,14 +17,14 @@ from steersman.points.state_bytes import state_sha256
 
 if TYPE_CHECKING:
     from steersman.db.points import PointRow
-    from steersman.db.rewards import Decided
+    from steersman.db.rewards import RewardDecision
     from steersman.learning.replica import Replica
     from steersman.learning.reward_inputs import Evidence
     from steersman.platform.postgres.database import Database
 
 
 @dataclass(slots=True)
-class Verified:
+class VerifyResult:
     """Result of a verification.
 
     Attributes:
@@ -52,7 +52,7 @@ class Verified:
         return not (self.wrong_rewards or self.state)
 
 
-async def verify(database: Database, row: PointRow) -> Verified:
+async def verify(database: Database, row: PointRow) -> VerifyResult:
     """Recompute all rewards and the state, and compare them with the stored ones.
 
     Reads one consistent snapshot of the database while learning continues. Reads hot tables only;
@@ -65,7 +65,7 @@ async def verify(database: Database, row: PointRow) -> Verified:
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             row = await hold_view(connection, (row.tenant, row.skill, row.point))
-            found = Verified()
+            found = VerifyResult()
             await _check_state(connection, row, found)
             await _check_rewards(connection, row, found)
             return found
@@ -73,7 +73,7 @@ async def verify(database: Database, row: PointRow) -> Verified:
         await connection.close()
 
 
-async def _check_state(connection: Any, row: PointRow, found: Verified) -> None:
+async def _check_state(connection: Any, row: PointRow, found: VerifyResult) -> None:
     try:
         stored, replayed = await load(connection, row), await replay(connection, row)
     except StateError as error:
@@ -96,7 +96,7 @@ def _bits(replica: Replica) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in replica.policy.state().items()}
 
 
-async def _check_rewards(connection: Any, row: PointRow, found: Verified) -> None:
+async def _check_rewards(connection: Any, row: PointRow, found: VerifyResult) -> None:
     point = row.tenant, row.skill, row.point
     after = UUID(int=0)
     while ids := await decisions_of(connection, point, after):
@@ -110,7 +110,7 @@ async def _check_rewards(connection: Any, row: PointRow, found: Verified) -> Non
                 _check(row, evidence, evidence.decisions[identifier], found)
 
 
-def _check(row: PointRow, evidence: Evidence, decided: Decided, found: Verified) -> None:
+def _check(row: PointRow, evidence: Evidence, decided: RewardDecision, found: VerifyResult) -> None:
     events = evidence.about(decided)
     stored = decided.value, decided.status, decided.terms, decided.final
     if decided.status is None:

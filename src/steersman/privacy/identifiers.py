@@ -87,7 +87,7 @@ _IPV6 = re.compile(r"(?<![0-9A-Fa-f:.])[0-9A-Fa-f:.]{4,46}+(?![0-9A-Za-z])", re.
 _LEAST_HEX_DIGITS = 4  # fewer are more often code, such as ``a::b``, than an address
 
 
-class Found(NamedTuple):
+class TextFinding(NamedTuple):
     """Finding in a text.
 
     Attributes:
@@ -101,7 +101,7 @@ class Found(NamedTuple):
     value: str
 
 
-def find_emails(text: str) -> Iterator[Found]:
+def find_emails(text: str) -> Iterator[TextFinding]:
     """Yield e-mail addresses: an unquoted local part (RFC 5321) at a domain with a dot.
 
     >>> [found.value for found in find_emails("Ask Bob.Ray@Example.org, not @bob.")]
@@ -114,10 +114,10 @@ def find_emails(text: str) -> Iterator[Found]:
         before = _LOCAL_BACKWARDS.match(text[max(0, at - _MAX_LOCAL) : at][::-1])
         local = before[0][::-1].lstrip(_AROUND_LOCAL) if before else ""
         if local:
-            yield Found(at - len(local), match.end(), (local + match[0]).lower())
+            yield TextFinding(at - len(local), match.end(), (local + match[0]).lower())
 
 
-def find_cards(text: str) -> Iterator[Found]:
+def find_cards(text: str) -> Iterator[TextFinding]:
     """Yield payment cards: 12 to 19 digits with a valid Luhn check digit.
 
     One in ten random numbers passes Luhn's check, so the prefix and length must fit a known issuer,
@@ -139,7 +139,9 @@ def find_cards(text: str) -> Iterator[Found]:
             last = _last_group(digits, begin, ends, first, called=called)
             if last is not None:
                 start, end = groups[first].start(), groups[last].end()
-                yield Found(run.start() + start, run.start() + end, digits[begin : ends[last]])
+                yield TextFinding(
+                    run.start() + start, run.start() + end, digits[begin : ends[last]]
+                )
             first = (first if last is None else last) + 1
 
 
@@ -179,7 +181,7 @@ def _luhn(digits: str) -> bool:
     return (sum(map(int, digits[::-2])) + sum(doubled)) % 10 == 0
 
 
-def find_ibans(text: str) -> Iterator[Found]:
+def find_ibans(text: str) -> Iterator[TextFinding]:
     """Yield IBANs with the country's length and valid check digits (ISO 7064).
 
     >>> [found.value for found in find_ibans("to DE89 3704 0044 0532 0130 00 by Friday")]
@@ -202,10 +204,10 @@ def find_ibans(text: str) -> Iterator[Found]:
         # Base 36 turns letters into the two digits that the standard gives them.
         rest = "".join(str(int(character, 36)) for character in value[4:] + value[:4])
         if len(value) == length and int(rest) % 97 == 1:
-            yield Found(match.start(), end, value)
+            yield TextFinding(match.start(), end, value)
 
 
-def find_ips(text: str) -> Iterator[Found]:
+def find_ips(text: str) -> Iterator[TextFinding]:
     """Yield IPv4 and IPv6 addresses.
 
     >>> [found.value for found in find_ips("10.0.0.1:80 and 2001:DB8::0:1, v1.2.3.4, 12:30:45")]
@@ -227,14 +229,14 @@ def find_ips(text: str) -> Iterator[Found]:
         yield from _address(candidate, start)
 
 
-def _address(candidate: str, start: int) -> Iterator[Found]:
+def _address(candidate: str, start: int) -> Iterator[TextFinding]:
     for written in (candidate, candidate.rstrip(":.")):
         try:
             address = ip_address(written)
         except ValueError:
             continue  # not an address, or the end of a sentence
         if not (address.is_unspecified or address.is_loopback):  # common to all hosts
-            yield Found(start, start + len(written), str(address))
+            yield TextFinding(start, start + len(written), str(address))
         return
 
 
@@ -285,7 +287,7 @@ _LEAST_UNBROKEN = 9  # digits after a plus: fewer may be a signed amount
 _NATIONAL_DIGITS = range(9, 14)
 
 
-def find_phones(text: str) -> Iterator[Found]:
+def find_phones(text: str) -> Iterator[TextFinding]:
     """Yield phone numbers; the value has the digits, after a plus if present.
 
     >>> [found.value for found in find_phones("+49 (0)30 123456, order 5551234567, 2024-01-02")]
@@ -309,12 +311,12 @@ def find_phones(text: str) -> Iterator[Found]:
             yield _found(text, *match.span())
 
 
-def _found(text: str, start: int, end: int) -> Found:
+def _found(text: str, start: int, end: int) -> TextFinding:
     written = text[start:end]
     if written[0] == "(" and ")" not in written:
         start, written = start + 1, written[1:]
     digits = "".join(str(int(sign)) for sign in written if sign.isdecimal())
-    return Found(start, end, f"+{digits}" if written[0] == "+" else digits)
+    return TextFinding(start, end, f"+{digits}" if written[0] == "+" else digits)
 
 
 def _digits(written: str) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast
 
 from steersman.errors import DataError, InputError
 from steersman.privacy.identifiers import (
-    Found,
+    TextFinding,
     find_cards,
     find_emails,
     find_ibans,
@@ -28,7 +28,7 @@ from steersman.spec.privacy import CUSTOM, KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    Finder = Callable[[str], Iterable[Found]]
+    Finder = Callable[[str], Iterable[TextFinding]]
     from collections.abc import Iterable
 
 GROUP = "steersman.scrubbers"
@@ -99,7 +99,7 @@ _REPLACED = re.compile(
 )
 
 
-class Failed(Exception):  # noqa: N818 (private to this package)
+class ScrubberFailure(Exception):  # noqa: N818 (private to this package)
     """Failure of a scrubber."""
 
 
@@ -171,7 +171,7 @@ def find(text: str, kinds: Sequence[str]) -> list[Finding]:
     looked_for = [(kind, finder(kind)) for kind in kinds]
     try:
         found = [(*one, kind) for kind, places in looked_for for one in places(text)]
-    except Failed as error:
+    except ScrubberFailure as error:
         raise DataError(f"scrubber {error} failed; see the log and fix it") from None
     return [Finding(start, end, kind) for start, end, _, kind in _apart(text, found)]
 
@@ -205,8 +205,8 @@ def finder(kind: str) -> Finder:
 def failing(kind: str) -> Finder:
     """Return a detector that always fails, for a missing scrubber."""
 
-    def find(_text: str) -> Iterable[Found]:
-        raise Failed(kind)
+    def find(_text: str) -> Iterable[TextFinding]:
+        raise ScrubberFailure(kind)
 
     return find
 
@@ -220,7 +220,7 @@ def apply(text: str, way: Way, key: bytes) -> tuple[str, Counter[str]]:
             before, result = result, _once(result, way, key, counts)
             if result == before:
                 return result, counts
-    except Failed:
+    except ScrubberFailure:
         pass
     # Replace the whole text to be safe.
     return UNSCRUBBABLE, Counter({"unscrubbable": 1})
@@ -270,16 +270,16 @@ def _hash(key: bytes, kind: str, value: str) -> str:
 
 
 def _checked(kind: str, scrubber: Scrubber) -> Finder:
-    def find(text: str) -> list[Found]:
+    def find(text: str) -> list[TextFinding]:
         try:
             places = [(index(start), index(end)) for start, end in scrubber(text)]
         except Exception as error:  # noqa: BLE001 (any error blocks the text)
             # Log no message or traceback, because they may quote personal data.
             _log.error("%s failed with %s; the text is not stored", kind, type(error).__name__)
-            raise Failed(kind) from None
+            raise ScrubberFailure(kind) from None
         if not all(0 <= start <= end <= len(text) for start, end in places):
             _log.error("%s returned positions outside the text; the text is not stored", kind)
-            raise Failed(kind)
-        return [Found(start, end, text[start:end]) for start, end in places if start < end]
+            raise ScrubberFailure(kind)
+        return [TextFinding(start, end, text[start:end]) for start, end in places if start < end]
 
     return find

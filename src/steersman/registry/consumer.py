@@ -32,13 +32,13 @@ from steersman.registry.chain import (
 from steersman.registry.circuit import Circuit
 from steersman.registry.description import MAX_DESCRIPTION, Description
 from steersman.registry.fetch import open_source
-from steersman.registry.loaded import Anchor, Loaded
+from steersman.registry.loaded import Anchor, LoadedSnapshot
 from steersman.registry.metadata_signer import at
-from steersman.registry.metadata_updater import Following
+from steersman.registry.metadata_updater import MetadataFollower
 from steersman.registry.signed_files import SignedFiles
 from steersman.registry.snapshot import check_state, unpack_snapshot
 from steersman.registry.storage import MAX_FILE, read_file
-from steersman.registry.version_choice import Choosing
+from steersman.registry.version_choice import VersionChoice
 
 if TYPE_CHECKING:
     import threading
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from steersman.platform.breaker import Breaker
     from steersman.registry.chain import Release, Standing
-    from steersman.registry.metadata_updater import Known, Refreshed
+    from steersman.registry.metadata_updater import RefreshResult, TrustedMetadata
 
     State = Mapping[str, NDArray[Any]]
     from collections.abc import Iterator
@@ -120,15 +120,15 @@ class Consumer:
         except OSError as error:
             message = f"the cache {cache} cannot be used: {error.strerror}; check its permissions"
             raise RegistryError(message) from error
-        self._following = Following(
+        self._following = MetadataFollower(
             trusted_root, fetcher, self._cache, clock=clock, timeout_s=timeout_s
         )
         self._files = SignedFiles(fetcher, self._cache, timeout_s)
         self._max_age_s = max_age_days * _DAY_S
-        self._choosing = Choosing(self._cache, major)
+        self._choosing = VersionChoice(self._cache, major)
         self._refresh_s = refresh_s
 
-    def refresh(self) -> Refreshed:
+    def refresh(self) -> RefreshResult:
         """Fetch the newest metadata; never raises for registry errors."""
         return self._following.refresh()
 
@@ -195,7 +195,7 @@ class Consumer:
         *,
         candidates: bool = False,
         among: Collection[str] | None = None,
-    ) -> Loaded:
+    ) -> LoadedSnapshot:
         """Return a verified state.
 
         Args:
@@ -238,7 +238,7 @@ class Consumer:
         prior: Callable[[], State],
         warm_start: Path | None = None,
         candidates: bool = False,
-    ) -> Loaded:
+    ) -> LoadedSnapshot:
         """Return a verified state, else the warm start, else the prior."""
         try:
             return self.load(skill, point, version, candidates=candidates)
@@ -250,12 +250,12 @@ class Consumer:
             except (RegistryError, StateError, OSError) as error:
                 reasons.append(f"{warm_start}: {error}")
             else:
-                return Loaded(state, None, "warm_start", None, tuple(reasons))
-        return Loaded(prior(), None, "prior", None, tuple(reasons))
+                return LoadedSnapshot(state, None, "warm_start", None, tuple(reasons))
+        return LoadedSnapshot(prior(), None, "prior", None, tuple(reasons))
 
     def watch(
         self,
-        on_new: Callable[[Loaded], None],
+        on_new: Callable[[LoadedSnapshot], None],
         *,
         interval_s: float = 30.0,
         stop: threading.Event,
@@ -307,7 +307,9 @@ class Consumer:
         except SnapshotError:  # use the metadata that verified last
             return False
 
-    def _news(self, skill: str, point: str, told: str | None, *, candidates: bool) -> Loaded | None:
+    def _news(
+        self, skill: str, point: str, told: str | None, *, candidates: bool
+    ) -> LoadedSnapshot | None:
         try:
             found = self._choosing.wanted(self._targets(), skill, point, candidates=candidates)
             if not found or str(found[0].version) == told:
@@ -322,7 +324,7 @@ class Consumer:
     def _targets(self) -> Targets:
         return self._known().chain.targets
 
-    def _known(self) -> Known:
+    def _known(self) -> TrustedMetadata:
         """Return the verified metadata; refresh it first if it is old."""
         last, now = self._following.last, self._following.now()
         if last is None or now - last.at.timestamp() >= self._refresh_s:
@@ -342,14 +344,14 @@ class Consumer:
             raise StaleError(message)
         return known
 
-    def _online(self, known: Known) -> bool:
+    def _online(self, known: TrustedMetadata) -> bool:
         """Return whether new versions may be loaded."""
         last = self._following.last
         return last is not None and last.online and known.fresh(self._following.now())
 
     def _load(
-        self, known: Known, release: Release, reasons: tuple[str, ...], *, chosen: bool
-    ) -> Loaded:
+        self, known: TrustedMetadata, release: Release, reasons: tuple[str, ...], *, chosen: bool
+    ) -> LoadedSnapshot:
         online = self._online(known)
         description = self._files.description(known.chain, release, online=online)
         state = unpack_snapshot(self._files.read(release.state, MAX_FILE, online=online))
@@ -365,7 +367,7 @@ class Consumer:
         except OSError as error:  # it verified: serve it, although it may be missing next time
             _log.warning("%s cannot be recorded in the cache: %s", release.state.path, error)
         source: Literal["registry", "cache"] = "registry" if online else "cache"
-        return Loaded(state, description, source, at(known.verified_at), reasons)
+        return LoadedSnapshot(state, description, source, at(known.verified_at), reasons)
 
 
 def _read_state(path: Path) -> State:

@@ -71,7 +71,7 @@ def put_head(targets: Targets, seq: int, digest: bytes, *, restored: bool) -> bo
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedSnapshot:
     """A verified policy state, or a fallback.
 
     Attributes:

@@ -54,7 +54,7 @@ _NAMES = ("timestamp.json", "snapshot.json", "targets.json")
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class RefreshResult:
     """Result of a refresh.
 
     Attributes:
@@ -69,7 +69,7 @@ class Refreshed:
 
 
 @dataclass(frozen=True)
-class Known:
+class TrustedMetadata:
     """Verified metadata.
 
     Attributes:
@@ -106,7 +106,7 @@ class _Clocked(Updater):
         return found.version if found is not None else 0
 
 
-class Following:
+class MetadataFollower:
     """Refresh of one registry's metadata, in a cache shared with other processes.
 
     Args:
@@ -138,15 +138,15 @@ class Following:
         self._high = 0.0
         self._healed = 0
         self._texts: tuple[str, ...] = ()
-        self.known: Known | None = None
-        self.last: Refreshed | None = None
+        self.known: TrustedMetadata | None = None
+        self.last: RefreshResult | None = None
 
     def now(self) -> float:
         """Return the effective time: the clock, or the latest time ever seen."""
         self._high = max(self._clock(), self._high)
         return self._high
 
-    def refresh(self) -> Refreshed:
+    def refresh(self) -> RefreshResult:
         """Fetch and verify the newest metadata."""
         begun = time.monotonic()
         try:
@@ -158,12 +158,12 @@ class Following:
                 with self._fetcher.within(max(left, 0.001)):
                     self.last = self._refresh()
         except _FAILURES as error:  # the cache is not usable
-            self.last = Refreshed(at(self.now()), online=False, reasons=(_told(error),))
+            self.last = RefreshResult(at(self.now()), online=False, reasons=(_told(error),))
         if not self.last.online:
             _log.warning("registry verification failed: %s", "; ".join(self.last.reasons))
         return self.last
 
-    def _refresh(self) -> Refreshed:
+    def _refresh(self) -> RefreshResult:
         memory = self._cache.memory()
         known_high = self._high if memory.healed == self._healed else 0.0
         self._high = max(known_high, memory.high)
@@ -177,7 +177,7 @@ class Following:
             self._recall(memory, reasons)
         self._high, self._healed = now, memory.healed
         self._cache.remember(msgspec.structs.replace(memory, high=now, seen=min(max(seen), _MOST)))
-        return Refreshed(at(now), online=not reasons, reasons=tuple(reasons))
+        return RefreshResult(at(now), online=not reasons, reasons=tuple(reasons))
 
     def _newest(self, now: float, seen: int, found: list[int]) -> tuple[Chain, float]:
         """Return the current metadata of the registry, and the effective time."""
@@ -212,13 +212,13 @@ class Following:
         followed = follow_root(self._root, self._kept, until=chain.root.version)
         roots = tuple(text.decode() for text in followed)
         texts = tuple(text.decode() for text in chain.texts)
-        self.known, self._texts = Known(chain, now), texts
+        self.known, self._texts = TrustedMetadata(chain, now), texts
         return Memory(healed=healed, verified_at=now, roots=roots, texts=texts)
 
     def _recall(self, memory: Memory, reasons: list[str]) -> None:
         """Verify and use again the metadata that verified last, in any process."""
         if memory.texts == self._texts and self.known is not None:
-            self.known = Known(self.known.chain, memory.verified_at)
+            self.known = TrustedMetadata(self.known.chain, memory.verified_at)
         elif memory.texts:
             try:
                 self.known = _recalled(self._root, memory)
@@ -227,7 +227,7 @@ class Following:
                 reasons.append(f"the cache: {_told(error)}")
 
 
-def _recalled(trusted: bytes, memory: Memory) -> Known:
+def _recalled(trusted: bytes, memory: Memory) -> TrustedMetadata:
     """Return the last verified metadata, verified again except for expiry."""
     roots = {f"{read_root(text.encode()).version}.root.json": text for text in memory.roots}
     kept = {**dict(zip(_NAMES, memory.texts, strict=False)), **roots}
@@ -237,7 +237,7 @@ def _recalled(trusted: bytes, memory: Memory) -> Known:
         return text.encode()[: most + 1] if text is not None else None
 
     newest = read_root(follow_root(trusted, fetch)[-1])
-    return Known(read_chain(newest, fetch), memory.verified_at)
+    return TrustedMetadata(read_chain(newest, fetch), memory.verified_at)
 
 
 def _told(error: BaseException) -> str:

@@ -12,13 +12,13 @@ from tuf.api.metadata import Snapshot, Targets, Timestamp
 from steersman.errors import RaceError
 from steersman.registry.chain import Chain
 from steersman.registry.metadata_signer import LIVES, at, meta_file, sign, signer_of
-from steersman.registry.rollback_guard import Seen
+from steersman.registry.rollback_guard import SeenVersions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from steersman.registry.archive import Archive
-    from steersman.registry.trusted_metadata import Trusting
+    from steersman.registry.trusted_metadata import TrustedReader
 
 _TIMESTAMP = "metadata/timestamp.json"
 _TRIES = 60
@@ -50,7 +50,9 @@ class Writer:
         clock: returns seconds since 1970.
     """
 
-    def __init__(self, trusting: Trusting, archive: Archive, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, trusting: TrustedReader, archive: Archive, clock: Callable[[], float]
+    ) -> None:
         self._trusting = trusting
         self._archive = archive
         self._place = trusting.place
@@ -118,7 +120,7 @@ class Writer:
             stamp.unrecognized_fields["signed_at"] = at(self._clock()).isoformat()
             text = sign(stamp, [signer_of(self._keys, root, "timestamp")], self._clock())
             if self._place.replace(_TIMESTAMP, text, expected_tag=tag) is not None:
-                self._trusting.memory.note(Seen(stamp.version, stamp.snapshot_meta.version))
+                self._trusting.memory.note(SeenVersions(stamp.version, stamp.snapshot_meta.version))
                 return Freshness(stamp.version, stamp.expires, root.expires)
             time.sleep(_PAUSE_S * attempt)
         raise _raced()
@@ -155,7 +157,7 @@ class Writer:
         if not self._swap(text, tag):
             return None
         written = Chain(root, stamp, snapshot, targets, (text, snapshot_text, targets_text))
-        self._trusting.memory.note(Seen.of(written))
+        self._trusting.memory.note(SeenVersions.of(written))
         self._prune(targets, snapshot)
         return written
 

@@ -33,7 +33,7 @@ from steersman.registry.metadata_signer import at, first_root, sign
 from steersman.registry.metadata_writer import Writer
 from steersman.registry.rotation import Rotation
 from steersman.registry.storage import MAX_FILE, DirectoryPlace, check_conditions
-from steersman.registry.trusted_metadata import Trusting
+from steersman.registry.trusted_metadata import TrustedReader
 from steersman.registry.versions import Version
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Publisher:
         self.keys = keys
         self._clock = clock
         self._keep = keep
-        self._trusting = Trusting(place, keys)
+        self._trusting = TrustedReader(place, keys)
         self._archive = Archive(place)
         self._uploads = Uploads(place, self._archive)
         self._writer = Writer(self._trusting, self._archive, clock)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenVersions(msgspec.Struct, frozen=True):
     """Highest versions of signed metadata seen; 0: none yet.
 
     Attributes:
@@ -44,15 +44,15 @@ class Seen(msgspec.Struct, frozen=True):
     targets_sha256: str = ""
 
     @classmethod
-    def of(cls, chain: Chain) -> Seen:
+    def of(cls, chain: Chain) -> SeenVersions:
         """Return the versions of verified metadata."""
         numbers = chain.timestamp.version, chain.snapshot.version, chain.targets.version
         return cls(*numbers, sha256(chain.texts[2]).hexdigest())
 
-    def with_others(self, other: Seen) -> Seen:
+    def with_others(self, other: SeenVersions) -> SeenVersions:
         """Return the maximum of both, field by field."""
         above = self if self.targets >= other.targets else other
-        return Seen(
+        return SeenVersions(
             max(self.timestamp, other.timestamp),
             max(self.snapshot, other.snapshot),
             above.targets,
@@ -70,8 +70,8 @@ class Memory:
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     memory = Memory(Path(folder))
-    ...     memory.note(Seen(7, 5, 4, "ab"))
-    ...     memory.note(Seen(6, 5, 4, "ab"))
+    ...     memory.note(SeenVersions(7, 5, 4, "ab"))
+    ...     memory.note(SeenVersions(6, 5, 4, "ab"))
     ...     memory.read().timestamp
     7
     """
@@ -80,16 +80,16 @@ class Memory:
         self._folder = folder
         self.file = folder / "seen.json"
 
-    def read(self) -> Seen:
+    def read(self) -> SeenVersions:
         """Return the record. Read it before the storage: others may publish meanwhile.
 
         Raises:
             SigningError: the file is damaged, or cannot be read.
         """
         try:
-            return msgspec.json.decode(self.file.read_bytes(), type=Seen)
+            return msgspec.json.decode(self.file.read_bytes(), type=SeenVersions)
         except FileNotFoundError:
-            return Seen()
+            return SeenVersions()
         except (OSError, msgspec.DecodeError) as error:
             message = (
                 f"{self.file}, which records the newest metadata this publisher saw, cannot be "
@@ -97,7 +97,7 @@ class Memory:
             )
             raise SigningError(message) from error
 
-    def note(self, seen: Seen) -> None:
+    def note(self, seen: SeenVersions) -> None:
         """Record verified metadata; lower versions change nothing."""
         if self._next(seen) is None:
             return
@@ -109,7 +109,7 @@ class Memory:
         except (OSError, SigningError) as error:  # a key folder may be mounted read-only
             _log.warning("a rollback of the registry cannot be detected here: %s", error)
 
-    def refuse_older(self, known: Seen, found: Seen) -> None:
+    def refuse_older(self, known: SeenVersions, found: SeenVersions) -> None:
         """Refuse metadata older than what was seen.
 
         Args:
@@ -128,7 +128,7 @@ class Memory:
         if same and found.targets_sha256 != known.targets_sha256:
             raise self._refused(f"targets version {found.targets} differs from the one seen before")
 
-    def refuse_empty(self, known: Seen) -> None:
+    def refuse_empty(self, known: SeenVersions) -> None:
         """Refuse to create a registry if one was seen before.
 
         Raises:
@@ -147,7 +147,7 @@ class Memory:
         )
         return SigningError(message)
 
-    def _next(self, seen: Seen) -> Seen | None:
+    def _next(self, seen: SeenVersions) -> SeenVersions | None:
         """Return the new record; None if nothing changes."""
         before = self.read()
         higher = seen.with_others(before)

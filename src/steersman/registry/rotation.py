@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from securesystemslib.signer import CryptoSigner
 
-    from steersman.registry.trusted_metadata import Trusting
+    from steersman.registry.trusted_metadata import TrustedReader
 
 
 class Rotation:
@@ -34,7 +34,7 @@ class Rotation:
         clock: returns seconds since 1970.
     """
 
-    def __init__(self, trusting: Trusting, clock: Callable[[], float]) -> None:
+    def __init__(self, trusting: TrustedReader, clock: Callable[[], float]) -> None:
         self._trusting = trusting
         self._keys = trusting.keys
         self._clock = clock

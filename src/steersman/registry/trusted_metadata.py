@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from steersman.errors import RaceError, SigningError, VerificationError
 from steersman.registry.chain import follow_root, read_chain, read_root, read_timestamp
 from steersman.registry.keys import write_private
-from steersman.registry.rollback_guard import Memory, Seen
+from steersman.registry.rollback_guard import Memory, SeenVersions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TRIES = 10
 
 
-class Trusting:
+class TrustedReader:
     """Reader of a repository for its publisher, starting at the root in the key folder.
 
     Args:
@@ -113,7 +113,7 @@ class Trusting:
             RegistryError: reading the registry failed.
         """
         for _ in range(_TRIES):
-            known = Seen() if older else self.memory.read()
+            known = SeenVersions() if older else self.memory.read()
             root = read_root(self.roots()[-1])
             held = self.place.read("metadata/timestamp.json")
             tag = held.tag if held else ""
@@ -126,8 +126,8 @@ class Trusting:
                     raise
                 self._complete(resign, held, known)
                 continue
-            self.memory.refuse_older(known, Seen.of(chain))
-            self.memory.note(Seen.of(chain))
+            self.memory.refuse_older(known, SeenVersions.of(chain))
+            self.memory.note(SeenVersions.of(chain))
             if self._completes(root):
                 self.settle()
             return chain, tag
@@ -148,15 +148,15 @@ class Trusting:
             self.read(resign)
         held = self.place.read("metadata/timestamp.json")
         stamp, _ = read_timestamp(root, self._beside(held))
-        self.memory.refuse_older(known, Seen(stamp.version, stamp.snapshot_meta.version))
+        self.memory.refuse_older(known, SeenVersions(stamp.version, stamp.snapshot_meta.version))
         return root, stamp, held.tag if held else ""
 
-    def _complete(self, resign: Resign, held: Held | None, known: Seen) -> None:
+    def _complete(self, resign: Resign, held: Held | None, known: SeenVersions) -> None:
         """Sign again metadata signed by the keys before the rotation."""
         intent = self.intent
         before = read_root(intent["before"].encode()) if intent else self.root()
         chain = read_chain(before, self._beside(held))
-        self.memory.refuse_older(known, Seen.of(chain))
+        self.memory.refuse_older(known, SeenVersions.of(chain))
         if resign(chain, held.tag if held else ""):
             self.settle()
 

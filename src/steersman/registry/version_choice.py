@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from steersman.registry.chain import Release, Standing
 
 
-class Choosing:
+class VersionChoice:
     """Version selection for a consumer.
 
     Args:

@@ -45,7 +45,7 @@ _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddResult:
     """Progress or result of adding documents.
 
     Attributes:
@@ -69,7 +69,7 @@ class Added:
     known: int = 0
 
 
-class Adding:
+class DocumentAdder:
     """Adds documents to one corpus.
 
     Args:
@@ -91,9 +91,9 @@ class Adding:
         chunking: Chunking,
         embedder: Embedder | None,
         actor: str,
-        on_progress: Callable[[Added], None] = lambda _: None,
+        on_progress: Callable[[AddResult], None] = lambda _: None,
     ) -> None:
-        self.done = Added(corpus.name, corpus.revision)
+        self.done = AddResult(corpus.name, corpus.revision)
         self._connection = connection
         self._tenant, self._corpus = tenant, corpus
         self._chunking, self._embedder = chunking, embedder

@@ -19,7 +19,7 @@ from steersman.db.corpus_documents import (
 from steersman.db.corpus_hnsw import build_hnsw, drop_hnsw, ensure_pgvector, has_hnsw
 from steersman.db.corpus_snapshots import CorpusSnapshotRow, drop_corpus_snapshot, snapshot_corpus
 from steersman.errors import CorpusError, InputError
-from steersman.retrieval.add_documents import Added, Adding
+from steersman.retrieval.add_documents import AddResult, DocumentAdder
 from steersman.retrieval.corpora_reader import CorporaToRead
 from steersman.retrieval.documents.chunks import Chunking
 from steersman.retrieval.documents.document import check_text
@@ -94,8 +94,8 @@ class Corpora(CorporaToRead):
         chunking: Chunking | None = None,
         near: float | None = None,
         using: Embedder | None = None,
-        on_progress: Callable[[Added], None] = lambda _: None,
-    ) -> Added:
+        on_progress: Callable[[AddResult], None] = lambda _: None,
+    ) -> AddResult:
         """Add documents to a corpus; create it if missing; skip unchanged documents.
 
         Args:
@@ -113,7 +113,7 @@ class Corpora(CorporaToRead):
         model = await self._model(corpus, using)
         connection = await self._database.connect("owner")
         try:
-            adding = Adding(
+            adding = DocumentAdder(
                 connection,
                 self._tenant,
                 corpus,

@@ -17,7 +17,7 @@ from steersman.platform.postgres.database import as_tenant
 from steersman.retrieval.documents.text_encoding import is_storable
 from steersman.retrieval.embedders import CorpusEmbedder, Embedders
 from steersman.retrieval.exact_index import MissingVectors
-from steersman.retrieval.loaded_corpus import Loaded, find_place, load, one_view
+from steersman.retrieval.loaded_corpus import LoadedCorpus, find_place, load, one_view
 from steersman.retrieval.query_words import searched_words
 from steersman.retrieval.rerank import CosineReranker
 from steersman.retrieval.searcher import Searcher
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class CorpusInfo:
     """Corpus with size, snapshots and index state.
 
     Attributes:
@@ -49,7 +49,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenCorpus:
     """Searchable revision, independent of later changes.
 
     Attributes:
@@ -57,7 +57,7 @@ class Opened:
         searcher: searcher of the revision.
     """
 
-    loaded: Loaded
+    loaded: LoadedCorpus
     searcher: Searcher
 
 
@@ -90,7 +90,7 @@ class CorporaToRead:
         async with self._reading() as connection:
             return await corpora_of(connection, self._tenant)
 
-    async def show(self, name: str) -> Shown:
+    async def show(self, name: str) -> CorpusInfo:
         """Return a corpus with size, snapshots and index state.
 
         Raises:
@@ -99,7 +99,7 @@ class CorporaToRead:
         async with self._reading() as connection:
             corpus = await corpus_of(connection, self._tenant, name)
             at = connection, self._tenant, corpus.id
-            return Shown(
+            return CorpusInfo(
                 corpus,
                 await corpus_size(*at, corpus.revision),
                 tuple(await corpus_snapshots_of(*at, now=self._clock())),
@@ -133,7 +133,7 @@ class CorporaToRead:
         snapshot: str | None = None,
         rerankers: Mapping[str, Reranker] | None = None,
         by_words: bool = False,
-    ) -> Opened:
+    ) -> OpenCorpus:
         """Load a revision into memory for search.
 
         Args:
@@ -178,13 +178,13 @@ class CorporaToRead:
 
 
 def ready(
-    loaded: Loaded,
+    loaded: LoadedCorpus,
     embedders: Embedders,
     rerankers: Mapping[str, Reranker] | None = None,
     *,
     check: bool = False,
     wait_s: float | None = None,
-) -> Opened:
+) -> OpenCorpus:
     """Return a searcher over a loaded revision; building the keyword index takes a while.
 
     Args:
@@ -215,4 +215,4 @@ def ready(
         rerankers=rerankers,
         split=searched_words,
     )
-    return Opened(loaded, searcher)
+    return OpenCorpus(loaded, searcher)

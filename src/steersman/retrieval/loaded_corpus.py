@@ -63,7 +63,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedCorpus:
     """Corpus revision in memory.
 
     Attributes:
@@ -121,7 +121,7 @@ async def one_view(connection: Any, tenant: UUID) -> AsyncIterator[None]:
 
 async def load(
     connection: Any, database: Database, tenant: UUID, place: Place, *, by_words: bool = False
-) -> Loaded:
+) -> LoadedCorpus:
     """Load a revision into memory."""
     at = tenant, place.corpus.id, place.revision
     documents = [one async for one in read_documents(connection, *at)]
@@ -138,7 +138,7 @@ async def load(
     size = place.corpus.dimension or 0
     in_memory = len(hashes) * size * 4 if isinstance(vectors, ExactIndex) else 0
     total = await asyncio.to_thread(_size, passages) + in_memory + 5 * len(links.targets)
-    return Loaded(place, passages, hashes, also, vectors, links, total)
+    return LoadedCorpus(place, passages, hashes, also, vectors, links, total)
 
 
 async def _vectors(

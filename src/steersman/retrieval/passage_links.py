@@ -103,7 +103,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Expanding:
+class LinkExpansion:
     """Settings of search expansion along links.
 
     Defaults chosen on the training questions of hotpotqa: with BM25, nDCG@10 rises from .784 to
@@ -122,7 +122,7 @@ class Expanding:
 
 
 def expand(
-    found: Ranked, links: Links, how: Expanding = Expanding()
+    found: Ranked, links: Links, how: LinkExpansion = LinkExpansion()
 ) -> tuple[Ranked, Mapping[int, int]]:
     """Return a ranking extended by the links of its best passages.
 

@@ -13,7 +13,7 @@ from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.embedding_cache import unit_rows
 from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.passage_links import expand
-from steersman.retrieval.results import CANDIDATES, Found, Hit
+from steersman.retrieval.results import CANDIDATES, Hit, SearchResult
 from steersman.retrieval.top_k import Ranked, ordered
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class _Search:
     timings_ms: dict[str, float] = field(default_factory=dict)
 
 
-class Scored:
+class ScoredQuery:
     """A query whose engines' answers are kept: each is asked when a setting first needs it.
 
     For many settings on one query, as a recorder or a tuner tries them. It belongs to one thread.
@@ -74,7 +74,7 @@ class Scored:
         """
         return self._search(settings).ranked.positions
 
-    def find(self, settings: SearchSettings) -> Found:
+    def find(self, settings: SearchSettings) -> SearchResult:
         """Return the best passages with where they come from.
 
         Raises:
@@ -99,7 +99,7 @@ class Scored:
                 done.ranked.positions.tolist(), done.ranked.scores.tolist(), strict=True
             )
         )
-        return Found(hits, tuple(done.degraded), done.timings_ms)
+        return SearchResult(hits, tuple(done.degraded), done.timings_ms)
 
     # -- stages -----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steersman.retrieval.dense import Embedder
     from steersman.retrieval.documents.passage import Passage
     from steersman.retrieval.exact_index import VectorIndex
-    from steersman.retrieval.passage_links import Expanding, Links
+    from steersman.retrieval.passage_links import LinkExpansion, Links
     from steersman.retrieval.rerank import Reranker
 
 _log = logging.getLogger(__name__)
@@ -66,6 +66,6 @@ class Engines:
     dense: tuple[Embedder, VectorIndex] | None
     links: Links | None
     rerankers: Mapping[str, Reranker]
-    expanding: Expanding
+    expanding: LinkExpansion
     clock: Callable[[], float]
     failures: Failures

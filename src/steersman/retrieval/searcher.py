@@ -11,8 +11,8 @@ from steersman.retrieval.bm25 import Bm25, query_terms, words
 from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.embedding_cache import unit_rows
 from steersman.retrieval.exact_index import ExactIndex
-from steersman.retrieval.passage_links import Expanding
-from steersman.retrieval.query import Scored
+from steersman.retrieval.passage_links import LinkExpansion
+from steersman.retrieval.query import ScoredQuery
 from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.search_engines import Engines, Failures
 from steersman.retrieval.stemmer import stem
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steersman.retrieval.exact_index import VectorIndex
     from steersman.retrieval.passage_links import Links
     from steersman.retrieval.rerank import Reranker
-    from steersman.retrieval.results import Found
+    from steersman.retrieval.results import SearchResult
 
 _MAX_QUERY = 20_000
 _K1 = 1.2
@@ -70,7 +70,7 @@ class Searcher:
         vectors: VectorIndex | None = None,
         links: Links | None = None,
         rerankers: Mapping[str, Reranker] | None = None,
-        expanding: Expanding | None = None,
+        expanding: LinkExpansion | None = None,
         split: Callable[[str], list[str]] = words,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -89,7 +89,7 @@ class Searcher:
             dense=dense,
             links=links,
             rerankers=dict(rerankers or {}),
-            expanding=expanding or Expanding(),
+            expanding=expanding or LinkExpansion(),
             clock=clock,
             failures=Failures(),
         )
@@ -109,7 +109,7 @@ class Searcher:
         """How often a part did not answer, by its name: ``dense``, ``rerank``."""
         return dict(self._engines.failures.counts)
 
-    def search(self, query: str, settings: SearchSettings | None = None) -> Found:
+    def search(self, query: str, settings: SearchSettings | None = None) -> SearchResult:
         """Return the best passages with where they come from.
 
         Args:
@@ -134,7 +134,7 @@ class Searcher:
         """
         return self.scored(query).rank(settings or SearchSettings())
 
-    def scored(self, query: str) -> Scored:
+    def scored(self, query: str) -> ScoredQuery:
         """Return a query to be ranked under many settings; the engines are asked once.
 
         Args:
@@ -148,7 +148,7 @@ class Searcher:
                 f"the query is {query[:40]!r}, {len(query):,} characters; allowed: 1 to "
                 f"{_MAX_QUERY:,}, not all of them white space"
             )
-        return Scored(self._engines, query)
+        return ScoredQuery(self._engines, query)
 
 
 def passage_index(texts: Sequence[str], split: Callable[[str], list[str]] = words) -> Bm25:

@@ -24,7 +24,7 @@ class MetricEvidence(NamedTuple):
     control: Moments
 
 
-class Compared(NamedTuple):
+class ArmComparison(NamedTuple):
     """Comparison of both arms for one guardrail.
 
     ``low`` and ``high`` bound candidate minus control, each separately, at the guardrail's alpha:
@@ -64,7 +64,7 @@ class Compared(NamedTuple):
         return self._asdict()
 
 
-def compare(plan: RolloutPlan, metrics: Mapping[str, MetricEvidence]) -> tuple[Compared, ...]:
+def compare(plan: RolloutPlan, metrics: Mapping[str, MetricEvidence]) -> tuple[ArmComparison, ...]:
     """Compare both arms for each guardrail of a plan."""
     nothing = MetricEvidence(Moments(0, 0.0, 0.0), Moments(0, 0.0, 0.0))
     return tuple(
@@ -115,9 +115,11 @@ def missing_differs(plan: RolloutPlan, metric: MetricEvidence, closed: tuple[int
     return not low <= 0.0 <= high
 
 
-def _compare(plan: RolloutPlan, guardrail: PlannedGuardrail, metric: MetricEvidence) -> Compared:
+def _compare(
+    plan: RolloutPlan, guardrail: PlannedGuardrail, metric: MetricEvidence
+) -> ArmComparison:
     candidate, control = metric
-    known = Compared(
+    known = ArmComparison(
         guardrail.name,
         guardrail.better,
         guardrail.margin,

@@ -28,7 +28,7 @@ Arm = Literal["candidate", "control"]
 _STAGES = ("shadow", "canary", "ab", "live")
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """Arm of a unit, and whether the unit is analysed.
 
     Attributes:
@@ -70,7 +70,7 @@ def position(salt: str, unit: str) -> float:
     return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
 
 
-def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Placed:
+def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Placement:
     """Return the arm of the unit that stands at ``h``.
 
     Args:
@@ -85,7 +85,7 @@ def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Pl
         >>> [place(h, "canary", 0.05).arm for h in (0.01, 0.5, 0.99)]
         ['candidate', 'control', 'control']
         >>> [place(h, "live", 0.95, 0.05) for h in (0.01, 0.5, 0.99)][1]
-        Placed(arm='candidate', analysed=False)
+        Placement(arm='candidate', analysed=False)
     """
     if stage not in _STAGES:
         message = f"invalid stage {stage!r}: allowed are {', '.join(_STAGES)}; use the plan's stage"
@@ -94,11 +94,13 @@ def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Pl
         message = f"invalid h {h!r}: expected 0 <= h < 1; compute it with position()"
         raise InputError(message)
     if stage == "shadow":
-        return Placed("control", analysed=True)
+        return Placement("control", analysed=True)
     # At live only pieces of the size of the holdback are compared, so that arms stay equal.
     piece = _half(holdback, "holdback") if stage == "live" else _half(share, "share")
     served = 1.0 - piece if stage == "live" else piece
-    return Placed("candidate" if h < served else "control", analysed=h < piece or h >= 1.0 - piece)
+    return Placement(
+        "candidate" if h < served else "control", analysed=h < piece or h >= 1.0 - piece
+    )
 
 
 def _half(share: float, name: str) -> float:

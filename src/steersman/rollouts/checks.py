@@ -11,7 +11,7 @@ from steersman.stats import sequential_sample_ratio_test
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from steersman.rollouts.arm_comparison import Compared
+    from steersman.rollouts.arm_comparison import ArmComparison
     from steersman.rollouts.evidence import Evidence, OffPolicyEvidence, SourceEvidence
     from steersman.rollouts.plan import PlannedStage, RolloutPlan
 
@@ -36,7 +36,11 @@ class Finding(NamedTuple):
 
 
 def failures(
-    plan: RolloutPlan, step: int, evidence: Evidence, compared: tuple[Compared, ...], now: float
+    plan: RolloutPlan,
+    step: int,
+    evidence: Evidence,
+    compared: tuple[ArmComparison, ...],
+    now: float,
 ) -> Iterator[Finding]:
     """Yield every reason not to leave a step.
 
@@ -127,7 +131,7 @@ def what_the_log_says(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iter
 
 
 def _served(
-    plan: RolloutPlan, step: int, evidence: Evidence, compared: tuple[Compared, ...]
+    plan: RolloutPlan, step: int, evidence: Evidence, compared: tuple[ArmComparison, ...]
 ) -> Iterator[Finding]:
     """Check both arms from canary on."""
     yield from _comparable(plan, evidence)
@@ -167,7 +171,7 @@ def _comparable(plan: RolloutPlan, evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def _unharmed(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Finding]:
+def _unharmed(plan: RolloutPlan, compared: tuple[ArmComparison, ...]) -> Iterator[Finding]:
     """Check that no guardrail is broken."""
     for guardrail, seen in zip(plan.guardrails, compared, strict=True):
         if seen.harm_high is None or seen.harm_high >= -guardrail.tolerate:
@@ -192,7 +196,7 @@ def _within_budget(plan: RolloutPlan, source: SourceEvidence) -> Iterator[Findin
 
 
 def _known(
-    plan: RolloutPlan, evidence: Evidence, compared: tuple[Compared, ...]
+    plan: RolloutPlan, evidence: Evidence, compared: tuple[ArmComparison, ...]
 ) -> Iterator[Finding]:
     """Check that every guardrail has values for both arms."""
     for seen in compared:
@@ -207,7 +211,7 @@ def _known(
             yield Finding("wait", f"{what}; at least {plan.first_look_units} needed")
 
 
-def _objective(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Finding]:
+def _objective(plan: RolloutPlan, compared: tuple[ArmComparison, ...]) -> Iterator[Finding]:
     """Check what must be shown before the candidate takes over.
 
     Each bound is at the plan's full alpha: to be promoted falsely, a candidate must pass all of
@@ -229,7 +233,7 @@ def _objective(plan: RolloutPlan, compared: tuple[Compared, ...]) -> Iterator[Fi
             yield Finding("wait", f"{what}margin {seen.margin:g}; needs more data")
 
 
-def what_was_shown(plan: RolloutPlan, step: int, compared: tuple[Compared, ...]) -> str:
+def what_was_shown(plan: RolloutPlan, step: int, compared: tuple[ArmComparison, ...]) -> str:
     """Return the reason of a promotion."""
     stage = plan.stages[step]
     if stage.name == "shadow":

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class RolloutExplanation:
     """State of a rollout with its reason and the allowed actions.
 
     Attributes:
@@ -129,7 +129,7 @@ async def act(
         await connection.close()
 
 
-async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
+async def explain(connection: Any, tenant: UUID, identifier: UUID) -> RolloutExplanation:
     """Return the state of a rollout with its reason.
 
     Raises:
@@ -139,7 +139,7 @@ async def explain(connection: Any, tenant: UUID, identifier: UUID) -> Explained:
     if row is None:
         raise _unknown(identifier)
     frozen = await is_pinned(connection, (tenant, row.skill, row.point))
-    return Explained(
+    return RolloutExplanation(
         row,
         RolloutPlan.from_json(row.plan),
         frozen,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from steersman.db.rollouts import RolloutRow
     from steersman.rollouts.evidence import SourceEvidence
-    from steersman.rollouts.evidence_cache import Looking, Paces
-    from steersman.rollouts.trusted_clock import Moment
+    from steersman.rollouts.evidence_cache import EvidenceMemory, Paces
+    from steersman.rollouts.trusted_clock import ClockReading
     from steersman.rollouts.verdicts import Judgement
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ Acted = Literal["none", "next_stage", "promoted", "rolled_back", "held"]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ControllerStep:
     """What a turn starts from.
 
     Attributes:
@@ -45,9 +45,9 @@ class Turn:
     """
 
     row: RolloutRow
-    looking: Looking
+    looking: EvidenceMemory
     sources: Sequence[SourceEvidence]
-    moment: Moment
+    moment: ClockReading
     paces: Paces
 
     @property
@@ -57,7 +57,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnDone:
+class StepResult:
     """Result of a turn.
 
     Attributes:
@@ -73,7 +73,7 @@ class TurnDone:
     stored: bool = False
 
 
-async def take_turn(connection: Any, turn: Turn) -> TurnDone:
+async def take_turn(connection: Any, turn: ControllerStep) -> StepResult:
     """Look at a rollout, judge it and act, in one transaction.
 
     Raises:
@@ -87,10 +87,10 @@ async def take_turn(connection: Any, turn: Turn) -> TurnDone:
         except (StateError, SnapshotError) as error:
             turn.looking.trouble = f"the candidate cannot become the live policy: {error!s:.300}"
             done = await _try(connection, turn, holding=False)
-    return done or TurnDone(turn.row)
+    return done or StepResult(turn.row)
 
 
-async def _try(connection: Any, turn: Turn, *, holding: bool) -> TurnDone | None:
+async def _try(connection: Any, turn: ControllerStep, *, holding: bool) -> StepResult | None:
     """Take the turn; return None if it needs a lock on the decision point."""
     row = turn.row
     point_name = row.tenant, row.skill, row.point
@@ -100,7 +100,7 @@ async def _try(connection: Any, turn: Turn, *, holding: bool) -> TurnDone | None
             await hold_point(connection, point_name)
         row = await fence_rollout(connection, row, row.epoch)
         if not row.is_under_way:
-            return TurnDone(row)
+            return StepResult(row)
         point = await hold_view(connection, point_name)
         evidence = await turn.looking.look(connection, row, point, turn.sources, turn.moment)
         judged = judge(turn.looking.plan, row.step, evidence, turn.moment.now)
@@ -117,10 +117,10 @@ async def _try(connection: Any, turn: Turn, *, holding: bool) -> TurnDone | None
             *(row.id, row.skill, row.point, row.candidate, acted, row.stage),
             "; ".join(judged.reasons),
         )
-    return TurnDone(moved, judged, acted, stored)
+    return StepResult(moved, judged, acted, stored)
 
 
-def _deed(turn: Turn, row: RolloutRow, judged: Judgement) -> Acted:
+def _deed(turn: ControllerStep, row: RolloutRow, judged: Judgement) -> Acted:
     """Return the action for a verdict."""
     if judged.verdict == "roll_back":
         return "rolled_back"
@@ -133,7 +133,7 @@ def _deed(turn: Turn, row: RolloutRow, judged: Judgement) -> Acted:
 
 
 async def _write(
-    connection: Any, turn: Turn, row: RolloutRow, judged: Judgement, acted: Acted
+    connection: Any, turn: ControllerStep, row: RolloutRow, judged: Judgement, acted: Acted
 ) -> bool:
     """Store the verdict if it is new or the last one is old; return whether it was stored."""
     last = turn.looking.verdict
@@ -159,7 +159,7 @@ async def _write(
 
 
 async def _act(
-    connection: Any, turn: Turn, row: RolloutRow, judged: Judgement, acted: Acted
+    connection: Any, turn: ControllerStep, row: RolloutRow, judged: Judgement, acted: Acted
 ) -> RolloutRow:
     reason = judged.reasons[0]
     if acted == "rolled_back":
@@ -175,7 +175,9 @@ async def _act(
     return row
 
 
-async def _tell(connection: Any, turn: Turn, row: RolloutRow, judged: Judgement) -> RolloutRow:
+async def _tell(
+    connection: Any, turn: ControllerStep, row: RolloutRow, judged: Judgement
+) -> RolloutRow:
     """Open an incident for people, once of each kind.
 
     Arms that cannot be compared stop the rollout: it is paused until somebody resumes it.

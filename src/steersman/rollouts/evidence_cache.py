@@ -21,7 +21,7 @@ from steersman.rollouts.candidate_evidence import Shadow, logged_choices, off_po
 from steersman.rollouts.error_budget import stretches
 from steersman.rollouts.evidence import Evidence
 from steersman.rollouts.plan import RolloutPlan
-from steersman.rollouts.unit_outcomes import Gathering, last_decision_at, observe, shadowed
+from steersman.rollouts.unit_outcomes import ReadPosition, last_decision_at, observe, shadowed
 from steersman.rollouts.units import Units
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from steersman.learning.replica import Bases
     from steersman.rollouts.candidate import Candidate
     from steersman.rollouts.evidence import OffPolicyEvidence, SourceEvidence
-    from steersman.rollouts.trusted_clock import Moment
+    from steersman.rollouts.trusted_clock import ClockReading
 
 _MOST_SHADOWED = 20_000  # or as many as the plan asks for
 
@@ -58,7 +58,7 @@ class Paces(Protocol):
         """Interval for verifying the candidate."""
 
 
-class Looking:
+class EvidenceMemory:
     """Memory about one rollout.
 
     Args:
@@ -76,8 +76,8 @@ class Looking:
         self._bases = bases
         self._paces = paces
         self._units = Units(self.plan)
-        self._gathering = Gathering()
-        self._shadowing = Gathering()
+        self._gathering = ReadPosition()
+        self._shadowing = ReadPosition()
         self._shadow = Shadow()
         self._misplaced = 0
         self._behind = False
@@ -90,7 +90,7 @@ class Looking:
         self._step: int | None = None
         self._elapsed_s = 0.0
 
-    async def prepare(self, connection: Any, row: RolloutRow, moment: Moment) -> None:
+    async def prepare(self, connection: Any, row: RolloutRow, moment: ClockReading) -> None:
         """Verify the candidate and evaluate the log, before any lock is taken."""
         self._elapsed_s += moment.passed_s
         if self._step is None:
@@ -109,7 +109,7 @@ class Looking:
         row: RolloutRow,
         point: PointRow,
         sources: Sequence[SourceEvidence],
-        moment: Moment,
+        moment: ClockReading,
     ) -> Evidence:
         """Return the present evidence, read in the judging transaction."""
         if row.step != self._step:
@@ -132,7 +132,7 @@ class Looking:
             doubts=tuple(self._doubts(moment, point, row)),
         )
 
-    def _doubts(self, moment: Moment, point: PointRow, row: RolloutRow) -> list[str]:
+    def _doubts(self, moment: ClockReading, point: PointRow, row: RolloutRow) -> list[str]:
         doubts = [moment.doubt, self.trouble]
         if self._behind:
             doubts.append("the log is still being read")

@@ -37,7 +37,7 @@ _MOST_ROWS = 1_000_000
 _FEWEST = 2
 
 
-class Valued(NamedTuple):
+class PolicyValue(NamedTuple):
     """Off-policy evaluation of one policy.
 
     Attributes:
@@ -160,7 +160,7 @@ async def find_candidates(
     return found
 
 
-def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -> list[Valued]:
+def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -> list[PolicyValue]:
     """Evaluate policies on logged decisions.
 
     The log counts as adaptive, because its policy learned from these rewards. Choosing the best of
@@ -179,15 +179,17 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
     said = []
     for name, candidate in policies.items():
         if log.against:
-            said.append(Valued(name, None, log.against))
+            said.append(PolicyValue(name, None, log.against))
             continue
         try:
             data = logged_data(candidate, log.rows)
             report = evaluate(data, estimators=ESTIMATORS, level=level, adaptive=True)
         except SteersmanError as error:
             said.append(
-                Valued(name, None, f"the policy cannot decide the logged decisions: {error!s:.300}")
+                PolicyValue(
+                    name, None, f"the policy cannot decide the logged decisions: {error!s:.300}"
+                )
             )
             continue
-        said.append(Valued(name, report))
+        said.append(PolicyValue(name, report))
     return said

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class StartRequest:
     """Request to start a rollout.
 
     Attributes:
@@ -62,7 +62,7 @@ class Wanted:
 async def start(
     database: Database,
     tenant: UUID,
-    wanted: Wanted,
+    wanted: StartRequest,
     *,
     actor: str,
     clock: Callable[[], float],
@@ -105,7 +105,7 @@ async def start(
         await connection.close()
 
 
-def _with_reasons(wanted: Wanted) -> Wanted:
+def _with_reasons(wanted: StartRequest) -> StartRequest:
     """Check the given reasons: one of only spaces would open the gates."""
     checked: dict[str, Any] = {}
     for name in ("reason", "again", "force"):
@@ -146,7 +146,7 @@ class _Checked:
 async def _verified(
     connection: Any,
     key: Point,
-    wanted: Wanted,
+    wanted: StartRequest,
     clock: Callable[[], float],
     bases: Bases,
     salt: str,
@@ -175,7 +175,7 @@ async def _verified(
     return _Checked(plan, evidence)
 
 
-async def _check_history(connection: Any, key: Point, wanted: Wanted) -> None:
+async def _check_history(connection: Any, key: Point, wanted: StartRequest) -> None:
     tenant, skill, point = key
     for row in await rollouts_of(connection, tenant, skill=skill, point=point, limit=1000):
         if row.candidate == wanted.candidate and row.status == "rolled_back" and not wanted.again:
@@ -186,7 +186,7 @@ async def _check_history(connection: Any, key: Point, wanted: Wanted) -> None:
 
 
 async def _write(
-    connection: Any, point: PointRow, wanted: Wanted, plan: RolloutPlan, now: datetime
+    connection: Any, point: PointRow, wanted: StartRequest, plan: RolloutPlan, now: datetime
 ) -> RolloutRow:
     key = point.tenant, point.skill, point.point
     stage, seq = plan.stages[0], point.pinned_seq
@@ -209,7 +209,7 @@ async def _write(
 async def _tell(
     connection: Any,
     row: RolloutRow,
-    wanted: Wanted,
+    wanted: StartRequest,
     evidence: OffPolicyEvidence | None,
     actor: str,
 ) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Moment(NamedTuple):
+class ClockReading(NamedTuple):
     """What time it is.
 
     Attributes:
@@ -20,7 +20,7 @@ class Moment(NamedTuple):
         passed_s: seconds since the last look, at least 0, by the clock that never steps.
         doubt: why the wall clock is not to be believed now; empty if it is.
 
-    >>> Moment(5.0, 1.0, "").doubt
+    >>> ClockReading(5.0, 1.0, "").doubt
     ''
     """
 
@@ -67,7 +67,7 @@ class SteadyClock:
         self._since = 0.0  # when the wall clock last jumped, on the clock that never steps
         self._last: float | None = None
 
-    def look(self) -> Moment:
+    def look(self) -> ClockReading:
         """Return the time; call it once per turn."""
         wall, tick = self._wall(), self._monotonic()
         offset = wall - tick
@@ -81,6 +81,8 @@ class SteadyClock:
         jump = offset - self._offset
         if abs(jump) <= self._tolerance_s or tick - self._since >= self._steady_s:
             self._offset = offset  # slow drift is followed; a jump, once it has lasted
-            return Moment(wall, passed_s, "")
+            return ClockReading(wall, passed_s, "")
         doubt = f"the clock jumped by {jump:+.1f} s; it is trusted again after it is steady for "
-        return Moment(min(wall, tick + self._offset), passed_s, f"{doubt}{self._steady_s:g} s")
+        return ClockReading(
+            min(wall, tick + self._offset), passed_s, f"{doubt}{self._steady_s:g} s"
+        )

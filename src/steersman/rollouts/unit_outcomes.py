@@ -19,7 +19,7 @@ from steersman.learning.credit import credit_of
 from steersman.learning.reward_inputs import read_evidence
 from steersman.rollouts.arms import place, position
 from steersman.rollouts.plan import RolloutPlan
-from steersman.rollouts.units import Observed
+from steersman.rollouts.units import AnalysedDecision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from steersman.db.logged_choices import LoggedChoice
     from steersman.db.points import PointRow
-    from steersman.db.rewards import Decided
+    from steersman.db.rewards import RewardDecision
     from steersman.db.rollout_decisions import ClosedDecision
     from steersman.db.rollouts import RolloutRow
     from steersman.learning.reward_inputs import Evidence
-    from steersman.rollouts.arms import Arm, Placed
+    from steersman.rollouts.arms import Arm, Placement
 
 _LATE = timedelta(seconds=60)
 _TICK = timedelta(seconds=1)
@@ -39,7 +39,7 @@ _PAGE = 1_000
 _MOST_PAGES = 20
 
 
-class Gathered(NamedTuple):
+class ClosedDecisions(NamedTuple):
     """Decisions of a rollout with closed windows.
 
     Attributes:
@@ -48,13 +48,13 @@ class Gathered(NamedTuple):
         behind: whether more decisions remain for the next call.
     """
 
-    observed: list[Observed]
+    observed: list[AnalysedDecision]
     misplaced: int
     behind: bool
 
 
 @dataclass(slots=True)
-class Gathering:
+class ReadPosition:
     """Read position in a rollout.
 
     Attributes:
@@ -85,8 +85,8 @@ class Gathering:
 
 
 async def observe(
-    connection: Any, row: RolloutRow, point: PointRow, gathering: Gathering, closed: datetime
-) -> Gathered:
+    connection: Any, row: RolloutRow, point: PointRow, gathering: ReadPosition, closed: datetime
+) -> ClosedDecisions:
     """Return the decisions of both arms whose windows closed since the last call.
 
     Erased decisions, decisions with ``action_taken`` and units outside the analysis are excluded.
@@ -94,7 +94,7 @@ async def observe(
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
     if since is not None and await _nothing_late(connection, row, point, gathering, since):
         since = gathering.closed_until
-    observed: list[Observed] = []
+    observed: list[AnalysedDecision] = []
     misplaced, behind = 0, True
     for _ in range(_MOST_PAGES):
         ids = _first_id(row.started_at, since, point), _end(point, closed)
@@ -111,11 +111,13 @@ async def observe(
             gathering.advance(closed)
             break
         gathering.page = rows[-1].window_ends, rows[-1].id
-    return Gathered(sorted(observed, key=lambda seen: (seen.at, seen.unit)), misplaced, behind)
+    return ClosedDecisions(
+        sorted(observed, key=lambda seen: (seen.at, seen.unit)), misplaced, behind
+    )
 
 
 async def shadowed(
-    connection: Any, row: RolloutRow, gathering: Gathering, until: datetime, *, limit: int = 500
+    connection: Any, row: RolloutRow, gathering: ReadPosition, until: datetime, *, limit: int = 500
 ) -> list[LoggedChoice]:
     """Return new decisions of the stage shadow in time order, without rewards."""
     since = None if gathering.closed_until is None else gathering.closed_until - _LATE
@@ -143,7 +145,7 @@ async def last_decision_at(
 
 async def _credited(
     connection: Any, row: RolloutRow, point: PointRow, rows: Sequence[ClosedDecision]
-) -> tuple[list[Observed], int]:
+) -> tuple[list[AnalysedDecision], int]:
     evidence = await read_evidence(connection, point, row.candidate, [one.id for one in rows])
     arms = _Arms(row)
     observed, misplaced = [], 0
@@ -163,7 +165,7 @@ async def _credited(
 
 
 async def _nothing_late(
-    connection: Any, row: RolloutRow, point: PointRow, gathering: Gathering, since: datetime
+    connection: Any, row: RolloutRow, point: PointRow, gathering: ReadPosition, since: datetime
 ) -> bool:
     """Return whether everything was read: counting is faster than reading again."""
     if gathering.page is not None or gathering.closed_until is None:
@@ -186,7 +188,7 @@ class _Arms:
         named = {one.outcome for one in plan.guardrails if one.outcome is not None}
         self.outcomes = ["error", *sorted(named - {"error"})]
 
-    def of(self, unit: str, stage: Any) -> Placed:
+    def of(self, unit: str, stage: Any) -> Placement:
         share = min(self._shares.get(stage, 0.0), 0.5)  # at live it is the holdback that counts
         return place(position(self._salt, unit), stage, share, self._holdback)
 
@@ -194,11 +196,11 @@ class _Arms:
 def _observed(
     point: PointRow,
     evidence: Evidence,
-    decided: Decided,
+    decided: RewardDecision,
     unit: str,
     arm: Arm,
     read: Sequence[str],
-) -> Observed | None:
+) -> AnalysedDecision | None:
     """Return the result of a decision; None if the application took another action."""
     events = evidence.about(decided)
     closes = decided.window_ends
@@ -213,7 +215,7 @@ def _observed(
         reward = credit.value
     told = events.told(read, closes.timestamp())
     outcomes = {name: value for name, (value, _) in told.items()}
-    return Observed(unit, arm, decided.at.timestamp(), reward, outcomes)
+    return AnalysedDecision(unit, arm, decided.at.timestamp(), reward, outcomes)
 
 
 def _first_id(started: datetime, since: datetime | None, point: PointRow | None) -> UUID:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ARMS: tuple[Arm, Arm] = ("candidate", "control")
 
 
-class Observed(NamedTuple):
+class AnalysedDecision(NamedTuple):
     """Analysed decision with a closed reward window.
 
     Attributes:
@@ -47,7 +47,7 @@ class Observed(NamedTuple):
     failed: bool = False
 
 
-def value_of(guardrail: PlannedGuardrail, decision: Observed) -> float | None:
+def value_of(guardrail: PlannedGuardrail, decision: AnalysedDecision) -> float | None:
     """Return a decision's value for a guardrail.
 
     Returns:
@@ -55,7 +55,7 @@ def value_of(guardrail: PlannedGuardrail, decision: Observed) -> float | None:
 
     >>> from steersman.rollouts.plan import PlannedGuardrail
     >>> late = PlannedGuardrail("latency_ms>900", "above", "latency_ms", 900.0)
-    >>> value_of(late, Observed("user-7", "control", 0.0, None, {"latency_ms": 1200.0}))
+    >>> value_of(late, AnalysedDecision("user-7", "control", 0.0, None, {"latency_ms": 1200.0}))
     1.0
     """
     if guardrail.kind == "errors":
@@ -127,7 +127,7 @@ class Units:
     >>> plan = RolloutPlan("r1", stages, (reward,), unit_window_s=60.0, reward_window_s=30.0)
     >>> units = Units(plan)
     >>> for at, earned in ((0.0, 1.0), (50.0, 0.0), (61.0, 0.0)):
-    ...     units.add(Observed("user-7", "control", at, earned, {}))
+    ...     units.add(AnalysedDecision("user-7", "control", at, earned, {}))
     >>> units.close(89.9), units.close(90.0), units.metrics()["reward"].control.mean
     (0, 1, 0.5)
     """
@@ -142,7 +142,7 @@ class Units:
         self._closed: set[str] = set()
         self._sides = {arm: _Side(values=[_Running() for _ in plan.guardrails]) for arm in _ARMS}
 
-    def add(self, decision: Observed) -> None:
+    def add(self, decision: AnalysedDecision) -> None:
         """Add a decision, unless its unit is closed or its window is over.
 
         Raises:
@@ -222,7 +222,7 @@ class Units:
             for place, guardrail in enumerate(self._guardrails)
         }
 
-    def _count(self, unit: _Open, decision: Observed) -> None:
+    def _count(self, unit: _Open, decision: AnalysedDecision) -> None:
         for place, guardrail in enumerate(self._guardrails):
             value = value_of(guardrail, decision)
             if value is not None:

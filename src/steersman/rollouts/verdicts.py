@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from steersman.db.verdicts import VerdictRow
-    from steersman.rollouts.arm_comparison import Compared
+    from steersman.rollouts.arm_comparison import ArmComparison
     from steersman.rollouts.checks import Weight
 
 Verdict = Literal["promote", "hold", "roll_back", "not_enough_data"]
@@ -55,7 +55,7 @@ class Judgement:
     verdict: Verdict
     reasons: tuple[str, ...]
     incident: str | None
-    compared: tuple[Compared, ...]
+    compared: tuple[ArmComparison, ...]
     plan: RolloutPlan
     step: int
     evidence: Evidence

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from steersman.db.group_commit import GroupCommit
     from steersman.serving.arms import Arms, Turn
-    from steersman.serving.draw import Served
+    from steersman.serving.draw import ServedPoint
     from steersman.serving.pending_decision import Drawn, PendingDecision, PointRequest
 
     OnArm: TypeAlias = Callable[[str, str, str, str, float], None]
@@ -90,7 +90,10 @@ class ArmDispatch:
         return [drawn[n] for n in range(len(asked))]
 
     def _candidate(
-        self, arms: Arms[Served], asked: Sequence[PointRequest], turns: Sequence[Turn[Served]]
+        self,
+        arms: Arms[ServedPoint],
+        asked: Sequence[PointRequest],
+        turns: Sequence[Turn[ServedPoint]],
     ) -> tuple[dict[int, Drawn], dict[int, Exception]]:
         """Return the candidate's draws and errors by position."""
         drawn: dict[int, Drawn] = {}
@@ -111,7 +114,7 @@ class ArmDispatch:
                 self._on_arm(arms.row.skill, arms.row.point, "candidate", "ok", seconds)
         return drawn, errors
 
-    def _count_missed(self, arms: Arms[Served], error: Exception | None) -> None:
+    def _count_missed(self, arms: Arms[ServedPoint], error: Exception | None) -> None:
         """Count a draw that control took over; log the 1st, 2nd, 4th, 8th and so on."""
         row = arms.row
         result = "fallback" if error is None else "failed"

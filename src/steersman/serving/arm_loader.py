@@ -16,7 +16,7 @@ from steersman.errors import SteersmanError
 from steersman.learning.replica import load
 from steersman.platform.postgres.database import AWAY, as_tenant
 from steersman.platform.retry import Backoff
-from steersman.serving.draw import Served
+from steersman.serving.draw import ServedPoint
 from steersman.snapshots.verified_bases import of_snapshot
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from asyncpg import Pool
 
     from steersman.db.points import PointRow
-    from steersman.snapshots.verified_bases import Verified
+    from steersman.snapshots.verified_bases import VerifiedBases
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 2
@@ -41,12 +41,12 @@ class Loader:
         verified: loader of verified bases.
     """
 
-    def __init__(self, pool: Pool[Any], verified: Verified) -> None:
+    def __init__(self, pool: Pool[Any], verified: VerifiedBases) -> None:
         self._pool = pool
         self._verified = verified
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def load(self, row: PointRow, until: int | None) -> Served:
+    async def load(self, row: PointRow, until: int | None) -> ServedPoint:
         """Return a decision point that is ready to serve.
 
         Args:
@@ -60,9 +60,9 @@ class Loader:
         bases = await self._verified.fetch(sought)
         async with self._slots, self._connection(row.tenant) as connection:
             replica = await load(connection, row, until=until, bases=bases)
-        return Served(replica)
+        return ServedPoint(replica)
 
-    async def stand_in(self, row: PointRow) -> Served:
+    async def stand_in(self, row: PointRow) -> ServedPoint:
         """Return a substitute for a snapshot that cannot be loaded.
 
         It is the newest published snapshot that verifies, without later updates; else the newest
@@ -115,7 +115,7 @@ class Slot:
 
     def __init__(self, name: str, clock: Callable[[], float], changed: Callable[[], None]) -> None:
         self.key: Hashable = None
-        self.served: Served | None = None
+        self.served: ServedPoint | None = None
         self.error = ""
         self._name = name
         self._clock = clock
@@ -124,7 +124,7 @@ class Slot:
         self._again_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def want(self, key: Hashable, make: Callable[[], Awaitable[Served | None]]) -> None:
+    def want(self, key: Hashable, make: Callable[[], Awaitable[ServedPoint | None]]) -> None:
         """Start loading the wanted state unless it is loaded or loading.
 
         Args:
@@ -164,7 +164,7 @@ class Slot:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=within_s)
 
-    async def _make(self, key: Hashable, make: Callable[[], Awaitable[Served | None]]) -> None:
+    async def _make(self, key: Hashable, make: Callable[[], Awaitable[ServedPoint | None]]) -> None:
         try:
             served = await make()
         except (*AWAY, SteersmanError) as error:

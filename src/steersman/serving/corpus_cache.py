@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
     from uuid import UUID
 
-    from steersman.retrieval.corpora_reader import Opened
+    from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman.retrieval.loaded_corpus import Place
 
 _log = logging.getLogger(__name__)
@@ -69,18 +69,18 @@ class CorpusCache:
         clock: monotonic clock in seconds.
     """
 
-    load: Callable[[UUID, Place], Awaitable[Opened]]
+    load: Callable[[UUID, Place], Awaitable[OpenCorpus]]
     max_bytes: int = 1 << 30
     clock: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
     searching: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="search")
     )
-    _held: OrderedDict[Key, Opened] = field(default_factory=OrderedDict)
+    _held: OrderedDict[Key, OpenCorpus] = field(default_factory=OrderedDict)
     _newest: dict[tuple[UUID, UUID, int], Key] = field(default_factory=dict)
     _named: set[Key] = field(default_factory=set)
     _looked: dict[UUID, float] = field(default_factory=dict)
-    _loading: dict[Key, asyncio.Task[Opened]] = field(default_factory=dict)
+    _loading: dict[Key, asyncio.Task[OpenCorpus]] = field(default_factory=dict)
     _failed: dict[Key, tuple[float, BaseException]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -92,7 +92,7 @@ class CorpusCache:
     def __len__(self) -> int:
         return len(self._held)
 
-    async def get(self, tenant: UUID, place: Place) -> Opened:
+    async def get(self, tenant: UUID, place: Place) -> OpenCorpus:
         """Return a revision, or the previous one while the newest is loading.
 
         The result stays valid if the corpus is deleted or evicted.
@@ -149,7 +149,7 @@ class CorpusCache:
         self._forget_names()
         self.searching.shutdown(wait=False, cancel_futures=True)
 
-    def _older(self, key: Key) -> Opened | None:
+    def _older(self, key: Key) -> OpenCorpus | None:
         """Return the previous newest revision; revisions of named snapshots do not count."""
         before = self._newest.get(key[:3])
         return None if before is None else self._held.get(before)
@@ -179,7 +179,7 @@ class CorpusCache:
         for one in [one for one in self._held if one[:2] == key[:2] and one[2] < key[2]]:
             self._held.pop(one)
 
-    def _begin(self, key: Key, place: Place) -> asyncio.Task[Opened]:
+    def _begin(self, key: Key, place: Place) -> asyncio.Task[OpenCorpus]:
         task = self._loading.get(key)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._loaded(key, place))
@@ -187,7 +187,7 @@ class CorpusCache:
             task.add_done_callback(lambda done: self._ended(key, done))
         return task
 
-    async def _loaded(self, key: Key, place: Place) -> Opened:
+    async def _loaded(self, key: Key, place: Place) -> OpenCorpus:
         async with self._turn:
             opened = await self.load(key.tenant, place)
         self.counts.loads += 1
@@ -204,7 +204,7 @@ class CorpusCache:
         self._make_room(key)
         return opened
 
-    def _ended(self, key: Key, task: asyncio.Task[Opened]) -> None:
+    def _ended(self, key: Key, task: asyncio.Task[OpenCorpus]) -> None:
         self._loading.pop(key, None)
         if task.cancelled():
             return

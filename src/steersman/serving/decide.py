@@ -19,7 +19,7 @@ import numpy as np
 
 from steersman.db.decisions import find_decision
 from steersman.db.rewards import spec_document
-from steersman.db.write_batches import Expired
+from steersman.db.write_batches import WriteTimeout
 from steersman.platform.breaker import Breaker
 from steersman.platform.http.messages import converted
 from steersman.platform.postgres.database import as_tenant
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from asyncpg import Pool
 
-    from steersman.db.decisions import DecisionRow, Taken
+    from steersman.db.decisions import DecisionRow, IdempotencyConflict
     from steersman.db.group_commit import GroupCommit
     from steersman.serving.arm_dispatch import OnArm
-    from steersman.serving.draw import Served
+    from steersman.serving.draw import ServedPoint
     from steersman.serving.pending_decision import Drawn
     from steersman.serving.replicas import Replicas
 
@@ -73,7 +73,7 @@ class Decider:
     def __init__(
         self,
         replicas: Replicas,
-        commits: GroupCommit[DecisionRow, Taken],
+        commits: GroupCommit[DecisionRow, IdempotencyConflict],
         pool: Pool[Any],
         secret: bytes,
         *,
@@ -167,7 +167,9 @@ class Decider:
             tenant, served, request, context, body_hash, traceparent, time.monotonic()
         )
 
-    def _context(self, tenant: UUID, served: Served, request: DecideRequest) -> Mapping[str, Any]:
+    def _context(
+        self, tenant: UUID, served: ServedPoint, request: DecideRequest
+    ) -> Mapping[str, Any]:
         context = request.context
         if served.scrubbing is not None:
             context, found = served.scrubbing.context(context, self._secret, tenant)
@@ -233,7 +235,7 @@ class Decider:
         begun: dict[int, Drawn] = {}
         first: dict[tuple[UUID, str], int] = {}
         twins: list[tuple[int, int]] = []
-        apart: dict[Served | None, list[int]] = {}  # by point where a rollout is under way
+        apart: dict[ServedPoint | None, list[int]] = {}  # by point where a rollout is under way
         for place, one in enumerate(asked):
             key = one.request.idempotency_key
             if key is not None:
@@ -316,7 +318,9 @@ class Decider:
             one.commit = commit
 
     def _settle(
-        self, drawn: Sequence[PendingDecision], verdicts: Mapping[Hashable, Taken | Exception]
+        self,
+        drawn: Sequence[PendingDecision],
+        verdicts: Mapping[Hashable, IdempotencyConflict | Exception],
     ) -> None:
         """Forget settled keys and count draws of an arm that were not stored.
 
@@ -337,7 +341,7 @@ class Decider:
             return to_answer(row, spec, logged=False, record=sign(self._secret, row))
         # A caller that leaves must not cancel the wait that others share.
         verdicts = commit.result() if commit.done() else await asyncio.shield(commit)
-        if isinstance(verdicts, Expired):
+        if isinstance(verdicts, WriteTimeout):
             return to_answer(row, spec, logged="unknown", record=sign(self._secret, row))
         verdict = verdicts.get(row.id)
         if verdict is None:

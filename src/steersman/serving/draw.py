@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from steersman.serving.pending_decision import Drawn, PointRequest
     from steersman.wire import DecideRequest
 
-    Asked: TypeAlias = Sequence[tuple["Served", PointRequest]]
+    Asked: TypeAlias = Sequence[tuple["ServedPoint", PointRequest]]
 
 GUARDIAN = "guardian_state"
 _FIRST = "first"
 _TOGETHER = 256  # contexts as one matrix: more cost no less each, and memory
 
 
-class Served:
+class ServedPoint:
     """Decision point as this process serves it: its replica and derived data for requests.
 
     Args:
         replica: policy state that updates are applied to.
     """
 
-    arms: Arms[Served] | None = None
+    arms: Arms[ServedPoint] | None = None
     """Active rollout, if this is its control."""
 
     def __init__(self, replica: Replica) -> None:
@@ -130,7 +130,7 @@ class Served:
 def draw_many(asked: Asked, rng: np.random.Generator) -> list[Drawn]:
     """Return the policy's decision for each request, drawn together where possible."""
     results: dict[int, Drawn] = {}
-    together: dict[Served, list[int]] = {}
+    together: dict[ServedPoint, list[int]] = {}
     for place, (served, one) in enumerate(asked):
         if served.reads_vector and one.request.eligible is None and one.request.links is None:
             together.setdefault(served, []).append(place)
@@ -176,14 +176,14 @@ def _draw_together(asked: Asked, rng: np.random.Generator) -> list[Drawn]:
     ]
 
 
-def _draw_or_error(served: Served, asked: PointRequest, rng: np.random.Generator) -> Drawn:
+def _draw_or_error(served: ServedPoint, asked: PointRequest, rng: np.random.Generator) -> Drawn:
     try:
         return _draw(served, asked, rng)
     except Exception as error:  # noqa: BLE001 (each is answered by itself)
         return error
 
 
-def _draw(served: Served, asked: PointRequest, rng: np.random.Generator) -> PendingDecision:
+def _draw(served: ServedPoint, asked: PointRequest, rng: np.random.Generator) -> PendingDecision:
     if served.selects:
         return draw_selection(served, asked, rng)
     request, context = asked.request, asked.context
@@ -222,7 +222,7 @@ def _draw(served: Served, asked: PointRequest, rng: np.random.Generator) -> Pend
     )
 
 
-def fall_back(served: Served, asked: PointRequest) -> PendingDecision:
+def fall_back(served: ServedPoint, asked: PointRequest) -> PendingDecision:
     """Return the declared fallback's answer: probability 1 for one action, marked as degraded.
 
     The distribution covers that action only.
@@ -241,7 +241,7 @@ def fall_back(served: Served, asked: PointRequest) -> PendingDecision:
     )
 
 
-def _feature_rows(served: Served, request: DecideRequest) -> NDArray[np.float64] | None:
+def _feature_rows(served: ServedPoint, request: DecideRequest) -> NDArray[np.float64] | None:
     """Return (n, d) features of the eligible actions in their order, rounded as stored."""
     if not served.feature_count:
         if request.features is not None:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies.sequential import SequencePolicy
-    from steersman.serving.draw import Served
+    from steersman.serving.draw import ServedPoint
     from steersman.serving.pending_decision import PointRequest
     from steersman.spec.actions import Sequence as SequenceActions
     from steersman.wire import DecideRequest
 
 
 def draw_selection(
-    served: Served, asked: PointRequest, rng: np.random.Generator
+    served: ServedPoint, asked: PointRequest, rng: np.random.Generator
 ) -> PendingDecision:
     """Return a selection from the candidates of a request.
 

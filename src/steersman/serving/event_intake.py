@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from steersman.db.decisions import DecisionRow, Taken
+from steersman.db.decisions import DecisionRow, IdempotencyConflict
 from steersman.db.packed_events import EventPacker, PackedEvent
-from steersman.db.write_batches import Expired
+from steersman.db.write_batches import WriteTimeout
 from steersman.platform.http.messages import converted
 from steersman.serving.fallback_records import verify
 from steersman.wire import (
@@ -64,7 +64,7 @@ class Intake:
     def __init__(
         self,
         replicas: Replicas,
-        decisions: GroupCommit[DecisionRow, Taken],
+        decisions: GroupCommit[DecisionRow, IdempotencyConflict],
         events: GroupCommit[PackedEvent, Verdict],
         secret: bytes,
         *,
@@ -109,7 +109,7 @@ class Intake:
         while rest:
             once, again = _each_once(rest)
             verdicts = await commits.submit(once, within_s=self._within_s)
-            if isinstance(verdicts, Expired):
+            if isinstance(verdicts, WriteTimeout):
                 said.update((id(row), verdicts) for row in once)
             elif verdicts:
                 said.update((id(row), verdicts.get(_name(row))) for row in once)
@@ -230,10 +230,10 @@ def _result(identifier: str, verdict: Any) -> EventResult:
     if verdict == "conflict":
         detail = f"event {identifier!r} exists with another body; use a new id for a new event"
         return _refused(identifier, Problem.of("idempotency_conflict", detail, field="event_id"))
-    if isinstance(verdict, Taken):
+    if isinstance(verdict, IdempotencyConflict):
         detail = f"{identifier} is the id of another decision; use a new id for a new decision"
         return _refused(identifier, Problem.of("idempotency_conflict", detail, field="decision_id"))
-    return _late(identifier) if isinstance(verdict, Expired) else _unstorable(identifier)
+    return _late(identifier) if isinstance(verdict, WriteTimeout) else _unstorable(identifier)
 
 
 def _late(identifier: str) -> EventResult:

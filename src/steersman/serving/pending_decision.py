@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from steersman.db.decisions import Taken
-    from steersman.db.write_batches import Expired
-    from steersman.serving.draw import Served
+    from steersman.db.decisions import IdempotencyConflict
+    from steersman.db.write_batches import WriteTimeout
+    from steersman.serving.draw import ServedPoint
     from steersman.wire import DecideRequest
 
-    Commit: TypeAlias = asyncio.Future[dict[Hashable, Taken | Exception] | Expired]
+    Commit: TypeAlias = asyncio.Future[
+        dict[Hashable, IdempotencyConflict | Exception] | WriteTimeout
+    ]
 
 
 class PointRequest(msgspec.Struct, frozen=True):
@@ -41,7 +43,7 @@ class PointRequest(msgspec.Struct, frozen=True):
     """
 
     tenant: UUID
-    served: Served
+    served: ServedPoint
     request: DecideRequest
     context: Mapping[str, Any]
     body_hash: bytes | None = None
@@ -83,7 +85,7 @@ class PendingDecision(msgspec.Struct, eq=False):
     """
 
     asked: PointRequest
-    served: Served
+    served: ServedPoint
     action: str
     p: float
     distribution: list[float]

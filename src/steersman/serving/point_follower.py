@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steersman.db.points import PointRow
     from steersman.db.rollouts import RolloutRow
     from steersman.serving.arm_loader import Loader
-    from steersman.serving.draw import Served
+    from steersman.serving.draw import ServedPoint
 
 _log = logging.getLogger(__name__)
 _FAR = 2_000  # updates; a replica further behind is reloaded from a stored state
@@ -109,7 +109,7 @@ async def _at(connection: Any, row: PointRow, version: str) -> PointRow:
     return await of_snapshot(connection, row, found)
 
 
-class Following:
+class PointFollower:
     """Follower of one decision point.
 
     Args:
@@ -123,10 +123,10 @@ class Following:
         self,
         name: str,
         loader: Loader,
-        serve: Callable[[Served], None],
+        serve: Callable[[ServedPoint], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.served: Served | None = None
+        self.served: ServedPoint | None = None
         self.plan: Plan | None = None
         self._name = name
         self._loader = loader
@@ -142,7 +142,7 @@ class Following:
         return self._control.error or self._candidate.error
 
     @property
-    def candidate(self) -> Served | None:
+    def candidate(self) -> ServedPoint | None:
         """Loaded candidate."""
         return self._candidate.served
 
@@ -246,20 +246,20 @@ class Following:
             self.served.arms = self._arms(plan)
             self._serve(self.served)
 
-    def _leave_retracted(self, plan: Plan, served: Served) -> None:
+    def _leave_retracted(self, plan: Plan, served: ServedPoint) -> None:
         """Serve a substitute for a retracted version while the wanted one cannot be loaded.
 
         Every refresh checks this again, because a substitute may be retracted later.
         """
         row, old = plan.row, served.replica.snapshot
 
-        async def instead() -> Served | None:
+        async def instead() -> ServedPoint | None:
             gone = await self._loader.retracted(row, old)
             return await self._loader.stand_in(row) if gone else None
 
         self._stand_in.want((plan.key, old), instead)
 
-    def _arms(self, plan: Plan) -> Arms[Served] | None:
+    def _arms(self, plan: Plan) -> Arms[ServedPoint] | None:
         """Return the arms; None without a rollout or while this process cannot take part."""
         candidate = self._candidate
         if self._key != plan.key:
@@ -274,7 +274,7 @@ class Following:
             _log.exception("the rollout of %s cannot be served", self._name)
             return None
 
-    def _until_promoted(self, plan: Plan) -> Arms[Served] | None:
+    def _until_promoted(self, plan: Plan) -> Arms[ServedPoint] | None:
         """Return the present arms while the promoted candidate is being loaded."""
         arms = None if self.served is None else self.served.arms
         if arms is None or arms.candidate is None or plan.rollout is not None:
@@ -282,7 +282,7 @@ class Following:
         return arms if arms.candidate.replica.snapshot == plan.control.snapshot else None
 
 
-def _leads_to(served: Served, plan: Plan) -> bool:
+def _leads_to(served: ServedPoint, plan: Plan) -> bool:
     """Return whether further updates of the same log turn the served state into the wanted one."""
     replica, wanted = served.replica, plan.control
     same = (replica.snapshot, replica.row.spec_hash) == (wanted.snapshot, wanted.spec_hash)

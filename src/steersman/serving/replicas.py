@@ -19,7 +19,7 @@ from steersman.errors import SteersmanError
 from steersman.platform.postgres.database import AWAY, set_tenant, store_breaker
 from steersman.privacy.declared_scrub import scrubbing_of_events
 from steersman.serving.arm_loader import Loader
-from steersman.serving.point_follower import Following, plans_of
+from steersman.serving.point_follower import PointFollower, plans_of
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from steersman.platform.breaker import Breaker
     from steersman.platform.postgres.database import Database
     from steersman.privacy.declared_scrub import Scrubbing
-    from steersman.serving.draw import Served
+    from steersman.serving.draw import ServedPoint
     from steersman.serving.point_follower import Plan
-    from steersman.snapshots.verified_bases import Verified
+    from steersman.snapshots.verified_bases import VerifiedBases
 
 _log = logging.getLogger(__name__)
 _POLL_S = 1.0
@@ -54,7 +54,7 @@ class Replicas:
         self,
         database: Database,
         pool: Pool[Any],
-        verified: Verified,
+        verified: VerifiedBases,
         *,
         breaker: Breaker | None = None,
     ) -> None:
@@ -62,8 +62,8 @@ class Replicas:
         self._pool = pool
         self._breaker = breaker or store_breaker()
         self._loader = Loader(pool, verified)
-        self._served: dict[Place, Served] = {}
-        self._following: dict[Place, Following] = {}
+        self._served: dict[Place, ServedPoint] = {}
+        self._following: dict[Place, PointFollower] = {}
         self._changed: set[UUID] = set()
         self._tenants: dict[UUID, asyncio.Lock] = {}
         self._loaded: set[UUID] = set()
@@ -90,11 +90,11 @@ class Replicas:
             with suppress(*AWAY):
                 await self._listening.close(timeout=1)
 
-    def __iter__(self) -> Iterator[tuple[UUID, Served]]:
+    def __iter__(self) -> Iterator[tuple[UUID, ServedPoint]]:
         """Iterate over (tenant, served decision point)."""
         return iter([(place[0], served) for place, served in self._served.items()])
 
-    def find(self, tenant: UUID, skill: str, point: str) -> Served | None:
+    def find(self, tenant: UUID, skill: str, point: str) -> ServedPoint | None:
         """Return a decision point if it is loaded; None: `get` may find it."""
         return self._served.get((tenant, skill, point))
 
@@ -109,7 +109,7 @@ class Replicas:
         serving = sum(bool(following.problem) for following in self._following.values())
         return serving + len(self._unreadable)
 
-    async def get(self, tenant: UUID, skill: str, point: str) -> Served:
+    async def get(self, tenant: UUID, skill: str, point: str) -> ServedPoint:
         """Return a decision point; load its tenant's points if necessary.
 
         Raises:
@@ -190,12 +190,12 @@ class Replicas:
         others = {it: why for it, why in self._unreadable.items() if it[0] != tenant}
         self._unreadable = others | dict(broken)
 
-    def _want(self, plan: Plan) -> Following:
+    def _want(self, plan: Plan) -> PointFollower:
         place = plan.row.tenant, plan.row.skill, plan.row.point
         following = self._following.get(place)
         if following is None:
             serve = partial(self._served.__setitem__, place)
-            following = Following("/".join(place[1:]), self._loader, serve)
+            following = PointFollower("/".join(place[1:]), self._loader, serve)
             self._following[place] = following
         following.want(plan)
         return following

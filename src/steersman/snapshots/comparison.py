@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from steersman.registry.description import Description
     from steersman.registry.versions import Change
-    from steersman.snapshots.reference_log import Decided, Reference
+    from steersman.snapshots.reference_log import PolicyDecisions, Reference
 
     Floats = NDArray[np.float64]
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ _WIDTH = 24
 def diff_text(
     names: tuple[str, str],
     change: Change,
-    changed: Mapping[str, Mapping[str, Changed]],
+    changed: Mapping[str, Mapping[str, ChangedEntry]],
     *,
     added: tuple[str, ...],
     removed: tuple[str, ...],
@@ -65,7 +65,7 @@ _KINDS = {
 }
 
 
-def _section(title: str, changes: Mapping[str, Changed]) -> Iterator[str]:
+def _section(title: str, changes: Mapping[str, ChangedEntry]) -> Iterator[str]:
     if changes:
         yield title
     for name, change in changes.items():
@@ -176,7 +176,7 @@ def _draw_delta(axes: Any, found: OffPolicyDelta | None) -> None:
 
 
 @dataclass(frozen=True)
-class Changed:
+class ChangedEntry:
     """One entry that differs.
 
     Args:
@@ -236,7 +236,7 @@ class Traffic:
 _ABOUT = ("version", "algorithm", "dim", "feature_hash", "spec_hash", "samples", "line", "line_seq")
 
 
-class Described(Protocol):
+class DescribedState(Protocol):
     """A state with its description: `Published`, or a loaded snapshot."""
 
     @property
@@ -265,8 +265,8 @@ class Diff:
 
     names: tuple[str, str]
     change: Change
-    about: Mapping[str, Changed] = field(default_factory=dict)
-    parameters: Mapping[str, Changed] = field(default_factory=dict)
+    about: Mapping[str, ChangedEntry] = field(default_factory=dict)
+    parameters: Mapping[str, ChangedEntry] = field(default_factory=dict)
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     traffic: Traffic | None = None
@@ -307,7 +307,7 @@ class Diff:
         draw_diff(file, self.names, self.traffic, self.off_policy)
 
 
-def diff(first: Described, second: Described, reference: Reference | None = None) -> Diff:
+def diff(first: DescribedState, second: DescribedState, reference: Reference | None = None) -> Diff:
     """Return the difference between two snapshots of a decision point.
 
     Args:
@@ -354,7 +354,7 @@ def diff(first: Described, second: Described, reference: Reference | None = None
     )
 
 
-def _parameters(snapshot: Described) -> dict[str, Any]:
+def _parameters(snapshot: DescribedState) -> dict[str, Any]:
     config = state_header(snapshot.state)["config"]
     return {name: value for name, value in config.items() if name != "actions"}
 
@@ -364,12 +364,12 @@ def _ingredients(description: Description, parameters: Mapping[str, Any]) -> Ing
     return Ingredients(description.algorithm, {**parameters, **features})
 
 
-def _differing(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, Changed]:
-    return {name: Changed(*pair) for name, pair in pairs.items() if pair[0] != pair[1]}
+def _differing(pairs: Mapping[str, tuple[Any, Any]]) -> dict[str, ChangedEntry]:
+    return {name: ChangedEntry(*pair) for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _compared(
-    first: Described, second: Described, reference: Reference
+    first: DescribedState, second: DescribedState, reference: Reference
 ) -> tuple[Traffic | None, OffPolicyDelta]:
     policies = load_policy(first.state), load_policy(second.state)
     if bool(policies[0].actions) != bool(policies[1].actions):
@@ -393,7 +393,7 @@ def _compared(
     return traffic, _off_policy(before, after, reference, are_places=are_places)
 
 
-def _traffic(before: Decided, after: Decided) -> Traffic:
+def _traffic(before: PolicyDecisions, after: PolicyDecisions) -> Traffic:
     shares = before.traffic(), after.traffic()
     shifts = [
         Shift(name, shares[0].get(name, 0.0), shares[1].get(name, 0.0))
@@ -409,7 +409,7 @@ def _traffic(before: Decided, after: Decided) -> Traffic:
 
 
 def _off_policy(
-    before: Decided, after: Decided, reference: Reference, *, are_places: bool
+    before: PolicyDecisions, after: PolicyDecisions, reference: Reference, *, are_places: bool
 ) -> OffPolicyDelta:
     rewards = np.asarray(reference.rewards, dtype=np.float64)
     known = ~np.isnan(rewards)
@@ -439,5 +439,5 @@ def _off_policy(
     return off_policy_delta(*logs, estimator=estimator, adaptive=reference.adaptive)
 
 
-def _pairs(changes: Mapping[str, Changed]) -> dict[str, dict[str, Any]]:
+def _pairs(changes: Mapping[str, ChangedEntry]) -> dict[str, dict[str, Any]]:
     return {name: change.to_json() for name, change in changes.items()}

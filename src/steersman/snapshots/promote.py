@@ -20,7 +20,7 @@ from steersman.db.updates import base_state, newest_checkpoint, write_checkpoint
 from steersman.errors import StateError
 from steersman.features import FeatureMap
 from steersman.learning.candidates import Origin
-from steersman.learning.relearn import Relearning
+from steersman.learning.relearn import Relearner
 from steersman.platform.postgres.database import allow_long
 from steersman.points.policy_factory import load_policy
 from steersman.points.state_bytes import pack_state, unpack_state
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.db.points import PointRow
-    from steersman.db.rewards import Learned
+    from steersman.db.rewards import CreditedUpdate
     from steersman.db.snapshots import SnapshotRow
     from steersman.db.work_queue import Point
 
@@ -38,7 +38,7 @@ _AT_ONCE = 2000  # decisions
 
 
 @dataclass(frozen=True, slots=True)
-class Promoted:
+class PromotionResult:
     """Result of a promotion.
 
     Attributes:
@@ -64,7 +64,7 @@ async def promote(
     actor: str,
     reason: str,
     rollout: UUID | None = None,
-) -> Promoted:
+) -> PromotionResult:
     """Make a published snapshot live, in the caller's transaction.
 
     Args:
@@ -82,7 +82,7 @@ async def promote(
     if await _continues(connection, row, target):
         seq = await promote_snapshot(connection, point, version)
         await _carry_checkpoint(connection, point, target)
-        done = Promoted(row.snapshot, version, seq)
+        done = PromotionResult(row.snapshot, version, seq)
     else:
         done = await _relearn(connection, row, target)
     detail = {
@@ -135,7 +135,7 @@ async def _carry_checkpoint(connection: Any, point: Point, target: SnapshotRow) 
         await write_checkpoint(connection, point, target.version, found[0] - start, found[1])
 
 
-async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promoted:
+async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> PromotionResult:
     point = row.tenant, row.skill, row.point
     spec = await spec_of(connection, target.spec_hash)
     features = FeatureMap(spec.context)
@@ -145,7 +145,7 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
             "this version of Steersman; publish it again"
         )
     tail = await _tail(connection, point, row.snapshot, target)
-    held: dict[UUID, Learned] = {}
+    held: dict[UUID, CreditedUpdate] = {}
     for stretch, after in tail:
         ids = await decisions_learned(connection, point, stretch, after=after)
         for begin in range(0, len(ids), _AT_ONCE):  # lets the service answer in between
@@ -160,14 +160,14 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
         snapshot=target.version,
     )
     await allow_long(connection)
-    relearning = Relearning(connection, as_target, target.version, policy, held=held)
+    relearning = Relearner(connection, as_target, target.version, policy, held=held)
     for stretch, after in tail:
         await relearning.follow(await _segment(connection, point, stretch), after=after)
     await promote_snapshot(connection, point, target.version, rows=())
     if relearning.seq:
         state = pack_state(policy.state())
         await write_checkpoint(connection, point, target.version, relearning.seq, state)
-    return Promoted(
+    return PromotionResult(
         row.snapshot, target.version, relearning.seq, relearning.excluded, relearning.lost
     )
 

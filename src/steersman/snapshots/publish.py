@@ -20,7 +20,7 @@ from steersman.db.erasure import count_erased
 from steersman.db.points import tell_services
 from steersman.db.rollouts import active_rollouts
 from steersman.db.snapshots import (
-    Frozen,
+    FrozenState,
     describe_reserved,
     find_snapshot,
     mark_published,
@@ -38,7 +38,7 @@ from steersman.points.state_bytes import compress_state, is_compressed, pack_sta
 from steersman.registry.description import Description, describe
 from steersman.registry.snapshot import check_state
 from steersman.registry.versions import Ingredients, next_version
-from steersman.snapshots.publish_guard import Made, available, judge
+from steersman.snapshots.publish_guard import NewSnapshot, available, judge
 from steersman.snapshots.publish_lock import alone
 from steersman.snapshots.release_marks import read_known
 
@@ -199,15 +199,15 @@ async def _reserve(
     async with as_tenant(connection, row.tenant):
         row = await hold_snapshots(connection, point)
         if trained is not None:
-            made = Made(row, trained, await last_update(connection, point))
+            made = NewSnapshot(row, trained, await last_update(connection, point))
             reason = replace(reason, evidence={**(reason.evidence or {}), "trained": True})
         elif spec is None:
             replica = await load(connection, row)
-            made = Made(row, replica.policy, replica.seq)
+            made = NewSnapshot(row, replica.policy, replica.seq)
         else:
             seq = await last_update(connection, point)
             new = await relearn(connection, row, wanted, spec, seq)
-            made = Made(new.row, new.policy, new.seq, new.origin)
+            made = NewSnapshot(new.row, new.policy, new.seq, new.origin)
         evidence = await judge(connection, made, reason)
         await hold_point(connection, point)  # from here on erasures wait, and then find the version
         if gone := await count_erased(connection, grown_from):
@@ -234,7 +234,7 @@ def _check_declared(row: PointRow, trained: ChoicePolicy) -> None:
 
 async def _frozen(
     connection: Any,
-    made: Made,
+    made: NewSnapshot,
     evidence: dict[str, Any],
     reason: Reason,
     signed: Collection[str],
@@ -258,7 +258,7 @@ async def _frozen(
         evidence=evidence,
         state_sha256=digest,
     )
-    frozen = Frozen(
+    frozen = FrozenState(
         line=row.snapshot,
         line_seq=made.seq,
         spec_hash=row.spec_hash,

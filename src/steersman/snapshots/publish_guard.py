@@ -15,7 +15,7 @@ from steersman.db.rewards import spec_of
 from steersman.db.snapshots import snapshots_of
 from steersman.db.updates import base_state
 from steersman.errors import GuardError
-from steersman.learning.held_out import LEVEL, Judged, compare
+from steersman.learning.held_out import LEVEL, ComparedState, compare
 from steersman.points.policy_factory import initial_policy, load_policy
 from steersman.points.scale_guard import Measures, guard, measure
 from steersman.points.state_bytes import unpack_state
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class NewSnapshot:
     """State that will become a snapshot.
 
     Attributes:
@@ -66,7 +66,7 @@ class Reason:
     level: float = LEVEL
 
 
-async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
+async def judge(connection: Any, made: NewSnapshot, reason: Reason) -> dict[str, Any]:
     """Return the evidence to sign, or raise an error.
 
     Raises:
@@ -96,19 +96,19 @@ async def judge(connection: Any, made: Made, reason: Reason) -> dict[str, Any]:
 
 
 async def _held_out(
-    connection: Any, made: Made, before: SnapshotRow | None, level: float
+    connection: Any, made: NewSnapshot, before: SnapshotRow | None, level: float
 ) -> HeldOutReport:
     """Compare with the previous version, or with the untrained base for the first one."""
     row = made.row
     point = row.tenant, row.skill, row.point
     policy = load_policy(made.policy.state())
-    new = Judged(row.spec, policy, row.snapshot, made.seq)
+    new = ComparedState(row.spec, policy, row.snapshot, made.seq)
     if before is None:
-        old = Judged(row.spec, initial_policy(row.spec), row.snapshot, 0)
+        old = ComparedState(row.spec, initial_policy(row.spec), row.snapshot, 0)
     else:
         state = unpack_state(await base_state(connection, point, before.version))
         spec = await spec_of(connection, before.spec_hash)
-        old = Judged(spec, load_policy(state), before.version, 0)
+        old = ComparedState(spec, load_policy(state), before.version, 0)
     return await compare(connection, point, new, old, level=level)
 
 

@@ -108,7 +108,7 @@ class Reference:
 
 
 @dataclass(frozen=True, eq=False)
-class Decided:
+class PolicyDecisions:
     """Decisions of one policy on a reference log.
 
     Args:
@@ -163,7 +163,7 @@ class Decided:
 
 def decided(
     policy: ChoicePolicy, reference: Reference, columns: tuple[str, ...], *, other: bool = False
-) -> Decided:
+) -> PolicyDecisions:
     """Return the decisions of a policy on every row of a reference log.
 
     Raises:
@@ -206,7 +206,7 @@ def decided(
             continue
         names.append(policy.actions or tuple(known or ()))
         rows.append(distribution)
-    return Decided(columns, names, rows, missing or None)
+    return PolicyDecisions(columns, names, rows, missing or None)
 
 
 def _rows_of(column: Any, keep: Sequence[bool]) -> Any:

@@ -44,7 +44,7 @@ class Marks(Protocol):
         """Sign new marks of versions."""
 
 
-class Known(NamedTuple):
+class VersionFacts(NamedTuple):
     """Database facts about the versions of a decision point.
 
     Attributes:
@@ -110,7 +110,7 @@ class Known(NamedTuple):
         )
 
 
-async def read_known(connection: Any, point: Point) -> Known:
+async def read_known(connection: Any, point: Point) -> VersionFacts:
     """Return the database facts about a point's versions.
 
     Raises:
@@ -126,7 +126,7 @@ async def read_known(connection: Any, point: Point) -> Known:
     found = await rollouts_of(connection, point[0], skill=point[1], point=point[2], limit=_MANY)
     latest = {one.candidate: one for one in reversed(found)}
     taken_back = frozenset(one.candidate for one in found if one.status == "rolled_back")
-    return Known(row, snapshots, frozenset(lines), latest, taken_back)
+    return VersionFacts(row, snapshots, frozenset(lines), latest, taken_back)
 
 
 async def mark_point(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steersman.db.work_queue import Point
 
 
-class Retracted(NamedTuple):
+class RetractionResult(NamedTuple):
     """Result of a retraction.
 
     Attributes:
@@ -68,7 +68,7 @@ async def retract_version(
     reason: str,
     now: datetime,
     take_back: bool = False,
-) -> Retracted:
+) -> RetractionResult:
     """Retract a version, so that it cannot go live again.
 
     The caller removes it from the registry.
@@ -101,7 +101,7 @@ async def retract_version(
         )
     row = await retract(connection, point, version)
     await record(connection, point[0], actor, "snapshot.retract", name, detail)
-    return Retracted(row, serves)
+    return RetractionResult(row, serves)
 
 
 async def _last_good(connection: Any, point: Point, bad: SnapshotRow) -> str:

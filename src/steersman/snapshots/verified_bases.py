@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from steersman.policies import ChoicePolicy
     from steersman.registry.consumer import Consumer
     from steersman.registry.description import Description
-    from steersman.registry.loaded import Loaded
+    from steersman.registry.loaded import LoadedSnapshot
     from steersman.spec.point import DecisionPoint
 
 _KEEP = 10  # versions of a point in the cache: explaining old ones must not push out the live one
@@ -61,7 +61,7 @@ class Sought(NamedTuple):
     spec: DecisionPoint
 
 
-class Prepared:
+class PreparedBase:
     """Verified base; it creates a new policy on each call.
 
     Args:
@@ -79,7 +79,7 @@ class Prepared:
         return await asyncio.to_thread(self._make)
 
 
-class Verified:
+class VerifiedBases:
     """Loader of verified bases for all tenants; a `steersman.learning.replica.Bases`.
 
     Args:
@@ -149,17 +149,17 @@ class Verified:
         spec = await spec_of(connection, found.spec_hash)
         return Sought(await self._name(connection, row.tenant), row, found, spec)
 
-    async def fetch(self, sought: Sought) -> Prepared:
+    async def fetch(self, sought: Sought) -> PreparedBase:
         """Return a verified base; it needs no database connection.
 
         Raises:
             SnapshotError: the base is missing or does not verify.
         """
         if sought.found.reason != "published":
-            return Prepared(lambda: initial_policy(sought.spec))
+            return PreparedBase(lambda: initial_policy(sought.spec))
         row = sought.row
         loaded = await self._load(sought.tenant, row.skill, row.point, row.snapshot)
-        return Prepared(lambda: _fitting(loaded, sought))
+        return PreparedBase(lambda: _fitting(loaded, sought))
 
     async def last_good(self, connection: Any, row: PointRow) -> PointRow:
         """Return a decision point with the newest released snapshot that verifies.
@@ -187,13 +187,13 @@ class Verified:
 
     async def _load(
         self, tenant: str, *wanted: str, among: Collection[str] | None = None
-    ) -> Loaded:
+    ) -> LoadedSnapshot:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._load_now, tenant, wanted, among)
 
     def _load_now(
         self, tenant: str, wanted: tuple[str, ...], among: Collection[str] | None
-    ) -> Loaded:
+    ) -> LoadedSnapshot:
         known = self._consumers.get(tenant)
         if known is None:
             known = self._consumers.setdefault(tenant, _Consumers(self._consumer, tenant))
@@ -228,7 +228,7 @@ class _Consumers:
         self._patient = make(tenant, _PATIENT_S)
         self._lock = threading.Lock()
 
-    def load(self, *wanted: str, among: Collection[str] | None) -> Loaded:
+    def load(self, *wanted: str, among: Collection[str] | None) -> LoadedSnapshot:
         """Load a version; refresh the registry if it is unknown."""
         with self._lock:
             try:
@@ -268,14 +268,14 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
     )
 
 
-def _description(loaded: Loaded) -> Description:
+def _description(loaded: LoadedSnapshot) -> Description:
     if loaded.description is None:  # of a warm start or a prior, which are never asked for here
         message = "a state without a signed description was loaded; only signed states serve"
         raise VerificationError(message)
     return loaded.description
 
 
-def _fitting(loaded: Loaded, sought: Sought) -> ChoicePolicy:
+def _fitting(loaded: LoadedSnapshot, sought: Sought) -> ChoicePolicy:
     """Return the policy if its signed description matches the store's."""
     said, row, found = _description(loaded), sought.row, sought.found
     signed = said.skill, said.point, said.version, said.spec_hash, said.feature_hash

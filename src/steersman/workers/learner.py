@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from steersman.db.work_queue import Point
     from steersman.learning.claims import Claim
-    from steersman.learning.learner import BatchDone
+    from steersman.learning.learner import BatchResult
     from steersman.learning.replica import Bases
     from steersman.platform.postgres.database import Database
 
@@ -68,7 +68,7 @@ async def run_learner(
     *,
     stop: asyncio.Event,
     clock: Callable[[], float] = time.time,
-    watch: Callable[[BatchDone], None] = lambda _done: None,
+    watch: Callable[[BatchResult], None] = lambda _done: None,
     settings: LearnerSettings | None = None,
     bases: Bases | None = None,
 ) -> None:
@@ -93,7 +93,7 @@ class _Learner:
         self,
         stop: asyncio.Event,
         clock: Callable[[], float],
-        watch: Callable[[BatchDone], None],
+        watch: Callable[[BatchResult], None],
         settings: LearnerSettings,
         bases: Bases,
     ) -> None:

@@ -21,10 +21,10 @@ from steersman.db.tenants import list_tenants
 from steersman.errors import FencedError
 from steersman.learning.replica import StoredBases
 from steersman.platform.postgres.lease import Lease, Leases
-from steersman.rollouts.controller_step import Turn, TurnDone, take_turn
+from steersman.rollouts.controller_step import ControllerStep, StepResult, take_turn
 from steersman.rollouts.error_sources import StoreSource
 from steersman.rollouts.evidence import SourceEvidence
-from steersman.rollouts.evidence_cache import Looking
+from steersman.rollouts.evidence_cache import EvidenceMemory
 from steersman.rollouts.trusted_clock import SteadyClock
 from steersman.workers.runner import UNAVAILABLE, Pace, Session, run_worker
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from steersman.learning.replica import Bases
     from steersman.platform.postgres.database import Database
     from steersman.rollouts.error_sources import Source
-    from steersman.rollouts.trusted_clock import Moment
+    from steersman.rollouts.trusted_clock import ClockReading
 
 
 Task = tuple["UUID", "UUID"]
@@ -109,7 +109,7 @@ async def run_controller(
     monotonic: Callable[[], float] = time.monotonic,
     sources: Sequence[Source] = (),
     bases: Bases | None = None,
-    watch: Callable[[TurnDone], None] = lambda _done: None,
+    watch: Callable[[StepResult], None] = lambda _done: None,
     settings: ControllerSettings | None = None,
 ) -> None:
     """Control rollouts until `stop` is set.
@@ -148,7 +148,7 @@ class _Controller:
         clock: SteadyClock,
         sources: Sequence[Source],
         bases: Bases,
-        watch: Callable[[TurnDone], None],
+        watch: Callable[[StepResult], None],
         settings: ControllerSettings,
     ) -> None:
         self._database = database
@@ -158,7 +158,7 @@ class _Controller:
         self._bases = bases
         self._watch = watch
         self._settings = settings
-        self._looking: dict[Task, Looking] = {}
+        self._looking: dict[Task, EvidenceMemory] = {}
         self._tenants, self._tenants_until = 0, float("-inf")
 
     async def serve(self, session: Session) -> None:
@@ -186,17 +186,21 @@ class _Controller:
             else:
                 await self._look_at(connection, claims, claim, moment)
 
-    async def _look_at(self, connection: Any, claims: Claims, claim: Claim, moment: Moment) -> None:
+    async def _look_at(
+        self, connection: Any, claims: Claims, claim: Claim, moment: ClockReading
+    ) -> None:
         """Take one turn, or log why not."""
         row = claim.row
         task = row.tenant, row.id
         try:
             looking = self._looking.get(task)
             if looking is None:
-                looking = self._looking[task] = Looking(row, self._bases, self._settings)
+                looking = self._looking[task] = EvidenceMemory(row, self._bases, self._settings)
             await looking.prepare(connection, row, moment)
             said = await self._ask(connection, row, looking, moment)
-            done = await take_turn(connection, Turn(row, looking, said, moment, self._settings))
+            done = await take_turn(
+                connection, ControllerStep(row, looking, said, moment, self._settings)
+            )
         except FencedError as error:
             _log.info("%s", error)
             await self._let_go(claims, task)
@@ -216,7 +220,7 @@ class _Controller:
             self._watch(done)
 
     async def _ask(
-        self, connection: Any, row: RolloutRow, looking: Looking, moment: Moment
+        self, connection: Any, row: RolloutRow, looking: EvidenceMemory, moment: ClockReading
     ) -> list[SourceEvidence]:
         """Query the sources outside the judging transaction, because they may hang."""
         now = datetime.fromtimestamp(moment.now, UTC)

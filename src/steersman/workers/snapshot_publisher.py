@@ -99,7 +99,7 @@ class ShippingSettings:
 
 
 @dataclass(slots=True)
-class Shipped:
+class PublisherResult:
     """Result of one check of one tenant.
 
     Attributes:
@@ -129,7 +129,7 @@ async def run_shipping(
     stop: asyncio.Event,
     registries: Callable[[str], Registry | None],
     clock: Callable[[], float] = time.time,
-    watch: Callable[[Shipped], None] = lambda _shipped: None,
+    watch: Callable[[PublisherResult], None] = lambda _shipped: None,
     settings: ShippingSettings | None = None,
 ) -> None:
     """Keep every tenant's registry up to date until stopped.
@@ -165,7 +165,7 @@ class _Shipping:
         database: Database,
         registries: Callable[[str], Registry | None],
         clock: Callable[[], float],
-        watch: Callable[[Shipped], None],
+        watch: Callable[[PublisherResult], None],
         settings: ShippingSettings,
         stop: asyncio.Event,
     ) -> None:
@@ -194,7 +194,7 @@ class _Shipping:
         for tenant in await list_tenants(self._database):
             if self._stop.is_set():
                 return
-            done = Shipped(tenant.name)
+            done = PublisherResult(tenant.name)
             try:
                 registry = self._registries(tenant.name)
                 if registry is None:
@@ -211,7 +211,7 @@ class _Shipping:
             self._watch(done)
 
     async def _take_out(
-        self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
+        self, connection: Any, tenant: Tenant, registry: Registry, done: PublisherResult
     ) -> None:
         async with as_tenant(connection, tenant.id):
             found = await retracted_of(connection, tenant.id)
@@ -228,7 +228,7 @@ class _Shipping:
             done.failed.append(str(error))
 
     async def _keep_fresh(
-        self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
+        self, connection: Any, tenant: Tenant, registry: Registry, done: PublisherResult
     ) -> None:
         try:
             await self._anchor(connection, tenant, registry)
@@ -272,7 +272,7 @@ class _Shipping:
             )
 
     async def _points(
-        self, connection: Any, tenant: Tenant, registry: Registry, done: Shipped
+        self, connection: Any, tenant: Tenant, registry: Registry, done: PublisherResult
     ) -> None:
         async with as_tenant(connection, tenant.id):
             busy = {(one.skill, one.point) for one in await active_rollouts(connection, tenant.id)}
@@ -298,7 +298,7 @@ class _Shipping:
                 done.failed.append(str(error) or repr(error))
 
     async def _mark(
-        self, connection: Any, row: PointRow, registry: Registry, done: Shipped
+        self, connection: Any, row: PointRow, registry: Registry, done: PublisherResult
     ) -> None:
         point, name = (row.tenant, row.skill, row.point), f"{row.skill}/{row.point}"
         async with as_tenant(connection, row.tenant):
@@ -324,7 +324,7 @@ class _Shipping:
         self._marked[point] = time.monotonic() + self._settings.refresh_s, told
 
     def _tell_unreadable(
-        self, tenant: Tenant, unreadable: Sequence[UnreadablePoint], done: Shipped
+        self, tenant: Tenant, unreadable: Sequence[UnreadablePoint], done: PublisherResult
     ) -> None:
         known = {(tenant.name, one.skill, one.point): one.why for one in unreadable}
         for key, why in known.items():
@@ -334,7 +334,7 @@ class _Shipping:
         others = {key: why for key, why in self._unreadable.items() if key[0] != tenant.name}
         self._unreadable = others | known
 
-    async def _check(self, row: PointRow, tenant: Tenant, done: Shipped) -> None:
+    async def _check(self, row: PointRow, tenant: Tenant, done: PublisherResult) -> None:
         key = tenant.name, row.skill, row.point
         now = time.monotonic()
         if now < self._checked.get(key, 0.0):
@@ -345,7 +345,7 @@ class _Shipping:
         self._checked[key] = now + self._settings.publish_s
 
     async def _ship(
-        self, connection: Any, row: PointRow, registry: Registry, done: Shipped
+        self, connection: Any, row: PointRow, registry: Registry, done: PublisherResult
     ) -> None:
         """Publish a point if due; retry a rejected state after one interval."""
         key = str(row.tenant), row.skill, row.point

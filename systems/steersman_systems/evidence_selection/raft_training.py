@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from steersman.policies.scorers import Scorer
     from steersman.training.selection.raft import Tuner
-    from steersman.training.selection.rounds import Trained
+    from steersman.training.selection.rounds import TrainingResult
     from steersman.training.selection.task import Walk
     from steersman_systems.evidence_selection.tasks import EvidenceTask
 
@@ -140,7 +140,7 @@ def improved(
     regression: float = 0.05,
     seed: int = 0,
     sample: Sampler = walks,
-) -> Trained:
+) -> TrainingResult:
     """Return what RAFT makes of a policy from a log of short selections.
 
     What learns by default is not built upon the start, which says what is visited, and is what one
@@ -175,7 +175,7 @@ def bettered(
     log: Sequence[Walk] | None = None,
     seed: int = 0,
     sample: Sampler = walks,
-) -> Trained:
+) -> TrainingResult:
     """Return what RAFT makes of a policy that knows more than feedback tells, as a clone of gold.
 
     It is built upon the start, and the start stays unless the result selects better for the

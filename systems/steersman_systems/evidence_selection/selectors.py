@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.task import Taken
+    from steersman.training.selection.task import TakenStep
     from steersman_systems.evidence_selection.pool import Pool
     from steersman_systems.evidence_selection.tasks import Standing
 
@@ -64,7 +64,7 @@ class ScoredSelector:
 def _selection(
     selector: ScoredSelector,
     standing: Standing,
-    taken: list[Taken],
+    taken: list[TakenStep],
     why: list[Mapping[str, float]],
 ) -> Selection:
     state = standing.state
@@ -82,7 +82,7 @@ def _selection(
     )
 
 
-def speaking_for(taken: Taken, scorer: Scorer) -> dict[str, float]:
+def speaking_for(taken: TakenStep, scorer: Scorer) -> dict[str, float]:
     """Return the features that spoke most for a choice, with by how much.
 
     A feature speaks for the chosen action by what its score loses when the feature is replaced by

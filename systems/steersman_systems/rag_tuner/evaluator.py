@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steersman.errors import DataError, InputError
-from steersman.providers.detectors.answer_review import Flagged, flagged
+from steersman.providers.detectors.answer_review import FlaggedAnswer, flagged
 from steersman.providers.detectors.national_ids import PersonalData
 from steersman.providers.judges.judge import Turns
 from steersman.providers.prompts import is_readable
@@ -217,7 +217,7 @@ class LiveEvaluator:
             one, batch, told, len(told) - paid_now, after[0] - before[0], after[1] - before[1]
         )
 
-    def flagged(self, found: Measured) -> list[Flagged]:
+    def flagged(self, found: Measured) -> list[FlaggedAnswer]:
         """Return the answers that detectors flag, for the review list; personal data are masked."""
         if self._answers is None:
             return []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from steersman.retrieval.results import Found
+    from steersman.retrieval.results import SearchResult
     from steersman.retrieval.searcher import Searcher
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.judged_collections import Question
@@ -165,7 +165,7 @@ class Asking:
         told = msgspec.structs.replace(told, latency_ms=told.latency_ms + late_ms)
         return Searched(told, tuple(hit.passage.text for hit in found.hits))
 
-    def _search(self, question: Question, settings: SearchSettings) -> Found | None:
+    def _search(self, question: Question, settings: SearchSettings) -> SearchResult | None:
         scored = self._searcher.scored(question.text)
         if self._served and settings.variant != "bm25":
             vector = SearchSettings(variant="dense", k=1)
@@ -197,7 +197,7 @@ class Asking:
         return ""
 
 
-def judged_by_passages(found: Found, gains: Mapping[str, float], k: int) -> Told:
+def judged_by_passages(found: SearchResult, gains: Mapping[str, float], k: int) -> Told:
     """Return what a search gave by its judged passages: recall@k and nDCG@min(k, 10)."""
     ids = list(dict.fromkeys(hit.passage.doc_id for hit in found.hits))
     quality = recall_at(ids, gains, k), ndcg_at(ids, gains, min(k, _NDCG_K))

@@ -7,10 +7,10 @@ from array import array
 from uuid import UUID
 
 from steersman.db.archive.datasets import DECISION
-from steersman.db.archive.ledger import Erased
+from steersman.db.archive.ledger import ErasureRecord
 from steersman.db.archive.parquet_files import Writer, read_rows
 
-NOTHING = Erased(frozenset(), frozenset())
+NOTHING = ErasureRecord(frozenset(), frozenset())
 
 
 async def test_features_of_many_candidates_stay_packed(tmp_path):

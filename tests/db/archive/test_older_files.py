@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from steersman.db.archive.datasets import DECISION
-from steersman.db.archive.ledger import Erased
+from steersman.db.archive.ledger import ErasureRecord
 from steersman.db.archive.parquet_files import Writer, read_rows
 
-NOTHING = Erased(frozenset(), frozenset())
+NOTHING = ErasureRecord(frozenset(), frozenset())
 
 
 async def _rows(rows):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from steersman.db.archive import compaction as schedule
-from steersman.db.archive.compaction import Compacted, run_daily
+from steersman.db.archive.compaction import CompactionResult, run_daily
 from steersman.db.archive.destination import Directory
 from steersman.db.archive.query import query
 from steersman.errors import InputError, SteersmanError
@@ -89,7 +89,7 @@ async def test_a_failed_run_is_told_and_tried_again(past, tmp_path, days, monkey
     (tmp_path / "cold").unlink()
     clock[0] += 601
     await until(lambda: len(done) == 2)
-    assert isinstance(done[1], Compacted)
+    assert isinstance(done[1], CompactionResult)
     stop.set()
     await task
     table = await query(past.database, cold, past.tenant, "SELECT id FROM decision")

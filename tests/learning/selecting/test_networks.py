@@ -19,7 +19,7 @@ from steersman.training.selection.network import (  # noqa: E402 - after torch w
     RAFT_NETWORK,
     NetworkOnTop,
     NetworkSettings,
-    Padded,
+    PaddedSteps,
     RowNetwork,
     _descend,
     _steps,
@@ -68,7 +68,7 @@ def _descended(mixed):
     """Train as `train` does; return the scorer and the dtypes of layers and weights."""
     examples, device, seen = _examples(), torch.device("cpu"), set()
     steps, wanted = _steps(examples)
-    padded = Padded.of(steps, None, device)
+    padded = PaddedSteps.of(steps, None, device)
     right = torch.zeros(padded.there.shape, dtype=torch.float64)
     for place, one in enumerate(wanted):
         right[place, : len(one)] = torch.from_numpy(one)
@@ -124,7 +124,7 @@ def test_on_top_of_a_start_it_begins_with_it_and_betters_it():
 def _once(how):
     """Make one update as `train` does; return its gradient norm and the result."""
     steps, wanted = _steps(_examples())
-    padded = Padded.of(steps, None, torch.device("cpu"))
+    padded = PaddedSteps.of(steps, None, torch.device("cpu"))
     right = torch.zeros(padded.there.shape, dtype=torch.float64)
     for place, one in enumerate(wanted):
         right[place, : len(one)] = torch.from_numpy(one)

@@ -21,7 +21,7 @@ from steersman.training.selection.raft import (
     visiting,
 )
 from steersman.training.selection.rounds import crossed, split
-from steersman.training.selection.task import Options, Taken, Walk, stream, walks
+from steersman.training.selection.task import Options, TakenStep, Walk, stream, walks
 from steersman.training.selection.tree_growth import TreeSettings
 from tests.forked import call
 
@@ -180,7 +180,8 @@ def _walk(task, actions, reward):
     rows = np.arange(6.0).reshape(3, 2)
     names = ("a", "b", "c")
     taken = tuple(
-        Taken(Step(names, one, 0.5), rows, names.index(one), names.index(one)) for one in actions
+        TakenStep(Step(names, one, 0.5), rows, names.index(one), names.index(one))
+        for one in actions
     )
     return Walk(task, taken, reward, 0.5 ** len(actions), np.zeros(len(actions) + 1))
 
@@ -276,7 +277,9 @@ def test_to_stop_and_to_expand_brings_nothing():
     rows = np.zeros((4, 2))
 
     def taking(*actions):
-        taken = tuple(Taken(Step(names, one, 0.5), rows, names.index(one), 0) for one in actions)
+        taken = tuple(
+            TakenStep(Step(names, one, 0.5), rows, names.index(one), 0) for one in actions
+        )
         return Walk("q", taken, 1.0, 0.25, np.zeros(len(actions) + 1))
 
     log = [taking("a", "expand", "stop")] * 12 + [taking("b", "expand")] * 12

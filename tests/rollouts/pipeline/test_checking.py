@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.pipeline.preflight import check_pipeline
-from steersman.rollouts.pipeline.steps import Asked, run_pipeline
+from steersman.rollouts.pipeline.steps import RunOptions, run_pipeline
 from tests.rollouts.pipeline.world import ASSISTANT, assistant, config, tables
 
 
@@ -15,7 +15,7 @@ async def checked(made, loaded):
 async def test_a_tampered_snapshot_is_found(database, tenant, tmp_path):
     made = await assistant(database, tenant, tmp_path)
     loaded = config(tmp_path)
-    await run_pipeline(made, ASSISTANT, loaded, Asked(step="package", only=("route",)))
+    await run_pipeline(made, ASSISTANT, loaded, RunOptions(step="package", only=("route",)))
     before = await tables(database, tenant.id)
     found = await checked(made, loaded)
     assert all(one.ok for one in found.values()), found

@@ -9,7 +9,7 @@ from steersman.db.snapshots import find_snapshot
 from steersman.db.verdicts import add_verdict
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.pipeline.reports import STEPS
-from steersman.rollouts.pipeline.steps import Asked, run_pipeline
+from steersman.rollouts.pipeline.steps import RunOptions, run_pipeline
 from tests.learning.world import learn_all
 from tests.rollouts.pipeline.world import ASSISTANT, assistant, config, tables, traffic
 
@@ -19,7 +19,7 @@ POINT = ("assistant", "route")
 
 
 async def run(made, loaded, **asked):
-    return await run_pipeline(made, ASSISTANT, loaded, Asked(**{"only": ROUTE, **asked}))
+    return await run_pipeline(made, ASSISTANT, loaded, RunOptions(**{"only": ROUTE, **asked}))
 
 
 async def take(made, loaded, step, **asked):

@@ -16,7 +16,7 @@ from steersman.errors import InputError, RolloutError, SnapshotError, StateError
 from steersman.platform.http.tenant_limiter import Apart
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.commands import act, explain
-from steersman.rollouts.start import Wanted, start
+from steersman.rollouts.start import StartRequest, start
 from steersman.wire import Refused
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.platform.postgres.database import Database
-    from steersman.rollouts.commands import Explained
+    from steersman.rollouts.commands import RolloutExplanation
 
 _MOST = 200
 _MISSING = "rollout not found; GET /v1/rollouts lists all"
@@ -304,7 +304,7 @@ class Rollouts:
         Raises:
             Refused: the candidate does not fit or verify, or another rollout is active.
         """
-        wanted = Wanted(
+        wanted = StartRequest(
             skill=asked.skill,
             point=asked.decision,
             candidate=asked.candidate,
@@ -401,7 +401,7 @@ def _shown(row: RolloutRow) -> ShownRollout:
     )
 
 
-def _explained(found: Explained) -> ShownRollout:
+def _explained(found: RolloutExplanation) -> ShownRollout:
     shown = _shown(found.rollout)
     shown.plan = found.plan.to_json()
     shown.legal_actions = list(found.legal)

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.platform.postgres.database import Database
-    from steersman.retrieval.corpora_reader import Opened
+    from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman.retrieval.embedders import Embedders
-    from steersman.retrieval.loaded_corpus import Loaded
-    from steersman.retrieval.results import Found
+    from steersman.retrieval.loaded_corpus import LoadedCorpus
+    from steersman.retrieval.results import SearchResult
     from steersman.serving.corpus_cache import CorpusCache
     from steersman.serving.metrics import Metrics
 
@@ -311,7 +311,7 @@ class Searching:
             raise Refused.of("not_found", "document not found; search shows the existing documents")
         return _document(asked, place, found)
 
-    async def _found(self, tenant: UUID, asked: SearchRequest) -> tuple[Opened, Found]:
+    async def _found(self, tenant: UUID, asked: SearchRequest) -> tuple[OpenCorpus, SearchResult]:
         async def look() -> Place:
             async with self._pool.acquire() as connection, one_view(connection, tenant):
                 if self._cache.wants_look(tenant):
@@ -360,7 +360,7 @@ def told(name: str) -> Iterator[None]:
 
 async def load_corpus(
     database: Database, embedders: Embedders, tenant: UUID, place: Place
-) -> Opened:
+) -> OpenCorpus:
     """Load a corpus revision over its own connection.
 
     Raises:
@@ -379,7 +379,7 @@ async def load_corpus(
     return await asyncio.to_thread(_ready, loaded, embedders)
 
 
-def _ready(loaded: Loaded, embedders: Embedders) -> Opened:
+def _ready(loaded: LoadedCorpus, embedders: Embedders) -> OpenCorpus:
     opened = ready(loaded, embedders, wait_s=0.0)
     if loaded.vectors is not None and loaded.place.corpus.embedder:
         # Load it before the first search; the search itself raises any error again.
@@ -388,7 +388,7 @@ def _ready(loaded: Loaded, embedders: Embedders) -> Opened:
     return opened
 
 
-def _answer(name: str, opened: Opened, found: Found) -> SearchAnswer:
+def _answer(name: str, opened: OpenCorpus, found: SearchResult) -> SearchAnswer:
     also = opened.loaded.also
     hits = []
     for hit in found.hits:

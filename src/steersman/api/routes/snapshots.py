@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
     from steersman.platform.postgres.database import Database
-    from steersman.snapshots.retract import Retracted
+    from steersman.snapshots.retract import RetractionResult
 
 _MOST = 200
 _EXAMPLE = {
@@ -206,7 +206,7 @@ class Snapshots:
         at = 0.0 if row.retracted_at is None else row.retracted_at.timestamp()
         return RetractedSnapshot(row.skill, row.point, row.version, at, done.serves)
 
-    async def _retract(self, request: Request, asked: RetractSnapshot) -> Retracted:
+    async def _retract(self, request: Request, asked: RetractSnapshot) -> RetractionResult:
         tenant, reason = request.key.tenant, checked_reason(asked.reason)
         connection = await self._database.connect("worker")
         try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from steersman.db.rollouts import RolloutRow
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
-    from steersman.serving.draw import Served
+    from steersman.serving.draw import ServedPoint
     from steersman.serving.load_guard import Guard
     from steersman.serving.replicas import Replicas
 
@@ -262,7 +262,7 @@ def _point(
     row: PointRow | UnreadablePoint,
     learner: LearnerRow | None,
     late_s: float,
-    served: Served | None,
+    served: ServedPoint | None,
     counts: PointCounts,
 ) -> PointStatus:
     declared = row if isinstance(row, PointRow) else None
@@ -285,7 +285,7 @@ def _point(
     )
 
 
-def _rollout(row: RolloutRow, served: Served | None) -> RolloutStatus:
+def _rollout(row: RolloutRow, served: ServedPoint | None) -> RolloutStatus:
     arms = None if served is None else served.arms
     return RolloutStatus(
         str(row.id),

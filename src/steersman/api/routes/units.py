@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from steersman.api.route import Route, handles
-from steersman.db.erasure import Erased, erase, export
+from steersman.db.erasure import ErasureResult, erase, export
 from steersman.errors import InputError
 from steersman.platform.http.messages import Answer
 from steersman.platform.http.tenant_limiter import Apart
@@ -168,7 +168,7 @@ class Units:
         return bytes(lines)
 
 
-def _shown(done: Erased) -> ErasedRows:
+def _shown(done: ErasureResult) -> ErasedRows:
     return ErasedRows(
         list(done.decisions),
         done.rows,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from steersman.db.archive import ledger
 from steersman.db.archive.datasets import DATASETS, DECISION
-from steersman.db.archive.ledger import Erased, Export
+from steersman.db.archive.ledger import ErasureRecord, Export
 from steersman.db.archive.parquet_files import (
     NotCovered,
     Writer,
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from steersman.platform.postgres.database import Database
 
 _PART = re.compile(r"day=(\d{4}-\d\d-\d\d)/part-([1-9]\d{0,8})\.parquet")
-_NOBODY = Erased(frozenset(), frozenset())
+_NOBODY = ErasureRecord(frozenset(), frozenset())
 
 
-class Unnamed(NamedTuple):
+class OrphanFile(NamedTuple):
     """Unregistered file.
 
     Attributes:
@@ -65,21 +65,21 @@ class Unnamed(NamedTuple):
 
 def sorted_out(
     folder: str, paths: Iterable[str], current: Mapping[date, Export]
-) -> tuple[list[str], dict[date, list[Unnamed]]]:
+) -> tuple[list[str], dict[date, list[OrphanFile]]]:
     """Return the obsolete files, and by day the files whose rows to take in.
 
     >>> sorted_out("event/t", ["event/t/day=2026-03-01/part-7.parquet"], {})[1][date(2026, 3, 1)]
     [Unnamed(generation=7, path='event/t/day=2026-03-01/part-7.parquet')]
     """
     there = set(paths)
-    found: dict[date, list[Unnamed]] = defaultdict(list)
+    found: dict[date, list[OrphanFile]] = defaultdict(list)
     for path in there - {export.path for export in current.values()}:
         match = _PART.fullmatch(path.removeprefix(f"{folder}/"))
         day = _day(match[1]) if match else None
         if match and day:
-            found[day].append(Unnamed(int(match[2]), path))
+            found[day].append(OrphanFile(int(match[2]), path))
     replaced: list[str] = []
-    ahead: dict[date, list[Unnamed]] = {}
+    ahead: dict[date, list[OrphanFile]] = {}
     for day, files in found.items():
         export = current.get(day)
         newest = max(files).generation
@@ -128,7 +128,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """Result of a compaction run.
 
     Attributes:
@@ -148,7 +148,7 @@ async def compact(
     *,
     tenants: Sequence[UUID] | None = None,
     until: date | None = None,
-) -> Compacted:
+) -> CompactionResult:
     """Write all days up to a given day to the cold store; a repeated run changes nothing.
 
     Late rows and erasures give a day a new generation. Rows that retention dropped from PostgreSQL
@@ -201,7 +201,7 @@ class _Run:
             elif unnamed or export is not None or source.hot != ledger.NOTHING:
                 await self._try_day(tenant, dataset, day, export, unnamed)
 
-    def result(self) -> Compacted:
+    def result(self) -> CompactionResult:
         told = [
             f"{len(failed)} {what}:\n" + "\n".join(failed[:20])
             for what, failed in (
@@ -213,11 +213,11 @@ class _Run:
         if told:
             told.append("fix this and run again; all other days are done")
             raise StoreError("\n".join(told))
-        return Compacted(tuple(self._written), self._unchanged, self._removed)
+        return CompactionResult(tuple(self._written), self._unchanged, self._removed)
 
     async def _sweep(
         self, tenant: UUID, dataset: Dataset, current: dict[date, Export]
-    ) -> tuple[set[str], dict[date, list[Unnamed]]]:
+    ) -> tuple[set[str], dict[date, list[OrphanFile]]]:
         folder = ledger.folder_of(dataset, tenant)
         paths = await asyncio.to_thread(lambda: list(self._destination.paths(folder)))
         replaced, ahead = sorted_out(folder, paths, current)
@@ -249,7 +249,7 @@ class _Run:
         dataset: Dataset,
         day: date,
         old: Export | None,
-        unnamed: Sequence[Unnamed],
+        unnamed: Sequence[OrphanFile],
     ) -> None:
         try:
             new = await self._day(tenant, dataset, day, old, unnamed)
@@ -273,7 +273,7 @@ class _Run:
         dataset: Dataset,
         day: date,
         old: Export | None,
-        unnamed: Sequence[Unnamed],
+        unnamed: Sequence[OrphanFile],
     ) -> Export | None:
         """Write a day unless its file is up to date."""
         shutil.rmtree(self._scratch, ignore_errors=True)  # of a killed run, or of the day before
@@ -312,7 +312,7 @@ class _Run:
         return new
 
     async def _renewed(
-        self, draft: Path, dataset: Dataset, day: date, paths: Sequence[Path], erased: Erased
+        self, draft: Path, dataset: Dataset, day: date, paths: Sequence[Path], erased: ErasureRecord
     ) -> tuple[int, bytes]:
         """Write a day's next file from its hot rows and the rows that only files have."""
         if dataset is DECISION:
@@ -336,7 +336,7 @@ class _Run:
         return hot_rows(self._connection, dataset, day)
 
     def _fetch_all(
-        self, dataset: Dataset, old: Export | None, unnamed: Sequence[Unnamed]
+        self, dataset: Dataset, old: Export | None, unnamed: Sequence[OrphanFile]
     ) -> dict[str, Path]:
         """Return local files with rows of a day by path; the newest last."""
         fetched = {}
@@ -394,7 +394,7 @@ async def run_daily(
     clock: Callable[[], float] = time.time,
     at: str = "02:30",
     stop: asyncio.Event | None = None,
-    report: Callable[[Compacted | SteersmanError], None] | None = None,
+    report: Callable[[CompactionResult | SteersmanError], None] | None = None,
 ) -> None:
     """Compact now and then every day at a given time, until stopped.
 
@@ -415,7 +415,7 @@ async def run_daily(
     due = clock()
     while not await _reached(due, clock, stopped):
         today = datetime.fromtimestamp(clock(), UTC).date()
-        outcome: Compacted | SteersmanError
+        outcome: CompactionResult | SteersmanError
         try:
             yesterday = today - timedelta(days=1)
             outcome = await compact(database, destination, tenants=tenants, until=yesterday)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steersman.db.archive.ledger import Export
 
 
-class Looked:
+class FileCheck:
     """Cold files that were checked, each once.
 
     Reading a file takes long, so it must not happen while a table is locked. A question about an
@@ -94,11 +94,11 @@ async def exported(connection: Any, tenant: UUID, dataset: str, day: date) -> bo
     Args:
         day: UTC day.
     """
-    return not await _lacking(connection, tenant, dataset, day, Looked(None))
+    return not await _lacking(connection, tenant, dataset, day, FileCheck(None))
 
 
 async def _lacking(
-    connection: Any, tenant: UUID, dataset: str, day: date, looked: Looked
+    connection: Any, tenant: UUID, dataset: str, day: date, looked: FileCheck
 ) -> str | None:
     """Return why dropping a day would lose rows; None if it would not."""
     kind = datasets.BY_NAME[dataset]
@@ -127,7 +127,7 @@ class OldDays:
         waiting: old days that remain, with reasons.
     """
 
-    def __init__(self, connection: Any, looked: Looked, first: date, now: datetime) -> None:
+    def __init__(self, connection: Any, looked: FileCheck, first: date, now: datetime) -> None:
         self._connection, self._looked = connection, looked
         self._first, self._now = first, now
         self.dropped: list[str] = []

@@ -71,7 +71,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasureRecord:
     """Erasures of one tenant.
 
     Attributes:
@@ -141,10 +141,10 @@ async def name_episodes(connection: Any, episodes: Mapping[str, str]) -> None:
     )
 
 
-async def erasures(connection: Any) -> Erased:
+async def erasures(connection: Any) -> ErasureRecord:
     """Return all erasures; set the tenant first."""
     rows = await connection.fetch("SELECT decision::text, episode FROM erasure")
-    return Erased(
+    return ErasureRecord(
         frozenset(decision for decision, _ in rows),
         frozenset(episode for _, episode in rows if episode is not None),
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman.db.archive.datasets import Dataset, Row
-    from steersman.db.archive.ledger import Erased
+    from steersman.db.archive.ledger import ErasureRecord
 
 _GROUP_ROWS = 10_000
 _GROUP_BYTES = 32 << 20
@@ -99,7 +99,7 @@ def digest_of(path: Path) -> bytes:
         return file_digest(file, "sha256").digest()
 
 
-def read_rows(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
+def read_rows(path: Path, dataset: Dataset, erased: ErasureRecord) -> Iterator[Row]:
     """Yield the rows of a file in order, without rows erased since.
 
     Yields:
@@ -114,7 +114,7 @@ def read_rows(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
             yield tuple(row.get(name) for name in names)
 
 
-def read_keys(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
+def read_keys(path: Path, dataset: Dataset, erased: ErasureRecord) -> Iterator[Row]:
     """Yield the keys of `read_rows`, faster.
 
     Raises:
@@ -126,7 +126,7 @@ def read_keys(path: Path, dataset: Dataset, erased: Erased) -> Iterator[Row]:
             yield tuple(row[name] for name in keys)
 
 
-def mentions(path: Path, dataset: Dataset, erased: Erased) -> bool:
+def mentions(path: Path, dataset: Dataset, erased: ErasureRecord) -> bool:
     """Return whether a file has rows erased since; reads at most two columns.
 
     Raises:
@@ -140,14 +140,14 @@ def _owners(dataset: Dataset) -> list[str]:
     return [dataset.decision, *(["episode"] if dataset is EVENT else [])]
 
 
-def _is_gone(dataset: Dataset, row: dict[str, Any], erased: Erased) -> bool:
+def _is_gone(dataset: Dataset, row: dict[str, Any], erased: ErasureRecord) -> bool:
     decision = row[dataset.decision]
     if decision is None:
         return row["episode"] in erased.episodes
     return decision in erased.decisions
 
 
-def episodes(path: Path, erased: Erased) -> dict[str, str]:
+def episodes(path: Path, erased: ErasureRecord) -> dict[str, str]:
     """Return the episodes of erased decisions in a file of decisions.
 
     Raises:

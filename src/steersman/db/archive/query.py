@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from steersman.db.archive.datasets import Dataset, Row
     from steersman.db.archive.destination import Destination
-    from steersman.db.archive.ledger import Erased, Export
+    from steersman.db.archive.ledger import ErasureRecord, Export
     from steersman.platform.postgres.database import Database
 
 _FAR = date(9000, 1, 1)
@@ -49,7 +49,7 @@ class _Loaded:
     cold: tuple[Path, ...]
     hot: Path
     overlap: bool
-    erased: Erased
+    erased: ErasureRecord
 
 
 async def query(

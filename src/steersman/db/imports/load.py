@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steersman.db.decisions import DecisionRow
     from steersman.db.imports.mapping import LoadedMapping, LogMapping
     from steersman.db.imports.readers import Raw
-    from steersman.db.imports.rows import Converted
+    from steersman.db.imports.rows import ConvertedRow
     from steersman.db.packed_events import EventRow
     from steersman.db.points import PointRow
     from steersman.platform.postgres.database import Database
@@ -134,7 +134,7 @@ async def import_log(
 
 def _converted(
     converter: Converter, chunk: Sequence[Raw], report: ImportReport
-) -> Iterator[Converted]:
+) -> Iterator[ConvertedRow]:
     for raw in chunk:
         report.rows += 1
         if raw.problem is not None:
@@ -149,7 +149,7 @@ def _converted(
 
 
 async def _store(
-    connection: Any, point: PointRow, rows: Sequence[Converted], report: ImportReport
+    connection: Any, point: PointRow, rows: Sequence[ConvertedRow], report: ImportReport
 ) -> None:
     """Write a chunk in one transaction: decisions, then events."""
     reward = point.spec.reward
@@ -213,7 +213,7 @@ class _Chunk:
         self.again: list[UUID] = []
 
     @classmethod
-    async def of(cls, connection: Any, rows: Sequence[Converted]) -> _Chunk:
+    async def of(cls, connection: Any, rows: Sequence[ConvertedRow]) -> _Chunk:
         ids = [row.decision.id for row in rows]
         events = [row.event.id for row in rows if row.event is not None]
         return cls(
@@ -234,7 +234,7 @@ class _Chunk:
             },
         )
 
-    def add(self, row: Converted, report: ImportReport) -> None:
+    def add(self, row: ConvertedRow, report: ImportReport) -> None:
         """Add the new parts of a row and count the rest."""
         decision, event = row.decision, row.event
         if decision.id in self._erased:

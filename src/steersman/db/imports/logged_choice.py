@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-6
 
 
-class Drawn(NamedTuple):
+class LoggedDraw(NamedTuple):
     """Draw of an action.
 
     Attributes:
@@ -36,7 +36,7 @@ class Drawn(NamedTuple):
     p: float | None
 
 
-class Drawing:
+class ChoiceReader:
     """Reader of actions and propensities.
 
     Args:
@@ -49,7 +49,7 @@ class Drawing:
         self._actions, self._mapping = actions, mapping
         self._action = field_of(mapping.action)
 
-    def drawn(self, row: dict[str, Any]) -> tuple[str, Drawn]:
+    def drawn(self, row: dict[str, Any]) -> tuple[str, LoggedDraw]:
         """Return the action of a row and its draw.
 
         Raises:
@@ -89,21 +89,23 @@ class Drawing:
     def _known(self, eligible: list[str] | None) -> Sequence[str]:
         return self._actions.names if eligible is None else eligible
 
-    def _propensity(self, row: dict[str, Any], action: str, eligible: list[str] | None) -> Drawn:
+    def _propensity(
+        self, row: dict[str, Any], action: str, eligible: list[str] | None
+    ) -> LoggedDraw:
         given = self._mapping.propensity
         if given is None:
-            return Drawn(eligible, [], None)
+            return LoggedDraw(eligible, [], None)
         if given.distribution is not None:
             return self._distribution(row, given.distribution, action, eligible)
         p = given.constant
         if given.field is not None:
             found = values.lookup(row, given.field)
             p = values.as_float(f"the propensity {given.field!r}", found)
-        return Drawn(eligible, [], _probability("the propensity", p))
+        return LoggedDraw(eligible, [], _probability("the propensity", p))
 
     def _distribution(
         self, row: dict[str, Any], field: str, action: str, eligible: list[str] | None
-    ) -> Drawn:
+    ) -> LoggedDraw:
         known = self._known(eligible)
         given = values.as_mapping(field, values.lookup(row, field), known)
         by_name = {
@@ -119,7 +121,7 @@ class Drawing:
             raise InputError(f"the probabilities sum to {total:.9g}; allowed is 1 within 1e-6")
         p = _probability(f"the probability of {action!r}", by_name.get(action, 0.0))
         order = self._known(eligible) if self._actions.open else self._actions.names
-        return Drawn(eligible, rounded([by_name.get(n, 0.0) for n in order]).tolist(), p)
+        return LoggedDraw(eligible, rounded([by_name.get(n, 0.0) for n in order]).tolist(), p)
 
     def candidates(
         self, row: dict[str, Any], action: str, eligible: list[str] | None

@@ -11,7 +11,7 @@ import msgspec
 
 from steersman.db.decisions import DecisionRow
 from steersman.db.imports import values
-from steersman.db.imports.logged_choice import Drawing
+from steersman.db.imports.logged_choice import ChoiceReader
 from steersman.db.imports.mapping import field_of
 from steersman.db.packed_events import EventRow
 from steersman.errors import InputError
@@ -31,7 +31,7 @@ _AHEAD = timedelta(days=1)
 _LONGEST_NAME = 200
 
 
-class Converted(NamedTuple):
+class ConvertedRow(NamedTuple):
     """Converted row.
 
     Attributes:
@@ -78,14 +78,14 @@ class Converter:
         self._seen: dict[bytes, int] = {}
         self._context = {name: field_of(value) for name, value in mapping.context.items()}
         self._outcomes = {name: field_of(value) for name, value in mapping.outcomes.items()}
-        self._drawing = Drawing(point.spec.actions, mapping)
+        self._drawing = ChoiceReader(point.spec.actions, mapping)
 
     def wanted(self, row: dict[str, Any]) -> bool:
         """Return whether the mapping includes a row."""
         found = ((values.lookup(row, f), allowed) for f, allowed in self._mapping.where.items())
         return all(v is not None and values.as_text(v) in allowed for v, allowed in found)
 
-    def convert(self, number: int, row: dict[str, Any]) -> Converted:
+    def convert(self, number: int, row: dict[str, Any]) -> ConvertedRow:
         """Return the converted row.
 
         Raises:
@@ -96,7 +96,7 @@ class Converter:
             values.lookup(row, self._mapping.time.field), self._mapping.time, self._now + _AHEAD
         )
         decision = self._decision(row, name, at)
-        return Converted(number, decision, self._event(row, decision))
+        return ConvertedRow(number, decision, self._event(row, decision))
 
     def _name(self, row: dict[str, Any]) -> bytes:
         """Return 16 bytes that identify a row within its log."""

@@ -218,7 +218,7 @@ class Database:
     """
 
     url: str = field(repr=False)
-    server: embedded.Embedded | None = None
+    server: embedded.EmbeddedServer | None = None
 
     @classmethod
     def open(cls, home: Path | None = None, url: str | None = None) -> Database:

@@ -74,7 +74,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddedServer:
     """Running embedded server.
 
     Attributes:
@@ -94,7 +94,7 @@ class Embedded:
                 _run(["pg_ctl", "-D", str(self.home / "data"), "-m", "fast", "-w", "stop"])
 
 
-def start(home: Path) -> Embedded:
+def start(home: Path) -> EmbeddedServer:
     """Return the server of a directory; start it if it is not running.
 
     Raises:
@@ -111,7 +111,7 @@ def start(home: Path) -> Embedded:
             if not (data / "PG_VERSION").exists():
                 _initialise(home, data)
             _launch(home, data, sockets)
-    return Embedded(f"postgresql://postgres@/postgres?host={sockets}", started, home)
+    return EmbeddedServer(f"postgresql://postgres@/postgres?host={sockets}", started, home)
 
 
 def binaries() -> Path:

@@ -84,7 +84,7 @@ _LARGEST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Flagged:
+class FlaggedAnswer:
     """An answer that a detector flagged.
 
     Args:
@@ -107,7 +107,7 @@ def flagged_answers(
     detectors: Sequence[Detector],
     personal: PersonalData,
     instability: Instability | None = None,
-) -> Iterator[Flagged]:
+) -> Iterator[FlaggedAnswer]:
     """Yield the answers of a file that some detector flags.
 
     Args:
@@ -142,10 +142,10 @@ def flagged(
     question: str,
     answers: Sequence[str],
     personal: PersonalData,
-) -> Flagged:
+) -> FlaggedAnswer:
     """Return what one detector flags as it stands on the review list."""
     shown = "\n".join([f"Question: {question}", *(f"Answer: {one}" for one in answers)])
-    return Flagged(
+    return FlaggedAnswer(
         detector=flags[0].detector,
         kinds=tuple(sorted({flag.kind for flag in flags})),
         score=max(flag.score for flag in flags),

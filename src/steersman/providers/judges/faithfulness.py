@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from steersman.providers.judges.scores import Scored, Statement, Tally, Undefined
+from steersman.providers.judges.scores import Score, Statement, Tally, Undefined
 from steersman.providers.prompts import MalformedAnswer, Prompt, ask_for, shaped
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Faithfulness:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
 
-    def __call__(self, case: Case) -> Scored:
+    def __call__(self, case: Case) -> Score:
         """Return the score of an answer.
 
         Args:
@@ -97,9 +97,9 @@ class Faithfulness:
         try:
             statements = self._judged(case, self._extracted(case, tally), tally)
         except Undefined as why:
-            return Scored.undefined(why, tally)
+            return Score.undefined(why, tally)
         share = sum(one.supported for one in statements) / len(statements)
-        return Scored(share, statements=statements, calls=tally.calls, cached=tally.cached)
+        return Score(share, statements=statements, calls=tally.calls, cached=tally.cached)
 
     def _extracted(self, case: Case, tally: Tally) -> list[str]:
         if not case.answer.strip():

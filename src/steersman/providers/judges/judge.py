@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from steersman.db.judge_cache import JudgeCache
     from steersman.providers.backend import Backend
-    from steersman.providers.judges.scores import Case, Coverage, Scored, Tally
+    from steersman.providers.judges.scores import Case, Coverage, Score, Tally
 
 
 class Measure(Protocol):
@@ -34,12 +34,12 @@ class Measure(Protocol):
     def name(self) -> str:
         """Column name."""
 
-    def __call__(self, case: Case) -> Scored:
+    def __call__(self, case: Case) -> Score:
         """Return the score of an answer; must be thread-safe."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedBatch:
     """Result of batch judging.
 
     Attributes:
@@ -52,7 +52,7 @@ class Judged:
     """
 
     judge: str
-    scores: Mapping[str, tuple[Scored, ...]] = field(repr=False)
+    scores: Mapping[str, tuple[Score, ...]] = field(repr=False)
     calls: int
     cached: int
     cost_usd: float
@@ -70,7 +70,7 @@ class Judged:
 
 def judge_all(
     judge: Judge, measures: Sequence[Measure], cases: Sequence[Case], *, workers: int = 4
-) -> Judged:
+) -> JudgedBatch:
     """Return the scores of all measures for all cases.
 
     When the budget is used up, the remaining scores are undefined with that reason. With a cache,
@@ -93,12 +93,12 @@ def judge_all(
     scores = {name: tuple(row[place] for row in rows) for place, name in enumerate(names)}
     every = [score for row in rows for score in row]
     calls, cached = sum(s.calls for s in every), sum(s.cached for s in every)
-    return Judged(judge.name, scores, calls, cached, judge.budget.cost_usd)
+    return JudgedBatch(judge.name, scores, calls, cached, judge.budget.cost_usd)
 
 
 def _judged(
     judge: Judge, measures: Sequence[Measure], cases: Sequence[Case], workers: int
-) -> list[list[Scored]]:
+) -> list[list[Score]]:
     # No `with`: it would wait for all queued work before it raises.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="steersman-judge")
     try:
@@ -111,7 +111,7 @@ def _judged(
         pool.shutdown(cancel_futures=True)
 
 
-def _scores(measures: Sequence[Measure], case: Case) -> list[Scored]:
+def _scores(measures: Sequence[Measure], case: Case) -> list[Score]:
     return [measure(case) for measure in measures]
 
 

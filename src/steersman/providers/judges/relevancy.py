@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from steersman.errors import InputError, SteersmanError
-from steersman.providers.judges.scores import Scored, Tally, Undefined
+from steersman.providers.judges.scores import Score, Tally, Undefined
 from steersman.providers.prompts import MalformedAnswer, Prompt, ask_for, check_readable, shaped
 
 if TYPE_CHECKING:
@@ -89,14 +89,14 @@ class Relevancy:
         embedder = getattr(self._embedder, "name", type(self._embedder).__qualname__)
         return f"{GENERATE.version} {self._count} {embedder}"
 
-    def __call__(self, case: Case) -> Scored:
+    def __call__(self, case: Case) -> Score:
         """Return the score of an answer.
 
         Raises:
             DataError: the judge cache is damaged.
         """
         if not case.answer.strip():
-            return Scored(0.0, detail="the answer is empty")
+            return Score(0.0, detail="the answer is empty")
         tally = Tally()
         try:
             check_readable(
@@ -105,10 +105,10 @@ class Relevancy:
             found = self._generated(case, tally)
             value = 0.0 if found.noncommittal else self._closeness(case.question, found.questions)
         except Undefined as why:
-            return Scored.undefined(why, tally)
+            return Score.undefined(why, tally)
         detail = "noncommittal" if found.noncommittal else ""
         questions = tuple(found.questions)
-        return Scored(
+        return Score(
             value, detail=detail, questions=questions, calls=tally.calls, cached=tally.cached
         )
 

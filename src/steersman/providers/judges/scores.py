@@ -81,7 +81,7 @@ class Undefined(Exception):  # noqa: N818 - it ends the judging of one answer wi
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class Score:
     """One measure of one answer.
 
     Attributes:
@@ -97,7 +97,7 @@ class Scored:
         InputError: the value is NaN or outside [0, 1], or not exactly one of value and reason is
             set.
 
-    >>> Scored(None, "budget", "all 100 calls are spent").value is None
+    >>> Score(None, "budget", "all 100 calls are spent").value is None
     True
     """
 
@@ -119,7 +119,7 @@ class Scored:
             )
 
     @classmethod
-    def undefined(cls, why: Undefined, tally: Tally) -> Scored:
+    def undefined(cls, why: Undefined, tally: Tally) -> Score:
         """Return an undefined score."""
         return cls(None, why.reason, why.detail, calls=tally.calls, cached=tally.cached)
 
@@ -148,23 +148,23 @@ class Coverage:
         return f"{self.defined} of {self.total} defined" + (f" ({told})" if told else "")
 
 
-def coverage(scores: Sequence[Scored]) -> Coverage:
+def coverage(scores: Sequence[Score]) -> Coverage:
     """Return how many scores are defined, and the reasons of the others.
 
-    >>> print(coverage([Scored(0.5), Scored(None, "budget"), Scored(None, "malformed")]))
+    >>> print(coverage([Score(0.5), Score(None, "budget"), Score(None, "malformed")]))
     1 of 3 defined (budget 1, malformed 1)
     """
     reasons: Counter[str] = Counter(score.reason for score in scores if score.value is None)
     return Coverage(len(scores), len(scores) - reasons.total(), dict(reasons))
 
 
-def column(scores: Sequence[Scored]) -> NDArray[np.float64]:
+def column(scores: Sequence[Score]) -> NDArray[np.float64]:
     """Return scores as a column of numbers, for batches of the tuner.
 
     Returns:
         (scores,) float64 in [0, 1]; NaN where undefined; report `coverage` with it.
 
-    >>> column([Scored(0.5), Scored(None, "budget")])
+    >>> column([Score(0.5), Score(None, "budget")])
     array([0.5, nan])
     """
     return np.array([nan if s.value is None else s.value for s in scores], np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from steersman.retrieval.documents.parsed import Parsed, one_line
+from steersman.retrieval.documents.parsed import ParsedFile, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ _BLOCKS = frozenset(
 ) | frozenset(_HEADINGS)
 
 
-def parse_html(text: str) -> Parsed:
+def parse_html(text: str) -> ParsedFile:
     r"""Return the text of a page with its title and sections.
 
     Read is the only ``main`` of the page, if it has one with text, else its body; without scripts,
@@ -97,7 +97,7 @@ def parse_html(text: str) -> Parsed:
     head = page.head.css_first("title") if page.head else None
     title = one_line(head.text()) if head else ""
     first = next((name for _, level, name in written.sections if level == 1), "")
-    return Parsed("".join(written.parts), title or first, written.sections)
+    return ParsedFile("".join(written.parts), title or first, written.sections)
 
 
 def as_html(text: str) -> str:

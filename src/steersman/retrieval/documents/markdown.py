@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from steersman.retrieval.documents.parsed import Parsed, one_line
+from steersman.retrieval.documents.parsed import ParsedFile, one_line
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -24,7 +24,7 @@ _FRONT_TITLE = re.compile(
 _TEXTS = frozenset({"text", "code_inline", "text_special"})
 
 
-def parse_markdown(text: str) -> Parsed:
+def parse_markdown(text: str) -> ParsedFile:
     r"""Return a Markdown text with its title and sections (CommonMark).
 
     Headings within quotations and lists do not begin sections. The title is that of the front
@@ -48,7 +48,7 @@ def parse_markdown(text: str) -> Parsed:
     ]
     said = _FRONT_TITLE.search(front[1]) if front else None
     outermost = (title for _, level, title in sections if level == 1)
-    return Parsed(
+    return ParsedFile(
         text, one_line(said[said.lastindex or 0]) if said else next(outermost, ""), sections
     )
 

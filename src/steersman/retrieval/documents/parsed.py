@@ -48,7 +48,7 @@ class Limits:
                 raise InputError(f"{name} is {value!r}; the minimum is {floor:,}")
 
 
-class Parsed(msgspec.Struct):
+class ParsedFile(msgspec.Struct):
     """The text of a file and its structure; offsets are into exactly this text, in characters.
 
     Attributes:
@@ -96,7 +96,7 @@ class Outcome(msgspec.Struct):
         refused: why nothing was.
     """
 
-    parsed: Parsed | None = None
+    parsed: ParsedFile | None = None
     refused: str = ""
 
 

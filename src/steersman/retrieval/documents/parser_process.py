@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from steersman.errors import DataError
-from steersman.retrieval.documents.parsed import Limits, Outcome, Parsed, Work
+from steersman.retrieval.documents.parsed import Limits, Outcome, ParsedFile, Work
 from steersman.retrieval.documents.parser_worker import LENGTH_BYTES, answer
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BoundedParser:
         self._limits = limits or Limits()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def parse(self, kind: Literal["markdown", "html", "pdf"], data: bytes, name: str) -> Parsed:
+    def parse(self, kind: Literal["markdown", "html", "pdf"], data: bytes, name: str) -> ParsedFile:
         """Return what is in a file.
 
         Args:

@@ -15,7 +15,7 @@ import msgspec
 from steersman.errors.install_hint import how_to_install
 from steersman.retrieval.documents.html import parse_html
 from steersman.retrieval.documents.markdown import parse_markdown
-from steersman.retrieval.documents.parsed import Outcome, Parsed, Refusal, Work
+from steersman.retrieval.documents.parsed import Outcome, ParsedFile, Refusal, Work
 from steersman.retrieval.documents.pdf import parse_pdf
 from steersman.retrieval.documents.text_encoding import storable
 
@@ -62,7 +62,7 @@ def _outcome(work: Work) -> Outcome:
         return Outcome(refused=f"is broken ({type(error).__name__}: {str(error)[:200]}); repair it")
 
 
-def _parse(work: Work) -> Parsed:
+def _parse(work: Work) -> ParsedFile:
     if work.kind == "pdf":
         parsed = parse_pdf(work.data, work.pages, work.text_bytes)
     else:
@@ -75,7 +75,7 @@ def _parse(work: Work) -> Parsed:
     return _storable(parsed)
 
 
-def _storable(parsed: Parsed) -> Parsed:
+def _storable(parsed: ParsedFile) -> ParsedFile:
     # What a PDF's fonts make up need not be: one character for one keeps offsets.
     parsed.text, replaced = storable(parsed.text)
     parsed.title = storable(parsed.title)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from steersman.retrieval.documents.parsed import Parsed, Refusal, one_line
+from steersman.retrieval.documents.parsed import ParsedFile, Refusal, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ _BETWEEN = "\n\n"
 _MOST_BOOKMARKS = 10_000
 
 
-def parse_pdf(data: bytes, pages: int, text_bytes: int) -> Parsed:
+def parse_pdf(data: bytes, pages: int, text_bytes: int) -> ParsedFile:
     """Return the text of a PDF with its pages, title and sections.
 
     A section begins where the outline's words stand on their page, else with the page. Text is
@@ -53,7 +53,7 @@ def parse_pdf(data: bytes, pages: int, text_bytes: int) -> Parsed:
     starts = [min(start, len(text)) for start in starts]
     notes = {"pages_without_text": empty} if empty else {}
     sections = sorted(_sections(reader, text, starts), key=lambda section: section[0])
-    return Parsed(text, _title(reader), sections, starts, notes)
+    return ParsedFile(text, _title(reader), sections, starts, notes)
 
 
 def _title(reader: PdfReader) -> str:

@@ -17,7 +17,7 @@ from steersman.errors import DataError, InputError
 from steersman.retrieval.documents.document import Document, Section, check_id
 from steersman.retrieval.documents.html import as_html
 from steersman.retrieval.documents.jsonl import read_lines
-from steersman.retrieval.documents.parsed import Limits, Parsed
+from steersman.retrieval.documents.parsed import Limits, ParsedFile
 from steersman.retrieval.documents.parser_process import BoundedParser
 from steersman.retrieval.documents.text_encoding import decode, is_pdf
 
@@ -260,7 +260,7 @@ class _Reader:
             doc_id, parsed.text, parsed.title, name, meta, sections, tuple(parsed.pages)
         )
 
-    def _parsed(self, data: bytes, name: str, kind: Kind) -> tuple[Parsed, dict[str, object]]:
+    def _parsed(self, data: bytes, name: str, kind: Kind) -> tuple[ParsedFile, dict[str, object]]:
         if kind == "pdf":
             return self._parser.parse("pdf", data, name), {}
         declared = None
@@ -273,7 +273,7 @@ class _Reader:
         if decoded.replaced:
             notes |= {"encoding": decoded.encoding, "replaced": decoded.replaced}
         if kind == "text":
-            return Parsed(decoded.text), notes
+            return ParsedFile(decoded.text), notes
         formatted = cast("Literal['markdown', 'html']", kind)
         text = decoded.text
         if kind == "html" and (_suffix(name) == ".xhtml" or text.lstrip()[:5] == "<?xml"):

@@ -59,7 +59,7 @@ _DECLARED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedText:
     """A text, and what had to be done for it.
 
     Attributes:
@@ -75,7 +75,7 @@ class Decoded:
     replaced: int
 
 
-def decode(data: bytes, name: str, declared: str | None = None) -> Decoded:
+def decode(data: bytes, name: str, declared: str | None = None) -> DecodedText:
     r"""Return the text that some bytes stand for.
 
     In this order: a byte order mark, UTF-16 or UTF-32 that shows by its NULs, UTF-8 without a
@@ -88,7 +88,7 @@ def decode(data: bytes, name: str, declared: str | None = None) -> Decoded:
         DataError: the bytes are not text.
 
     >>> decode(b"caf\xe9", "menu.txt")
-    Decoded(text='café', encoding='cp1252', assumed=True, replaced=0)
+    DecodedText(text='café', encoding='cp1252', assumed=True, replaced=0)
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -139,20 +139,20 @@ def is_pdf(data: bytes) -> bool:
     return begin.match(data) is not None
 
 
-def _strictly(data: bytes, encoding: str | None) -> Decoded | None:
+def _strictly(data: bytes, encoding: str | None) -> DecodedText | None:
     if encoding is None:
         return None
     try:
         text, replaced = storable(data.decode(encoding))
     except UnicodeDecodeError:
         return None
-    return Decoded(text, encoding, assumed=False, replaced=replaced)
+    return DecodedText(text, encoding, assumed=False, replaced=replaced)
 
 
-def _decode_as(data: bytes, encoding: str, *, assumed: bool) -> Decoded:
+def _decode_as(data: bytes, encoding: str, *, assumed: bool) -> DecodedText:
     if encoding == "utf-8":
         text, replaced = storable(data.decode(encoding, "surrogateescape"))
-        return Decoded(text, encoding, assumed, replaced)
+        return DecodedText(text, encoding, assumed, replaced)
     if encoding.startswith("utf"):
         width = int(encoding[4:6]) // 8
         rest = len(data) % width
@@ -161,7 +161,7 @@ def _decode_as(data: bytes, encoding: str, *, assumed: bool) -> Decoded:
     else:
         text, replaced = storable(data.decode(encoding, "replace"))
     # A file in one of these may contain U+FFFD itself; it stands for something lost as well.
-    return Decoded(text, encoding, assumed, replaced + text.count(REPLACEMENT) - replaced)
+    return DecodedText(text, encoding, assumed, replaced + text.count(REPLACEMENT) - replaced)
 
 
 def _known(declared: str | None) -> str | None:

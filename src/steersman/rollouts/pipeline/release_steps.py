@@ -12,7 +12,7 @@ from steersman.db.verdicts import latest_verdict
 from steersman.platform.postgres.database import as_tenant
 from steersman.rollouts.commands import act
 from steersman.rollouts.pipeline.trial import available
-from steersman.rollouts.start import Wanted, start
+from steersman.rollouts.start import StartRequest, start
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 
@@ -103,7 +103,7 @@ async def canary(
     known = await latest_rollout(workshop.database, row)
     if known is not None and known.is_under_way and known.candidate == candidate.version:
         return known, False
-    wanted = Wanted(
+    wanted = StartRequest(
         skill=row.skill,
         point=row.point,
         candidate=candidate.version,

@@ -41,7 +41,7 @@ _ENDED_BADLY = {"rolled_back", "aborted"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunOptions:
     """Options of a pipeline run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Asked:
 
 
 async def run_pipeline(
-    workshop: Workshop, system: System, loaded: LoadedConfig, asked: Asked
+    workshop: Workshop, system: System, loaded: LoadedConfig, asked: RunOptions
 ) -> list[StepReport]:
     """Run the steps of a pipeline.
 
@@ -125,7 +125,7 @@ class _PointRun:
         self,
         workshop: Workshop,
         loaded: LoadedConfig,
-        asked: Asked,
+        asked: RunOptions,
         row: PointRow,
         candidate: DecisionPoint | None,
     ) -> None:

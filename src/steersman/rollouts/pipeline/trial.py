@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedCandidate:
     """A candidate as it would be published.
 
     Attributes:
@@ -71,7 +71,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CandidateJudgement:
     """Off-policy evaluation of a candidate on held-out decisions.
 
     Attributes:
@@ -116,11 +116,11 @@ class Judgement:
 class Trial:
     """Training and evaluation of a candidate."""
 
-    trained: Trained
-    judgement: Judgement
+    trained: TrainedCandidate
+    judgement: CandidateJudgement
 
 
-def gates_of(asked: Evaluation, declared: Gates, found: Judgement) -> tuple[Gate, ...]:
+def gates_of(asked: Evaluation, declared: Gates, found: CandidateJudgement) -> tuple[Gate, ...]:
     """Return the gates of a candidate; the configuration overrides the point's `declared` gates."""
     least = asked.min_effective_sample_size or declared.min_effective_sample_size
     share = asked.max_weight_share or declared.max_weight_share
@@ -226,7 +226,9 @@ class _State:
     trouble: str = ""
 
 
-async def _learned(connection: Any, row: PointRow, document: str | None) -> tuple[_State, Trained]:
+async def _learned(
+    connection: Any, row: PointRow, document: str | None
+) -> tuple[_State, TrainedCandidate]:
     """Return the candidate, and how it would be published."""
     point = row.tenant, row.skill, row.point
     origin: Origin | None = None
@@ -248,7 +250,7 @@ async def _learned(connection: Any, row: PointRow, document: str | None) -> tupl
         same = _relearned_from(known, made.spec_hash, row.snapshot, last)
     version = same.version if same else next_version(own, own, [one.version for one in known])
     state = policy.state()
-    trained = Trained(
+    trained = TrainedCandidate(
         version=version,
         change=change_between(Ingredients.of(row.spec), own),
         algorithm=made.spec.policy.algorithm,
@@ -298,8 +300,10 @@ async def _forget(connection: Any, point: Point, state: _State, rows: Sequence[A
         state.trouble = f"cannot forget the held-out decisions: {error!s:.300}"
 
 
-def _judged(new: _State, old: _State, logged: Sequence[LoggedChoice], level: float) -> Judgement:
-    found = Judgement(len(logged), old.name, level=level)
+def _judged(
+    new: _State, old: _State, logged: Sequence[LoggedChoice], level: float
+) -> CandidateJudgement:
+    found = CandidateJudgement(len(logged), old.name, level=level)
     troubles = [f"{one.name}: {one.trouble}" for one in (new, old) if one.trouble]
     if new.spec.explore == "none":
         troubles.append(
@@ -318,7 +322,7 @@ def _judged(new: _State, old: _State, logged: Sequence[LoggedChoice], level: flo
         return replace(found, reasons=(f"cannot evaluate the candidate: {error!s:.300}",))
 
 
-def _measured(found: Judgement, data: Any, other: Any, level: float) -> Judgement:
+def _measured(found: CandidateJudgement, data: Any, other: Any, level: float) -> CandidateJudgement:
     contexts = data.contexts
     if contexts is not None and len(data) < _ROWS_PER_FEATURE * contexts.shape[1]:
         contexts = None  # too few rows for a model of rewards

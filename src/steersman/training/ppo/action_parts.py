@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-class Played(Protocol):
+class ActionResult(Protocol):
     """Result of an action."""
 
     @property
@@ -39,7 +39,7 @@ class Episodes(Protocol):
     def reset(self, rng: np.random.Generator) -> Floats:
         """Begin an episode and return its first observation, (features,)."""
 
-    def step(self, values: Sequence[int]) -> Played:
+    def step(self, values: Sequence[int]) -> ActionResult:
         """Take an action."""
 
 
@@ -103,7 +103,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnAction:
     """Drawn mixed action.
 
     Args:
@@ -117,7 +117,7 @@ class Drawn:
     parts: tuple[float, ...]
 
 
-def draw(distributions: list[Floats], rng: np.random.Generator) -> Drawn:
+def draw(distributions: list[Floats], rng: np.random.Generator) -> DrawnAction:
     """Return an action drawn part by part, with its exact probability.
 
     Args:
@@ -130,7 +130,7 @@ def draw(distributions: list[Floats], rng: np.random.Generator) -> Drawn:
     return draw_each([of[None] for of in distributions], rng)[0]
 
 
-def draw_each(distributions: list[Floats], rng: np.random.Generator) -> list[Drawn]:
+def draw_each(distributions: list[Floats], rng: np.random.Generator) -> list[DrawnAction]:
     """Return one action per state, with the same results as `draw` called for each.
 
     `distributions`: (n, size) float64 for each part, rows summing to 1.
@@ -147,7 +147,7 @@ def draw_each(distributions: list[Floats], rng: np.random.Generator) -> list[Dra
         masses[:, place] = of[np.arange(count), values[:, place]]
     products = masses.prod(axis=1)
     return [
-        Drawn(tuple(chosen), product, tuple(parts))
+        DrawnAction(tuple(chosen), product, tuple(parts))
         for chosen, product, parts in zip(
             values.tolist(), products.tolist(), masses.tolist(), strict=True
         )

@@ -10,7 +10,7 @@ import torch
 
 from steersman.errors import InputError, StateError
 from steersman.training.optimizer import Adam
-from steersman.training.ppo.action_parts import Drawn, Part, draw, draw_each
+from steersman.training.ppo.action_parts import DrawnAction, Part, draw, draw_each
 from steersman.training.ppo.advantages import advantages
 from steersman.training.ppo.network import Network
 from steersman.training.ppo.settings import Settings, following
@@ -191,7 +191,7 @@ class PPO:
         """
         return [masses[0] for masses in self._masses(np.asarray(state, np.float64)[None])]
 
-    def act_on(self, states: Floats, rng: np.random.Generator) -> list[Drawn]:
+    def act_on(self, states: Floats, rng: np.random.Generator) -> list[DrawnAction]:
         """Return an action for each state.
 
         Raises:
@@ -212,7 +212,7 @@ class PPO:
             raise StateError("the network outputs are not finite; restore an earlier state")
         return [masses / masses.sum(axis=1, keepdims=True) for masses in found]
 
-    def act(self, state: Floats, rng: np.random.Generator) -> Drawn:
+    def act(self, state: Floats, rng: np.random.Generator) -> DrawnAction:
         """Return an action drawn from the policy."""
         return draw(self.distributions(state), rng)
 

@@ -43,7 +43,7 @@ _IN_VAIN = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Updated:
+class UpdateResult:
     """Result of one RLlib update.
 
     Args:
@@ -76,7 +76,7 @@ def train_rllib(
     guess: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] | None = None,
     about: Mapping[str, NDArray[np.float64]] | None = None,
     checkpoint: Path | None = None,
-    done: Callable[[Updated], None] | None = None,
+    done: Callable[[UpdateResult], None] | None = None,
 ) -> PPO:
     """Train a policy with RLlib on a cluster and return it as `PPO`.
 
@@ -153,7 +153,7 @@ def _configured(
     from ray.rllib.algorithms.ppo import PPOConfig  # noqa: PLC0415 (an extra, and slow)
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec  # noqa: PLC0415
 
-    from steersman.training.ppo.rllib_parts import Built, Kept, Learner, Module, Seat  # noqa: PLC0415
+    from steersman.training.ppo.rllib_parts import Built, Learner, Module, Seat, StoredStage  # noqa: PLC0415
 
     steps = sizes.horizon * sizes.episodes
     already = int(state["updates"])
@@ -162,7 +162,9 @@ def _configured(
     network = Built(stage.parts, stage.features, settings.hidden, _weights(state))
     return (
         PPOConfig()
-        .environment(Seat, env_config={"kept": Kept(reference), "seed": (sizes.seed, already)})
+        .environment(
+            Seat, env_config={"kept": StoredStage(reference), "seed": (sizes.seed, already)}
+        )
         .env_runners(
             num_env_runners=sizes.runners,
             num_envs_per_env_runner=-(-sizes.episodes // sizes.runners),
@@ -198,7 +200,7 @@ def _configured(
     )
 
 
-def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, Updated]:
+def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, UpdateResult]:
     """Return the state after one more update, in the form of `PPO.state`, and its statistics."""
     for _ in range(_IN_VAIN):
         result = algorithm.train()
@@ -215,7 +217,7 @@ def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, Updated
             f"update {number} produced weights that are not finite; the earlier state was kept; "
         )
         raise StateError(message + "resume from it with a lower learning rate")
-    return state, Updated(
+    return state, UpdateResult(
         number=number,
         reward=float(result["env_runners"]["episode_return_mean"]) / horizon,
         divergence=float(told["mean_kl_loss"]),

@@ -38,13 +38,13 @@ _FAINTEST = -80.0
 divergence infinite and disturb the penalty and the learning rate."""
 
 
-class Kept:
+class StoredStage:
     """Stage in the cluster's object store, because RLlib copies its configuration often."""
 
     def __init__(self, reference: Any) -> None:
         self._reference = reference
 
-    def __deepcopy__(self, memo: object) -> Kept:
+    def __deepcopy__(self, memo: object) -> StoredStage:
         return self
 
     def stage(self) -> Stage:

@@ -19,7 +19,7 @@ from steersman.policies.offered import Progress, SequenceForm
 from steersman.policies.sequence import Step, sequence_propensity
 from steersman.spec.actions import Sequence as SequenceActions
 from steersman.training.selection.off_policy_data import sequences_of
-from steersman.training.selection.task import Options, Taken, Walk
+from steersman.training.selection.task import Options, TakenStep, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +115,7 @@ def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
         DataError: it was logged under other rules.
     """
     progress = Progress(stored.offered, form)
-    taken: list[Taken] = []
+    taken: list[TakenStep] = []
     for step in stored.steps:
         names, rows = progress.names, progress.rows
         known = {name: place for place, name in enumerate(names)}
@@ -127,7 +127,7 @@ def walk_of(stored: StoredSelection, form: SequenceForm) -> Walk:
         places = [known[name] for name in step["eligible"]]
         logged = Step(tuple(step["eligible"]), step["action"], float(step["p"]))
         chosen = step["eligible"].index(step["action"])
-        taken.append(Taken(logged, rows[places], chosen, places[chosen]))
+        taken.append(TakenStep(logged, rows[places], chosen, places[chosen]))
         progress.take(places[chosen])
     propensity = sequence_propensity([one.step for one in taken])
     return Walk(stored.id, tuple(taken), stored.reward, propensity, np.zeros(len(taken) + 1))

@@ -173,7 +173,7 @@ def scale_of(rows: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Padded:
+class PaddedSteps:
     """Steps padded to the same number of actions.
 
     Args:
@@ -187,7 +187,7 @@ class Padded:
     base: torch.Tensor
 
     @classmethod
-    def of(cls, steps: Sequence[Floats], below: Scorer | None, device: torch.device) -> Padded:
+    def of(cls, steps: Sequence[Floats], below: Scorer | None, device: torch.device) -> PaddedSteps:
         """Return steps padded to the longest.
 
         `below`: base scorer; None for none.
@@ -202,9 +202,9 @@ class Padded:
             base[there] = below.scores(rows[there])
         return cls(*(torch.from_numpy(array).to(device) for array in (rows, there, base)))
 
-    def at(self, places: torch.Tensor) -> Padded:
+    def at(self, places: torch.Tensor) -> PaddedSteps:
         """Return the steps at some indices."""
-        return Padded(self.rows[places], self.there[places], self.base[places])
+        return PaddedSteps(self.rows[places], self.there[places], self.base[places])
 
     def scores(self, network: RowNetwork) -> torch.Tensor:
         """Return (steps, most) scores; `NOTHING` for padding."""
@@ -242,7 +242,7 @@ def train(
     how = settings or NetworkSettings()
     device = device_of(how.device)
     steps, wanted = _steps(examples)
-    padded = Padded.of(steps, start, device)
+    padded = PaddedSteps.of(steps, start, device)
     right = torch.zeros(padded.there.shape, dtype=torch.float64, device=device)
     for place, one in enumerate(wanted):
         right[place, : len(one)] = torch.from_numpy(one).to(device)
@@ -270,7 +270,7 @@ def _steps(examples: Examples) -> tuple[list[Floats], list[Floats]]:
 
 def _descend(
     network: RowNetwork,
-    padded: Padded,
+    padded: PaddedSteps,
     right: torch.Tensor,
     how: NetworkSettings,
     generator: torch.Generator,

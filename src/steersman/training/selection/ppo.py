@@ -29,8 +29,14 @@ from steersman.policies.sequence import StepRule
 from steersman.training.optimizer import Adam
 from steersman.training.ppo.advantages import advantages
 from steersman.training.selection.checkpoints import Checkpoints
-from steersman.training.selection.network import Padded, RowNetwork, scale_of
-from steersman.training.selection.rounds import Round, Trained, greedy_rewards, mean_reward, split
+from steersman.training.selection.network import PaddedSteps, RowNetwork, scale_of
+from steersman.training.selection.rounds import (
+    Round,
+    TrainingResult,
+    greedy_rewards,
+    mean_reward,
+    split,
+)
 from steersman.training.selection.run_digest import about_run
 from steersman.training.selection.task import walks
 
@@ -124,7 +130,7 @@ def ppo(
     seed: int = 0,
     folder: Path | None = None,
     sample: Sampler = walks,
-) -> Trained:
+) -> TrainingResult:
     """Return a policy improved by clipped policy gradients from feedback only.
 
     `folder`: checkpoint folder; an interrupted run resumes and gives identical bytes.
@@ -151,7 +157,7 @@ def ppo(
         run.round()
         if checkpoints is not None:
             checkpoints.save(len(run.rounds), run.arrays())
-    return Trained(run.scorer(run.best), tuple(run.rounds), run.before, run.stopped)
+    return TrainingResult(run.scorer(run.best), tuple(run.rounds), run.before, run.stopped)
 
 
 class _Run:
@@ -329,7 +335,7 @@ def _normalised(ahead: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
 class _Told:
     """Steps of a round as network inputs."""
 
-    padded: Padded
+    padded: PaddedSteps
     states: torch.Tensor
     chosen: torch.Tensor
     drawn: torch.Tensor
@@ -344,7 +350,7 @@ class _Told:
         how: PpoSettings,
     ) -> _Told:  # fmt: skip
         taken = [one for walked in log for one in walked.taken]
-        padded = Padded.of([one.rows for one in taken], start, _CPU)
+        padded = PaddedSteps.of([one.rows for one in taken], start, _CPU)
         states = torch.from_numpy(
             np.stack([np.concatenate([o.rows.mean(axis=0), o.rows.max(axis=0)]) for o in taken])
         )

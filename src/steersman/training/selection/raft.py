@@ -29,7 +29,7 @@ from steersman.training.selection.checkpoints import Checkpoints
 from steersman.training.selection.examples import Examples
 from steersman.training.selection.rounds import (
     Round,
-    Trained,
+    TrainingResult,
     crossed,
     greedy_rewards,
     mean_reward,
@@ -150,7 +150,7 @@ def causes(
 
 
 @dataclass(frozen=True, slots=True)
-class Credited:
+class CreditedExpert:
     """Expert that knows only credited actions.
 
     Args:
@@ -264,7 +264,7 @@ def raft(
     log: Sequence[Walk] | None = None,
     sample: Sampler = walks,
     passing: Passing | None = None,
-) -> Trained:
+) -> TrainingResult:
     """Return a policy improved by logged feedback.
 
     Args:
@@ -295,7 +295,7 @@ def raft(
         state = run.round(state)
         if checkpoints is not None:
             checkpoints.save(len(state.rounds), state.arrays())
-    return Trained(state.best, tuple(state.rounds), state.before, state.stopped)
+    return TrainingResult(state.best, tuple(state.rounds), state.before, state.stopped)
 
 
 def _told(log: Sequence[Walk], learned: Sequence[Task]) -> list[Walk]:
@@ -464,7 +464,7 @@ class _Run:
         """Return labels in the states that some scorers visit; None: the expert."""
         found = []
         for task in of:
-            expert = Credited(sure.get(task.id, {}))
+            expert = CreditedExpert(sure.get(task.id, {}))
             for scorer in scorers if expert.right else ():
                 rng = visiting(self.seed, number, task.id)
                 found += visit(task, expert, scorer, self.how.others, rng=rng)

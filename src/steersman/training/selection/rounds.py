@@ -89,7 +89,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trained:
+class TrainingResult:
     """Result of training.
 
     Args:

@@ -84,7 +84,7 @@ class Expert(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class TakenStep:
     """One choice with its training data.
 
     Args:
@@ -113,7 +113,7 @@ class Walk:
     """
 
     task: str
-    taken: tuple[Taken, ...]
+    taken: tuple[TakenStep, ...]
     reward: float
     propensity: float
     potentials: Floats
@@ -136,7 +136,9 @@ class Along:
     missing: Floats
 
 
-def choose(options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator) -> Taken:
+def choose(
+    options: Options, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator
+) -> TakenStep:
     """Return one choice, drawn with one uniform."""
     return _eligible(options, scorer.scores(options.rows), rule).drawn(rng)
 
@@ -150,9 +152,9 @@ class _Eligible:
     rows: Floats
     chances: Floats
 
-    def drawn(self, rng: np.random.Generator) -> Taken:
+    def drawn(self, rng: np.random.Generator) -> TakenStep:
         chosen, step = draw_of_step(self.names, self.chances, rng=rng)
-        return Taken(step, self.rows, chosen, int(self.places[chosen]))
+        return TakenStep(step, self.rows, chosen, int(self.places[chosen]))
 
     def chance(self, place: int, logged: Collection[str]) -> tuple[float, Floats, float]:
         """Return the probability of an option, the mean row, and the mass missing in a log."""

@@ -25,7 +25,7 @@ from steersman.db.rollouts import find_rollout
 from steersman.db.verdicts import verdicts_of
 from steersman.errors import GuardError, RolloutError, StoreError
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.start import Wanted, start
+from steersman.rollouts.start import StartRequest, start
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
 from steersman_systems.assistant.consequences import Consequences
@@ -78,7 +78,7 @@ class Shipping:
     publisher: Publisher
     say: Callable[[str], None]
 
-    def rolled_out(self, wanted: Wanted) -> tuple[RolloutRow, list[VerdictRow]]:
+    def rolled_out(self, wanted: StartRequest) -> tuple[RolloutRow, list[VerdictRow]]:
         """Start a rollout and send traffic until it ends.
 
         Raises:
@@ -128,7 +128,7 @@ def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, 
 
 
 def _good(shipping: Shipping, point: PointRow, learned: Description) -> dict[str, Any]:
-    wanted = Wanted(
+    wanted = StartRequest(
         skill=point.skill,
         point=point.point,
         candidate=learned.version,
@@ -145,7 +145,7 @@ def _bad(shipping: Shipping, point: PointRow) -> dict[str, Any]:
     point = _now(service, point)
     broken = _with_broken_policy(_document())
     bad, advice = _published(shipping, point, broken)
-    wanted = Wanted(
+    wanted = StartRequest(
         skill=point.skill,
         point=point.point,
         candidate=bad.version,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.providers.detectors.answer_review import Flagged
-    from steersman.retrieval.corpora_reader import Opened
+    from steersman.providers.detectors.answer_review import FlaggedAnswer
+    from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman_systems.rag_tuner.comparison import Compared, Estimate
     from steersman_systems.rag_tuner.service.fair_queue import Share, Slices
     from steersman_systems.rag_tuner.service.judged_comparison import Judgement
@@ -58,13 +58,13 @@ class Found(NamedTuple):
     """
 
     answer: Evaluation
-    flagged: Sequence[Flagged] = ()
+    flagged: Sequence[FlaggedAnswer] = ()
     took_ms: Sequence[NDArray[np.float64]] = ()
 
 
 def evaluation(
     asked: EvaluateRequest,
-    opened: Opened,
+    opened: OpenCorpus,
     slices: Slices,
     stop: threading.Event,
     judging: Judging | None = None,
@@ -120,7 +120,7 @@ def evaluation(
     return Found(answer, took_ms=[one.batch.latency_ms for one in found])
 
 
-def is_served(opened: Opened) -> bool:
+def is_served(opened: OpenCorpus) -> bool:
     """Return whether the embedder of a corpus is a remote server."""
     return "://" in (opened.loaded.place.corpus.embedder or "")
 

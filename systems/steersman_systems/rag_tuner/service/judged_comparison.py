@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.db.judge_cache import JudgeCache
-    from steersman.providers.detectors.answer_review import Flagged
+    from steersman.providers.detectors.answer_review import FlaggedAnswer
     from steersman.providers.judges.relevancy import TextEmbedder
-    from steersman.retrieval.corpora_reader import Opened
+    from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman.retrieval.embedders import Embedders
     from steersman_systems.rag_tuner.comparison import Compared
     from steersman_systems.rag_tuner.configuration import Configuration
@@ -79,7 +79,7 @@ class Judgement(NamedTuple):
     """
 
     each: list[JudgedOf]
-    flagged: list[Flagged]
+    flagged: list[FlaggedAnswer]
     cost_usd: float
     calls: int
     paid_before: int
@@ -91,7 +91,7 @@ class Judgement(NamedTuple):
 def judged(
     models: Models,
     tenant: UUID,
-    opened: Opened,
+    opened: OpenCorpus,
     embedders: Embedders,
     asked: AskedAnswers,
     share: Share,
@@ -137,7 +137,7 @@ def judged(
 
 def _evaluator(
     tenant: UUID,
-    opened: Opened,
+    opened: OpenCorpus,
     answers: Answers,
     questions: Sequence[Question],
     kept: JudgeCache,
@@ -159,7 +159,9 @@ def _evaluator(
     )
 
 
-def _flagged(evaluator: LiveEvaluator, every: Sequence[Measured], tenant: UUID) -> list[Flagged]:
+def _flagged(
+    evaluator: LiveEvaluator, every: Sequence[Measured], tenant: UUID
+) -> list[FlaggedAnswer]:
     """Return the findings of detectors, without the tenant: the list belongs to the tenant."""
     found = [it for one in every for it in evaluator.flagged(one)]
     return [replace(it, subject=it.subject.replace(f"{tenant}/", "")) for it in found]
@@ -244,7 +246,7 @@ def _compared(rounds: Sequence[Sequence[Measured]], tuned: Tuned) -> list[Judged
     return each
 
 
-def embedder_of(opened: Opened, embedders: Embedders) -> tuple[str, TextEmbedder]:
+def embedder_of(opened: OpenCorpus, embedders: Embedders) -> tuple[str, TextEmbedder]:
     """Return the corpus's embedder, which measures relevancy, with its name.
 
     Raises:

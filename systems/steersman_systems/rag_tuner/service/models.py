@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from steersman.providers.backend import Backend
     from steersman.providers.detectors.flags import Detector
     from steersman.providers.judges.relevancy import TextEmbedder
-    from steersman.retrieval.corpora_reader import Opened
+    from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman_systems.rag_tuner.judged_answers import Answers
     from steersman_systems.rag_tuner.service.messages import AskedAnswers
 
@@ -225,7 +225,7 @@ class Models:
         usd = settings.max_usd if asked.max_cost_usd is None else asked.max_cost_usd
         return min(usd, settings.max_usd), calls
 
-    def kept(self, tenant: UUID, opened: Opened) -> JudgeCache:
+    def kept(self, tenant: UUID, opened: OpenCorpus) -> JudgeCache:
         """Return the answer cache of a corpus; delete caches from before an erasure.
 
         Raises:

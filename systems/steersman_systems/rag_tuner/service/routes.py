@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from steersman.api.parts import Parts
     from steersman.platform.breaker import Breaker
     from steersman.platform.http.messages import Request
-    from steersman.providers.detectors.answer_review import Flagged
-    from steersman.retrieval.corpora_reader import Opened
+    from steersman.providers.detectors.answer_review import FlaggedAnswer
+    from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman.retrieval.embedders import Embedders
     from steersman.serving.corpus_cache import CorpusCache
     from steersman.serving.metrics import Metrics
@@ -191,7 +191,7 @@ class Tuning:
         return found
 
     def _work(
-        self, tenant: UUID, asked: EvaluateRequest, opened: Opened, stop: threading.Event
+        self, tenant: UUID, asked: EvaluateRequest, opened: OpenCorpus, stop: threading.Event
     ) -> Found:
         # Imported on first use: it is slow to import.
         from steersman_systems.rag_tuner.service.evaluation import evaluation  # noqa: PLC0415
@@ -202,7 +202,7 @@ class Tuning:
             judging = partial(judged, self._models, tenant, opened, self._embedders, asked.answers)
         return evaluation(asked, opened, self._slices, stop, judging)
 
-    async def _file(self, tenant: UUID, place: Place, flagged: Sequence[Flagged]) -> int:
+    async def _file(self, tenant: UUID, place: Place, flagged: Sequence[FlaggedAnswer]) -> int:
         """Add findings of detectors to the review list; return the number of new ones.
 
         Findings of a corpus that was deleted or had an erasure meanwhile are dropped.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.training.ppo.action_parts import Drawn
+    from steersman.training.ppo.action_parts import DrawnAction
     from steersman.training.ppo.settings import Settings
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.policy_config import Tuned
@@ -79,7 +79,7 @@ class ContextualPpo:
         self._every = every
         self._ledger = Ledger(tuned)
         self.agent = PPO(self._choices.parts, known.shape[1], settings=settings, seed=seed)
-        self._asked: list[tuple[Configuration, Drawn]] = []
+        self._asked: list[tuple[Configuration, DrawnAction]] = []
         self._batches = _Waiting()
         self._questions = _Waiting()
 
@@ -126,7 +126,7 @@ class ContextualPpo:
 
     def ask_each(
         self, queries: NDArray[np.intp], rng: np.random.Generator
-    ) -> list[tuple[Asked, Drawn]]:
+    ) -> list[tuple[Asked, DrawnAction]]:
         """Return a configuration for each of some questions, with the draw to tell it by.
 
         Raises:
@@ -139,7 +139,9 @@ class ContextualPpo:
             found.append((Asked(configuration, mass), drawn))
         return found
 
-    def tell_each(self, queries: NDArray[np.intp], drawn: Sequence[Drawn], rewards: Floats) -> None:
+    def tell_each(
+        self, queries: NDArray[np.intp], drawn: Sequence[DrawnAction], rewards: Floats
+    ) -> None:
         """Learn from single questions, once there are 256."""
         for state, one, reward in zip(self._of(queries), drawn, rewards, strict=True):
             if np.isfinite(reward):
@@ -218,12 +220,12 @@ class _Waiting:
     """Steps that nothing was learned from yet; each is an episode."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[Floats, Drawn, float]] = []
+        self._steps: list[tuple[Floats, DrawnAction, float]] = []
 
     def __len__(self) -> int:
         return len(self._steps)
 
-    def add(self, state: Floats, drawn: Drawn, reward: float) -> None:
+    def add(self, state: Floats, drawn: DrawnAction, reward: float) -> None:
         self._steps.append((state, drawn, reward))
 
     def taken(self) -> Steps:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman.training.ppo.rllib import Updated
+    from steersman.training.ppo.rllib import UpdateResult
     from steersman_systems.rag_tuner.environment import TuningEnvironment
     from steersman_systems.rag_tuner.features import Scaling
 
@@ -37,7 +37,7 @@ def train_on_ray(
     settings: Settings | None = None,
     seed: int = 0,
     checkpoint: Path | None = None,
-    done: Callable[[Updated], None] | None = None,
+    done: Callable[[UpdateResult], None] | None = None,
 ) -> SequentialPolicy:
     """Return a policy that was trained as `train_sequential` does, with episodes played anywhere.
 
