@@ -23,7 +23,7 @@ import pytest
 from steersman.db.migrate import migrate
 from steersman.db.tenants import Tenant, create_tenant
 from steersman.platform.postgres.database import Database
-from steersman.registry import passphrase as locking
+from steersman.registry import keys as locking
 from tests.clusters import MIGRATED, copy_cluster, execute, on, open_database, stopped_cluster
 from tests.debian_15 import PROGRAMS, debian_15
 from tests.kept import kept, run

@@ -15,7 +15,7 @@ from steersman.platform.postgres.database import as_tenant
 from steersman.points.feature_encoding import encode
 from steersman.points.policy_factory import load_policy
 from steersman.registry.consumer import Consumer
-from steersman.rollouts.arms import place, position
+from steersman.rollouts.units import place, position
 from steersman.spec.loader import loads
 from tests.api.points import POINT
 from tests.api.rollouts import DECIDE, decision, teach, until

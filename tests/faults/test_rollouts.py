@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from steersman.db.decisions import DecisionRow
-from steersman.rollouts.arms import place, position
+from steersman.rollouts.units import place, position
 from tests.api.shipping import Shipping
 from tests.faults.checks import check_learning, check_live, check_promises, settled
 from tests.faults.harness import POINT

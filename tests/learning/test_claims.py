@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-from steersman.learning.claims import Claims
+from steersman.learning.learner import Claims
 from tests.learning.world import declared
 
 LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"

@@ -8,8 +8,7 @@ import time
 from steersman.db.erasure import erase, sweep
 from steersman.db.tenants import create_tenant
 from steersman.db.work_queue import due_work
-from steersman.learning.claims import Claims
-from steersman.learning.learner import learn_batch
+from steersman.learning.learner import Claims, learn_batch
 from steersman.learning.rebuild import rebuild
 from steersman.learning.replica import StoredBases
 from steersman.workers import learner as module

@@ -9,8 +9,7 @@ from steersman.db.promotion import pin_point, take_back_snapshot
 from steersman.db.rollout_transitions import move_rollout, start_rollout
 from steersman.errors import MissingSnapshotError, StateError
 from steersman.registry.consumer import Consumer
-from steersman.snapshots.publish_lock import alone
-from steersman.snapshots.release_marks import mark_point, release_version
+from steersman.snapshots.release_marks import alone, mark_point, release_version
 from steersman.snapshots.retract import retract_version
 from tests.learning.shipping_world import promote_point, publish_point, registry_of
 from tests.learning.test_retracting import acting

@@ -10,8 +10,7 @@ import pytest
 
 from steersman.db.work_queue import due_work
 from steersman.errors import FencedError
-from steersman.learning.claims import Claims
-from steersman.learning.learner import learn_batch
+from steersman.learning.learner import Claims, learn_batch
 from steersman.learning.verify import verify
 from tests.learning.learning_process import LEASE_S
 from tests.learning.processes import ended, learner, stopped, until

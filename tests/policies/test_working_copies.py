@@ -11,8 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from steersman.points.policy_factory import load_policy
 from steersman.policies import LinTS, LinUCB
 from steersman.policies.arm_sums import ArmSums
-from steersman.policies.inverse_cache import WorkingCopies
-from steersman.policies.inverses import thin_rows
+from steersman.policies.inverse_cache import WorkingCopies, thin_rows
 from steersman.policies.undo import withdraw
 
 ARMS, DIM = 70, 48  # more packed numbers than are kept in float64; an arm is thin up to eight rows

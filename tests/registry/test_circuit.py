@@ -9,7 +9,7 @@ import pytest
 from tuf.api.exceptions import DownloadError, SlowRetrievalError
 
 from steersman.platform.breaker import Breaker
-from steersman.registry.circuit import Circuit
+from steersman.registry.consumer import Circuit
 from steersman.registry.fetch import HttpFetcher, PlaceFetcher
 from steersman.registry.storage import DirectoryPlace
 from tests.registry.conftest import Clock, Quiet, served

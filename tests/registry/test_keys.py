@@ -89,7 +89,7 @@ def test_a_key_of_another_kind_is_refused(keys):
 
 def test_a_root_key_takes_many_rounds_to_open(tmp_path, monkeypatch, rounds):
     """What ``cryptography`` writes by itself takes 2,048, as nothing against who has the file."""
-    monkeypatch.setattr("steersman.registry.passphrase.ROUNDS", rounds)  # all other tests take few
+    monkeypatch.setattr("steersman.registry.keys.ROUNDS", rounds)  # all other tests take few
     keys = Keys(tmp_path / "keys")
     keys.create(PASSPHRASE)
     assert rounds == 600_000

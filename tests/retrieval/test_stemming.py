@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.retrieval.bm25 import query_terms
-from steersman.retrieval.stemmer import stem
+from steersman.retrieval.bm25 import query_terms, stem
 
 # From the vocabulary that Snowball publishes with its English stemmer, and its special cases.
 PUBLISHED = """

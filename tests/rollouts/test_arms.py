@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from steersman.errors import InputError
-from steersman.rollouts.arms import place, position
+from steersman.rollouts.units import place, position
 
 places = st.floats(0, 1, exclude_max=True)
 halves = st.floats(0, 0.5)

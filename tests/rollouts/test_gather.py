@@ -9,11 +9,11 @@ import numpy as np
 from steersman.db.decisions import log_decisions
 from steersman.db.erasure import erase
 from steersman.db.packed_events import log_events
-from steersman.rollouts.arms import position
 from steersman.rollouts.commands import act
 from steersman.rollouts.forecast import forecast, traffic_of
 from steersman.rollouts.plan import plan_of
 from steersman.rollouts.unit_outcomes import ReadPosition, last_decision_at, observe, shadowed
+from steersman.rollouts.units import position
 from steersman.spec.loader import loads
 from tests.learning.world import decided, happened
 from tests.rollouts.world import document, world

@@ -12,11 +12,11 @@ import pytest
 
 from steersman.db.tenants import create_tenant
 from steersman.errors import InputError
-from steersman.rollouts.arms import position
 from steersman.rollouts.commands import act
 from steersman.rollouts.error_budget import burning, stretches
 from steersman.rollouts.error_sources import PrometheusSource, StoreSource
 from steersman.rollouts.plan import PlannedBudget
+from steersman.rollouts.units import position
 from tests.rollouts.world import check_history, world
 
 STRETCHES = (10.0, 600.0)

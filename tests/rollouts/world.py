@@ -23,9 +23,9 @@ from steersman.db.rollouts import find_rollout
 from steersman.db.tenants import create_tenant
 from steersman.db.verdicts import verdicts_of
 from steersman.platform.postgres.database import as_tenant
-from steersman.rollouts.arms import place, position
 from steersman.rollouts.plan import RolloutPlan
 from steersman.rollouts.start import StartRequest, start
+from steersman.rollouts.units import place, position
 from steersman.rollouts.verdicts import recompute
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason

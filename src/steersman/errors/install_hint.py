@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
+
+from steersman.errors import DataError
 
 __all__ = ["how_to_install"]
 
@@ -40,3 +44,21 @@ def _command() -> str:
         return "pip install 'steersman[{}]'"
     editable = "-e " if where.get("editable") else ""
     return f"pip install {editable}'.[{{}}]' in the checkout of Steersman"
+
+
+def extra(module: str, name: str) -> Any:
+    """Return a module of an optional library.
+
+    Raises:
+        DataError: it is not installed.
+
+    >>> extra("no_such_library.part", "data")
+    Traceback (most recent call last):
+    steersman.errors.DataError: this needs no_such_library; install it with: pip install ...
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        library = module.partition(".")[0]
+        message = f"this needs {library}; install it with: {how_to_install(name)}"
+        raise DataError(message) from error

@@ -27,8 +27,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from steersman.errors import InputError
-from steersman.policies.inverse_cache import WorkingCopies
-from steersman.policies.inverses import inverse_of_upper, thin_rows
+from steersman.policies.inverse_cache import WorkingCopies, inverse_of_upper, thin_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

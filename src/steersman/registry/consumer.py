@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from tuf.api.exceptions import DownloadError, DownloadHTTPError, DownloadLengthMismatchError
 
 from steersman.errors import (
     InputError,
@@ -18,7 +20,7 @@ from steersman.errors import (
     VerificationError,
 )
 from steersman.points.state_bytes import is_compressed, unpack_state
-from steersman.registry.cache import Cache, Good
+from steersman.registry.cache import Cache, Good, SignedFiles
 from steersman.registry.chain import (
     MAX_ROOT,
     file_of,
@@ -29,13 +31,11 @@ from steersman.registry.chain import (
     releases_of,
     standings_of,
 )
-from steersman.registry.circuit import Circuit
 from steersman.registry.description import MAX_DESCRIPTION, Description
-from steersman.registry.fetch import open_source
+from steersman.registry.fetch import Fetcher, open_source
 from steersman.registry.loaded import Anchor, LoadedSnapshot
 from steersman.registry.metadata_signer import at
 from steersman.registry.metadata_updater import MetadataFollower
-from steersman.registry.signed_files import SignedFiles
 from steersman.registry.snapshot import check_state, unpack_snapshot
 from steersman.registry.storage import MAX_FILE, read_file
 from steersman.registry.version_choice import VersionChoice
@@ -56,6 +56,60 @@ if TYPE_CHECKING:
 
     from steersman.registry.chain import Chain
     from steersman.registry.storage import Place
+
+_FAILED = 500
+
+
+class Circuit(Fetcher):
+    """Fetcher behind a circuit breaker; any response, also a refusal, counts as success.
+
+    Args:
+        fetcher: fetcher of the registry.
+        breaker: breaker of the server, file share or bucket that holds the registry.
+    """
+
+    def __init__(self, fetcher: Fetcher, breaker: Breaker) -> None:
+        self._fetcher = fetcher
+        self._breaker = breaker
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Set a total timeout in seconds for all fetches inside the block."""
+        with self._fetcher.within(seconds):
+            yield
+
+    def download_bytes(self, url: str, max_length: int) -> bytes:
+        """Return a file.
+
+        Raises:
+            DownloadError: the fetch failed, or the breaker is open.
+        """
+        turn = self._breaker.turn()
+        if turn.wait_s:
+            message = (
+                f"{url} was not requested: the registry failed recently; it will be retried soon"
+            )
+            raise DownloadError(message)
+        try:
+            data = self._fetcher.download_bytes(url, max_length)
+        except BaseException as error:
+            if _answered(error):
+                self._breaker.succeeded(turn)
+            else:
+                self._breaker.failed(turn)
+            raise
+        self._breaker.succeeded(turn)
+        return data
+
+    def _fetch(self, url: str) -> Iterator[bytes]:
+        yield self.download_bytes(url, 1 << 62)
+
+
+def _answered(error: BaseException) -> bool:
+    if isinstance(error, DownloadHTTPError):
+        return bool(error.status_code < _FAILED)
+    return isinstance(error, DownloadLengthMismatchError)
+
 
 _log = logging.getLogger(__name__)
 _DAY_S = 86_400.0

@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steersman.errors import DataError, InputError
-from steersman.errors.install_hint import how_to_install
-from steersman.retrieval.stemmer import stem
+from steersman.errors.install_hint import extra, how_to_install
 from steersman.retrieval.top_k import Ranked, best
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+_ENGLISH = re.compile(r"[a-z]{3,40}")
+
+
+@lru_cache(maxsize=200_000)
+def stem(word: str) -> str:
+    """Return a word without its ending, by Snowball's English stemmer (Porter2).
+
+    Args:
+        word: in lower case; anything but 3 to 40 letters a to z is returned unchanged.
+
+    Raises:
+        DataError: the extra ``rag`` is not installed.
+
+    >>> [stem(word) for word in ("connections", "connected", "flies", "wing", "v2")]
+    ['connect', 'connect', 'fli', 'wing', 'v2']
+    """
+    if not _ENGLISH.fullmatch(word):
+        return word
+    stemmed: str = _english().stemWord(word)
+    return stemmed
+
+
+@cache
+def _english() -> Any:
+    stemmer = extra("Stemmer", "rag").Stemmer("english")
+    stemmer.maxCacheSize = 0  # `stem` has a cache, which is faster
+    return stemmer
+
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+")

@@ -21,6 +21,7 @@ from steersman.db.corpus_snapshots import find_corpus_snapshot
 from steersman.db.corpus_vectors import read_vectors
 from steersman.errors import CorpusError, MissingCorpusError
 from steersman.platform.postgres.database import set_tenant
+from steersman.retrieval.bm25 import stem
 from steersman.retrieval.documents.duplicates import unique
 from steersman.retrieval.documents.passage import Lineage, Passage, passage_text
 from steersman.retrieval.documents.text_encoding import is_storable
@@ -28,7 +29,6 @@ from steersman.retrieval.exact_index import ExactIndex, MissingVectors
 from steersman.retrieval.passage_links import Links, link_passages
 from steersman.retrieval.pgvector_index import PgvectorIndex
 from steersman.retrieval.query_words import searched_words
-from steersman.retrieval.stemmer import stem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.platform.extras import extra
+from steersman.errors.install_hint import extra
 from steersman.retrieval.top_k import ordered
 
 if TYPE_CHECKING:

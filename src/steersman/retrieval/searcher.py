@@ -7,15 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from steersman.errors import InputError
-from steersman.retrieval.bm25 import Bm25, query_terms, words
+from steersman.retrieval.bm25 import Bm25, query_terms, stem, words
 from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.embedding_cache import unit_rows
 from steersman.retrieval.exact_index import ExactIndex
 from steersman.retrieval.passage_links import LinkExpansion
-from steersman.retrieval.query import ScoredQuery
+from steersman.retrieval.query import Engines, Failures, ScoredQuery
 from steersman.retrieval.results import SearchSettings
-from steersman.retrieval.search_engines import Engines, Failures
-from steersman.retrieval.stemmer import stem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

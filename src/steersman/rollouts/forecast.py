@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scipy.special import ndtr
 
-from steersman.db.decision_counts import unit_counts
+from steersman.db.decision_queries import unit_counts
 from steersman.errors import InputError
 from steersman.rollouts.arm_comparison import steadied
 from steersman.rollouts.unit_outcomes import first_id

@@ -17,9 +17,8 @@ from steersman.db.rollout_decisions import closed_decisions, count_closed, last_
 from steersman.errors import SteersmanError
 from steersman.learning.credit import credit_of
 from steersman.learning.reward_inputs import read_evidence
-from steersman.rollouts.arms import place, position
 from steersman.rollouts.plan import RolloutPlan
-from steersman.rollouts.units import AnalysedDecision
+from steersman.rollouts.units import AnalysedDecision, place, position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from steersman.db.rollout_decisions import ClosedDecision
     from steersman.db.rollouts import RolloutRow
     from steersman.learning.reward_inputs import Evidence
-    from steersman.rollouts.arms import Arm, Placement
+    from steersman.rollouts.units import Arm, Placement
 
 _LATE = timedelta(seconds=60)
 _TICK = timedelta(seconds=1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from steersman.rollouts.arms import place, position
 from steersman.rollouts.plan import RolloutPlan
+from steersman.rollouts.units import place, position
 
 if TYPE_CHECKING:
     from uuid import UUID

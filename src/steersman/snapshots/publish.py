@@ -39,8 +39,7 @@ from steersman.registry.description import Description, describe
 from steersman.registry.snapshot import check_state
 from steersman.registry.versions import Ingredients, next_version
 from steersman.snapshots.publish_guard import NewSnapshot, available, judge
-from steersman.snapshots.publish_lock import alone
-from steersman.snapshots.release_marks import read_known
+from steersman.snapshots.release_marks import alone, read_known
 
 if TYPE_CHECKING:
     from collections.abc import Collection

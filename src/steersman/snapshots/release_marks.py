@@ -9,19 +9,20 @@ rolled back. Marks depend on database rows only, so any process can sign them la
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from steersman.db.audit import history, record
 from steersman.db.derived_snapshots import hold_view
 from steersman.db.rollouts import rollouts_of
 from steersman.db.snapshots import find_snapshot, snapshots_of
-from steersman.errors import StateError
+from steersman.errors import RaceError, StateError
 from steersman.learning.candidates import Origin, holds_line
 from steersman.platform.postgres.database import as_tenant
-from steersman.snapshots.publish_lock import alone
+from steersman.platform.postgres.lease import lock_within, try_lock, unlock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from steersman.db.points import PointRow
     from steersman.db.rollouts import RolloutRow
@@ -29,6 +30,28 @@ if TYPE_CHECKING:
     from steersman.db.work_queue import Point
     from steersman.platform.postgres.database import Database
     from steersman.registry.chain import Standing
+
+_WAIT_S = 60
+
+
+@asynccontextmanager
+async def alone(connection: Any, point: Point, *, wait: bool = True) -> AsyncIterator[None]:
+    """Hold the publish lock of a point; it ends with the process.
+
+    Raises:
+        RaceError: another process holds the lock longer than the wait time.
+    """
+    name = "publish/" + "/".join(map(str, point))
+    taking = lock_within(connection, name, _WAIT_S) if wait else try_lock(connection, name)
+    if not await taking:
+        message = f"another process is publishing {point[1]}/{point[2]}"
+        message += f", and has been for {_WAIT_S} s" * wait
+        raise RaceError(message + "; nothing was published; try again later")
+    try:
+        yield
+    finally:
+        await unlock(connection, name)
+
 
 _MANY = 1000  # rollouts of one point, or entries of the audit
 _MARKED = "snapshot.mark"

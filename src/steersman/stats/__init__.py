@@ -20,13 +20,14 @@ from steersman.stats.interval import (
     empirical_bernstein,
 )
 from steersman.stats.power import achieved_power, minimum_detectable_effect, required_sample_size
-from steersman.stats.sequential import asymptotic_confidence_sequence, msprt
-from steersman.stats.survival import Estimate, SurvivalCurve, kaplan_meier
-from steersman.stats.two_arms import (
+from steersman.stats.sequential import (
     Moments,
+    asymptotic_confidence_sequence,
+    msprt,
     sequential_sample_ratio_test,
     two_arm_confidence_sequence,
 )
+from steersman.stats.survival import Estimate, SurvivalCurve, kaplan_meier
 
 __all__ = [
     "Comparison",

@@ -18,8 +18,7 @@ import asyncpg
 from steersman.db.updates import write_checkpoint
 from steersman.db.work_queue import due_work, fence, holder_of
 from steersman.errors import FencedError, RegistryError, StateError
-from steersman.learning.claims import Claims
-from steersman.learning.learner import batch_span, fail_work, learn_batch, tell
+from steersman.learning.learner import Claims, batch_span, fail_work, learn_batch, tell
 from steersman.learning.replica import StoredBases
 from steersman.platform.postgres.database import as_tenant, plan_by_index
 from steersman.points.state_bytes import pack_state
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from steersman.db.work_queue import Point
-    from steersman.learning.claims import Claim
-    from steersman.learning.learner import BatchResult
+    from steersman.learning.learner import BatchResult, Claim
     from steersman.learning.replica import Bases
     from steersman.platform.postgres.database import Database
 

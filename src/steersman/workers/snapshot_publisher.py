@@ -32,8 +32,8 @@ from steersman.errors import (
     VerificationError,
 )
 from steersman.learning.drift import check_drift
-from steersman.platform.postgres.advisory_lock import try_lock
 from steersman.platform.postgres.database import as_tenant, server_time
+from steersman.platform.postgres.lease import try_lock
 from steersman.snapshots.publish import Signer, publish
 from steersman.snapshots.publish_guard import Reason, available
 from steersman.snapshots.release_marks import Marks, mark_point, read_known

@@ -10,12 +10,11 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.policies.sequence import EXPAND, STOP
-from steersman.retrieval.bm25 import Bm25, query_terms, words
+from steersman.retrieval.bm25 import Bm25, query_terms, stem, words
 from steersman.retrieval.documents.document import Document
 from steersman.retrieval.documents.passage import Lineage, Passage, passage_text
 from steersman.retrieval.exact_index import ExactIndex
 from steersman.retrieval.passage_links import link_passages
-from steersman.retrieval.stemmer import stem
 from steersman_systems.evidence_selection.pool import Candidate, Pool, Query, Scored
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from steersman.errors import BackendError, InputError
 from steersman.providers.judges.scores import Tally
-from steersman.retrieval.bm25 import query_terms, words
-from steersman.retrieval.stemmer import stem
+from steersman.retrieval.bm25 import query_terms, stem, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

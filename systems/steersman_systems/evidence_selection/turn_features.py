@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from steersman.retrieval.bm25 import query_terms, words
-from steersman.retrieval.stemmer import stem
+from steersman.retrieval.bm25 import query_terms, stem, words
 from steersman_systems.evidence_selection.query_forms import said_by
 
 if TYPE_CHECKING:

@@ -203,7 +203,7 @@ async def test_without_the_extra_it_says_how_to_get_it(past, cold, monkeypatch):
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr("steersman.platform.extras.import_module", without)
+    monkeypatch.setattr("steersman.errors.install_hint.import_module", without)
     with pytest.raises(DataError, match=re.escape(how_to_install("data"))):
         await ask(past, cold, "SELECT 1")
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.retrieval.bm25 import Bm25, query_terms
-from steersman.retrieval.stemmer import stem
+from steersman.retrieval.bm25 import Bm25, query_terms, stem
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.question import Question, Turn
 from tests.retrieval.hashed_words import HashedWords

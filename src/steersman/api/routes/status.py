@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from steersman.api.route import Route, handles
-from steersman.db.decision_counts import PointCounts, counts_since
+from steersman.db.decision_queries import PointCounts, counts_since
 from steersman.db.learners import learner_positions, oldest_due
 from steersman.db.points import PointRow, UnreadablePoint, points_as_they_are
 from steersman.db.rollouts import active_rollouts

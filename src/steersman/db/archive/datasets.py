@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from steersman.platform.extras import extra
+from steersman.errors.install_hint import extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

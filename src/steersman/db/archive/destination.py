@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from steersman.errors import DataError, InputError
+from steersman.errors.install_hint import extra
 from steersman.platform.durable_files import flush_folder
-from steersman.platform.extras import extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.db.archive.datasets import EVENT, schema
 from steersman.errors import DataError
-from steersman.platform.extras import extra
+from steersman.errors.install_hint import extra
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

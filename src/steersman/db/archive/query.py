@@ -21,7 +21,7 @@ from steersman.db.archive.compaction import hot_rows
 from steersman.db.archive.datasets import BY_NAME, schema
 from steersman.db.archive.parquet_files import Writer, digest_of
 from steersman.errors import DataError, InputError, StoreError
-from steersman.platform.extras import extra
+from steersman.errors.install_hint import extra
 from steersman.platform.postgres.database import OF_SERVER, set_tenant
 
 if TYPE_CHECKING:

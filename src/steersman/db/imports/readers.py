@@ -6,7 +6,7 @@ import csv
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from steersman.errors import DataError
-from steersman.platform.extras import extra
+from steersman.errors.install_hint import extra
 from steersman.wire import Refused, read
 
 if TYPE_CHECKING:

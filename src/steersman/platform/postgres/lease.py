@@ -17,11 +17,42 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import asyncpg
 
-from steersman.platform.postgres.advisory_lock import try_lock, unlock
 from steersman.platform.postgres.database import as_tenant
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+
+async def try_lock(connection: Any, name: str) -> bool:
+    """Take a lock if no other session holds it; a session may take its own lock repeatedly.
+
+    Returns:
+        Whether this session holds the lock.
+    """
+    taken: bool = await connection.fetchval(
+        "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", name
+    )
+    return taken
+
+
+async def lock_within(connection: Any, name: str, seconds: int) -> bool:
+    """Wait for a lock; the timeout stays set for the rest of the session.
+
+    Returns:
+        Whether this session holds the lock.
+    """
+    await connection.execute(f"SET lock_timeout = '{seconds}s'")
+    try:
+        await connection.execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", name)
+    except asyncpg.LockNotAvailableError:
+        return False
+    return True
+
+
+async def unlock(connection: Any, name: str) -> None:
+    """Release a lock once."""
+    await connection.execute("SELECT pg_advisory_unlock(hashtextextended($1, 0))", name)
+
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from steersman.db.decision_counts import log_counts
+from steersman.db.decision_queries import log_counts
 from steersman.db.points import find_declared
 from steersman.errors import RolloutError, SteersmanError, StoreError
 from steersman.platform.postgres.database import as_tenant

@@ -14,7 +14,7 @@ import numpy as np
 from steersman.cli.options import run
 from steersman.cli.running_service import served
 from steersman.client import Client
-from steersman.db.decision_counts import count_rows
+from steersman.db.decision_queries import count_rows
 from steersman.db.learners import count_due
 from steersman.db.updates import update_causes
 from steersman.errors import StoreError
