@@ -14,7 +14,6 @@ from steersman.db.decisions import DecisionRow, done_in, offered_of
 from steersman.db.declarations import declare
 from steersman.db.points import find_declared
 from steersman.db.tenants import create_tenant
-from steersman.errors import InputError
 from steersman.learning.rebuild import rebuild
 from steersman.learning.replica import load, replay
 from steersman.learning.verify import verify
@@ -31,6 +30,7 @@ from steersman.rollouts.candidate_evidence import (
     shadow,
 )
 from steersman.spec.loader import loads
+from steersman_client.errors import InputError
 from tests.api.shipping import Shipping
 from tests.api.test_deciding_apart import locked
 from tests.learning.world import bits, learn_all

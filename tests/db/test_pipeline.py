@@ -172,7 +172,7 @@ async def test_a_function_that_was_made_anew_is_prepared_anew(database):
         assert _number(await pipeline.ask(_int4(7))) == 7
         await owner.execute(f"DROP FUNCTION steersman.{name}")
         await owner.execute(make.format("text", "text"))
-        with pytest.raises(ConnectionResetError, match="no longer valid"):
+        with pytest.raises(ConnectionResetError, match="became invalid"):
             await pipeline.ask(_int4(7))
         assert pipeline.is_closed()
         another = await shared.connect()

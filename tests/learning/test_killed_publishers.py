@@ -32,7 +32,7 @@ async def check(database, tenant, publisher, version, candidate):
     made = await publish_point(database, tenant.id, publisher, **candidate)
     assert len(waiting) <= 1
     if waiting:
-        assert (made.version, made.state_sha256) == (waiting[0][0], waiting[0][1].hex())
+        assert (made.version, made.sha256) == (waiting[0][0], waiting[0][1].hex())
     assert made.version == version
     assert await rows(database, tenant.id, query) == []
     again = await reproduce(database, tenant.id, "search", "depth", version)

@@ -122,7 +122,9 @@ def test_several_root_keys_must_sign_together(tmp_path):
     strict.publisher().rotate("snapshot", PASSPHRASE)
     assert consumer.refresh().online
     (strict.keys.folder / "root-3.pem").unlink()
-    with pytest.raises(SigningError, match=r"1 of the root keys .* it takes 2; bring the others"):
+    with pytest.raises(
+        SigningError, match=r"1 distinct keys .* belong to root 2; 2 are needed; add the others"
+    ):
         strict.publisher().rotate("snapshot", PASSPHRASE)
 
 

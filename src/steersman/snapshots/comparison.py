@@ -329,7 +329,7 @@ def diff(first: DescribedState, second: DescribedState, reference: Reference | N
     ... ]
     >>> found = diff(*both)
     >>> found.change, found.parameters["alpha"]
-    ('minor', Changed(before=1.0, after=0.5))
+    ('minor', ChangedEntry(before=1.0, after=0.5))
     """
     one, other = first.description, second.description
     if (one.tenant, one.skill, one.point) != (other.tenant, other.skill, other.point):

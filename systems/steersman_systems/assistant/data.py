@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import track
 
 from steersman.cli.data import checked_output
-from steersman_systems.assistant.requests import WHEEL, load_catalogue
+from steersman_systems.assistant import requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 def fetch(home: Path | None) -> dict[str, Any]:
     """Download the requests and return the file, and the numbers of requests and tools."""
-    catalogue = load_catalogue(home)
+    catalogue = requests.load_catalogue(home)
     return {
-        "file": str(WHEEL.path(home)),
+        "file": str(requests.WHEEL.path(home)),
         "requests": len(catalogue.requests),
         "tools": len(catalogue.tools),
     }
@@ -34,7 +34,7 @@ def record(home: Path | None, out: Path | None) -> tuple[Path, bytes, dict[str, 
     from steersman_systems.assistant.engines import Engines  # noqa: PLC0415
 
     out = checked_output(out or engines_said.ARRAYS)
-    catalogue = load_catalogue(home)
+    catalogue = requests.load_catalogue(home)
     recording = engines_said.record(
         catalogue, Engines(catalogue, home), clock=time.perf_counter, progress=_bar
     )

@@ -106,7 +106,7 @@ async def test_features_that_are_no_numbers_are_refused(logs, wrong, reason):
     [
         ("not json", "JSON"),
         ("[1, 2]", "a list; allowed is an object"),
-        ('{"id": "a", "id": "b"}', "twice"),
+        ('{"id": "a", "id": "b"}', "duplicate key"),
         ('{"p": NaN}', "JSON"),
         ('{"text": "a\\u0000b"}', "U+0000"),
         ('{"text": "\\ud800"}', ""),

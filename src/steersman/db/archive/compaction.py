@@ -69,7 +69,7 @@ def sorted_out(
     """Return the obsolete files, and by day the files whose rows to take in.
 
     >>> sorted_out("event/t", ["event/t/day=2026-03-01/part-7.parquet"], {})[1][date(2026, 3, 1)]
-    [Unnamed(generation=7, path='event/t/day=2026-03-01/part-7.parquet')]
+    [OrphanFile(generation=7, path='event/t/day=2026-03-01/part-7.parquet')]
     """
     there = set(paths)
     found: dict[date, list[OrphanFile]] = defaultdict(list)

@@ -21,7 +21,7 @@ from steersman_systems.rag_tuner.policy_config import load_policy_config
 @gate_options
 def told(**gates):
     """Say which sources there are."""
-    found = gate_sources(**gates)
+    found = gate_sources(gates)
     each = [vars(one) for source in found for one in source._sources.values()]
     said = [[*one["about"], one["_queries"], one["_batches"], one["_coverage"]] for one in each]
     click.echo(json.dumps([[one.name for one in found], said]))
