@@ -193,7 +193,7 @@ def test_what_is_refused_is_refused_before_anything_is_written(recording, tmp_pa
         (("--after", first, "--seed", 5), "differs in seed"),
     ]
     if importlib.util.find_spec("torch"):
-        refused.append((("--strategy", "ppo", "--after", first), "learns from what it draws"))
+        refused.append((("--strategy", "ppo", "--after", first), "learns only from its own draws"))
     for more, says in refused:
         said = " ".join(run("run", recording, "--out", out, *more, status=1).split())
         assert says in said
