@@ -13,10 +13,18 @@ from benchmarks.extras import advice
 ROOT = Path(__file__).parents[3]
 BLOCKER = """
 import sys
+from importlib.abc import MetaPathFinder
 
 from benchmarks.extras import _COMMANDS
 
-sys.modules.update(dict.fromkeys(_COMMANDS))
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in _COMMANDS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Missing())
 """
 # Each needs an optional library for its first figure; the others have figures without one.
 PEERS = {
