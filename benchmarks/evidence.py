@@ -44,10 +44,6 @@ from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
 from steersman.retrieval.dense import MiniLM
 from steersman.retrieval.embedding_cache import CachedEmbedder
-from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.raft import RaftSettings, TreesOnTop, by_task, causes, raft
-from steersman.training.selection.task import walks
-from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.baselines import (
     LAMBDAS,
     Mmr,
@@ -64,6 +60,16 @@ from steersman_systems.evidence_selection.prepared_set import prepare
 from steersman_systems.evidence_selection.raft_training import REWARD, feedback, improved
 from steersman_systems.evidence_selection.selectors import ScoredSelector
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings, clone
+from steersman_systems.evidence_selection.training.raft import (
+    RaftSettings,
+    TreesOnTop,
+    by_task,
+    causes,
+    raft,
+)
+from steersman_systems.evidence_selection.training.task import walks
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,10 +78,10 @@ if TYPE_CHECKING:
 
     from benchmarks.report import Options
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.task import Walk
     from steersman_systems.evidence_selection.environment import Selection, Selector
     from steersman_systems.evidence_selection.paired import Estimate
     from steersman_systems.evidence_selection.pool import Pool
+    from steersman_systems.evidence_selection.training.task import Walk
 
     Floats = NDArray[np.float64]
 
@@ -263,7 +269,7 @@ def _credited_gold(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[
 
 
 def _ppo(learned: Sequence[EvidenceTask], start: Scorer) -> Scorer:
-    from steersman.training.selection.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
+    from steersman_systems.evidence_selection.training.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 
     return ppo(learned, start, PpoSettings(rounds=3, each=4, rule=StepRule(10, 1.0, 0.05))).scorer
 
@@ -440,7 +446,7 @@ def _learned(learn: Callable[[], object]) -> Scorer | None:
 
 
 def _made_up_ppo(learned: Sequence[object], start: Scorer, *, quick: bool) -> object:
-    from steersman.training.selection.ppo import PpoSettings, ppo  # noqa: PLC0415 - an extra
+    from steersman_systems.evidence_selection.training.ppo import PpoSettings, ppo  # noqa: PLC0415 - an extra
 
     how = PpoSettings(
         rounds=12 if quick else 30, each=8, rule=StepRule(20, 1.0, 0.05), learning_rate=3e-3,

@@ -18,7 +18,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.policies.sequence import STOP
-from steersman.training.selection.task import Options
+from steersman_systems.evidence_selection.training.task import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steersman.platform.postgres.float_arrays import from_bytes, to_bytes
+from steersman.platform.postgres.codecs import from_bytes, to_bytes
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=200))

@@ -8,8 +8,8 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from steersman.platform.postgres.codecs import ARRAYS
 from steersman.platform.postgres.database import Database
-from steersman.platform.postgres.known_types import ARRAYS
 from tests.db.rows import connected
 
 VALUES = {

@@ -14,12 +14,12 @@ import numpy as np
 
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.rounds import walks_over
 from steersman_systems.evidence_selection.contenders import LinearlyCloned
 from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.evaluate import evaluate
 from steersman_systems.evidence_selection.features import FEATURES
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.rounds import walks_over
 from tests.systems.evidence_selection.bands import bands
 
 LIMITS = Limits(picks=2, expanding="always", may_stop=False)

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steersman.errors import InputError
-from steersman.retrieval.fusion import convex, rrf
-from steersman.retrieval.top_k import Ranked, ordered
+from steersman.retrieval.ranking import Ranking, convex, ordered, rrf
 
 
 def ranked(scores):
@@ -83,5 +82,5 @@ def test_a_weight_out_of_range_is_refused(fuse, weight):
 
 
 def test_nothing_and_nothing_is_nothing():
-    empty = Ranked(np.zeros(0, np.intp), np.zeros(0, np.float32))
+    empty = Ranking(np.zeros(0, np.intp), np.zeros(0, np.float32))
     assert not len(convex(empty, empty).positions)

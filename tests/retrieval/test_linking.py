@@ -16,7 +16,7 @@ from steersman.retrieval.passage_links import (
     link_passages,
     link_titles,
 )
-from steersman.retrieval.top_k import Ranked
+from steersman.retrieval.ranking import Ranking
 from tests.retrieval.passages import whole
 
 
@@ -89,7 +89,7 @@ def test_links_are_those_of_reading_every_text_word_by_word(texts):
 
 
 def test_expanding_brings_and_lifts():
-    found = Ranked(np.array([0, 1, 2]), np.array([5.0, 4.0, 1.0], np.float32))
+    found = Ranking(np.array([0, 1, 2]), np.array([5.0, 4.0, 1.0], np.float32))
     links = Links.of_pairs(5, [(0, 3, TITLE), (0, 2, TITLE), (1, 4, ENTITY)])
     wider, origins = expand(found, links, LinkExpansion(seeds=2, title=0.8, entity=0.5))
     scores = dict(zip(wider.positions.tolist(), wider.scores.tolist(), strict=True))
@@ -99,13 +99,13 @@ def test_expanding_brings_and_lifts():
 
 
 def test_only_the_seeds_lead_on():
-    found = Ranked(np.array([0, 1]), np.array([5.0, 4.0], np.float32))
+    found = Ranking(np.array([0, 1]), np.array([5.0, 4.0], np.float32))
     wider, origins = expand(found, Links.of_pairs(3, [(1, 2, TITLE)]), LinkExpansion(seeds=1))
     assert (wider.positions.tolist(), origins) == ([0, 1], {})
 
 
 def test_nothing_leads_nowhere():
-    empty = Ranked(np.zeros(0, np.intp), np.zeros(0, np.float32))
+    empty = Ranking(np.zeros(0, np.intp), np.zeros(0, np.float32))
     wider, origins = expand(empty, Links.of_pairs(3, [(1, 2, TITLE)]))
     assert (len(wider.positions), origins) == (0, {})
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from steersman.errors import InputError
-from steersman.retrieval.top_k import best, ordered
+from steersman.retrieval.ranking import best, ordered
 
 SCORES = arrays(np.float32, st.integers(1, 60), elements=st.sampled_from([-1, 0, 0.5, 0.75, 2]))
 

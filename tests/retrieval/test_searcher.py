@@ -9,8 +9,8 @@ import pytest
 from steersman.errors import BackendUnavailableError, InputError, StoreError
 from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.exact_index import ExactIndex
-from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.passage_links import TITLE, Links
+from steersman.retrieval.ranking import convex, rrf
 from steersman.retrieval.rerank import CosineReranker
 from steersman.retrieval.results import SearchSettings
 from steersman.retrieval.searcher import Searcher, passage_index

@@ -3,8 +3,8 @@
 A state looks good on decisions that it learned from, and the newer state learned from more of them.
 So one tenth of the newest units (by a hash of their names) is held out. The comparison withdraws
 what each state learned from them, on copies. States are sums, so this is exact up to rounding. The
-cost depends on the number of held-out decisions only. Trees are not sums; they are trained without
-these units (`steersman.training.selection.log_trees.apart` splits by the same hash).
+cost depends on the number of held-out decisions only. Trees are not sums; they have to be trained
+without these units (`steersman.db.held_out.is_held_out` names them).
 
 Both copies are evaluated off-policy on the held-out decisions. The estimator is doubly robust, with
 reward models fitted on the past only, because the log is adaptive; without a reward model it uses

@@ -11,7 +11,7 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.errors.install_hint import extra, how_to_install
-from steersman.retrieval.top_k import Ranked, best
+from steersman.retrieval.ranking import Ranking, best
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,7 +117,7 @@ class Bm25:
             return np.zeros(self._size, np.float32)
         return np.asarray(self._index.get_scores(known), np.float32)
 
-    def ranked(self, query: str, k: int) -> Ranked:
+    def ranked(self, query: str, k: int) -> Ranking:
         """Return the best documents that share a word with the query.
 
         Args:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from steersman.errors import DataError, InputError
-from steersman.retrieval.top_k import best
+from steersman.retrieval.ranking import best
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

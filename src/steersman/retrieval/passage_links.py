@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman.retrieval.fusion import scaled
-from steersman.retrieval.top_k import Ranked, ordered
+from steersman.retrieval.ranking import Ranking, ordered, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -122,8 +121,8 @@ class LinkExpansion:
 
 
 def expand(
-    found: Ranked, links: Links, how: LinkExpansion = LinkExpansion()
-) -> tuple[Ranked, Mapping[int, int]]:
+    found: Ranking, links: Links, how: LinkExpansion = LinkExpansion()
+) -> tuple[Ranking, Mapping[int, int]]:
     """Return a ranking extended by the links of its best passages.
 
     A linked passage gets a share of the scaled score of its source, added to its own score; from
@@ -132,7 +131,7 @@ def expand(
     Returns:
         The ranking, by scores in [0, 2], and the source of every passage that was not a candidate.
 
-    >>> found = Ranked(np.array([0, 1]), np.array([3.0, 1.0], np.float32))
+    >>> found = Ranking(np.array([0, 1]), np.array([3.0, 1.0], np.float32))
     >>> wider, origins = expand(found, Links.of_pairs(3, [(0, 2, TITLE)]))
     >>> wider.positions.tolist(), origins
     ([0, 2, 1], {2: 0})

@@ -12,7 +12,7 @@ import numpy as np
 from steersman.db.corpus_hnsw import search_hnsw
 from steersman.errors import InputError, StoreError
 from steersman.platform.postgres.database import AWAY, as_tenant
-from steersman.retrieval.top_k import ordered
+from steersman.retrieval.ranking import ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.errors.install_hint import extra
-from steersman.retrieval.top_k import ordered
+from steersman.retrieval.ranking import ordered
 
 if TYPE_CHECKING:
     from pathlib import Path

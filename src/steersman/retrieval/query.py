@@ -14,10 +14,9 @@ import numpy as np
 from steersman.errors import BackendError, DataError, InputError, StoreError
 from steersman.retrieval.documents.passage import passage_text
 from steersman.retrieval.embedding_cache import unit_rows
-from steersman.retrieval.fusion import convex, rrf
 from steersman.retrieval.passage_links import expand
+from steersman.retrieval.ranking import Ranking, convex, ordered, rrf
 from steersman.retrieval.results import CANDIDATES, Hit, SearchResult
-from steersman.retrieval.top_k import Ranked, ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,14 +95,14 @@ RERANKED = 20
 _FUSIONS = {"convex": convex, "rrf": rrf}
 # What may be away for a while. Wrong arguments are not among them: they do not pass by waiting.
 _AWAY = (BackendError, DataError, StoreError, OSError)
-_NONE = Ranked(np.zeros(0, np.intp), np.zeros(0, np.float32))
+_NONE = Ranking(np.zeros(0, np.intp), np.zeros(0, np.float32))
 
 
 @dataclass(slots=True)
 class _Search:
     """One ranking in the making."""
 
-    ranked: Ranked
+    ranked: Ranking
     origins: Mapping[int, int] = field(default_factory=dict)
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
@@ -208,13 +207,13 @@ class ScoredQuery:
         done.timings_ms["fuse"] = self._since(start)
         return done
 
-    def _words(self, done: _Search) -> Ranked:
+    def _words(self, done: _Search) -> Ranking:
         words = self._engines.words
         if words is None:
             return _NONE
         return self._once("bm25", lambda: words.ranked(self._query, CANDIDATES), done)
 
-    def _meaning(self, done: _Search) -> Ranked | None:
+    def _meaning(self, done: _Search) -> Ranking | None:
         """Return the nearest passages; None if they cannot be found."""
         found = None
         if self._engines.dense is not None:
@@ -222,7 +221,7 @@ class ScoredQuery:
             try:
                 vector = self._once("embed", lambda: self._embedded(embedder), done)
                 found = self._once(
-                    "dense", lambda: Ranked(*vectors.search(vector, CANDIDATES)), done
+                    "dense", lambda: Ranking(*vectors.search(vector, CANDIDATES)), done
                 )
             except _AWAY as error:
                 self._engines.failures.count("dense", error)
@@ -255,7 +254,7 @@ class ScoredQuery:
         again = ordered(first.positions, scores)
         rest = len(first.positions)
         below = again.scores.min(initial=0.0) - 1.0 - np.arange(len(done.ranked.positions) - rest)
-        done.ranked = Ranked(
+        done.ranked = Ranking(
             np.concatenate([again.positions, done.ranked.positions[rest:]]),
             np.concatenate([again.scores, below]).astype(np.float32),
         )

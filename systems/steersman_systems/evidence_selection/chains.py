@@ -56,7 +56,7 @@ _COLUMNS = [FEATURES.index(name) for name in ALONE]
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Passes credit on along pairs of passages, as `steersman.training.selection.raft` asks for.
+    """Passes credit on along pairs of passages (see `training.raft`).
 
     Args:
         ridges: of the fit, falling, each > 0: a fit starts where the one before it ended. A

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steersman.errors import InputError
-from steersman.training.selection.behaviour_cloning import CloneSettings
 from steersman_systems.evidence_selection.baselines import LAMBDAS, Mmr, Oracle, Pointwise, TopK
 from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.evaluate import Fixed
@@ -18,6 +17,7 @@ from steersman_systems.evidence_selection.raft_training import raft_then_ppo
 from steersman_systems.evidence_selection.selectors import ScoredSelector
 from steersman_systems.evidence_selection.shared_models import SharedTraining
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings
 
 if TYPE_CHECKING:
     from steersman_systems.evidence_selection.environment import Selector
@@ -127,7 +127,10 @@ class NeurallyCloned:
             InputError: none of them has its gold in reach.
             DataError: the extra ``rl`` or ``evidence`` is not installed.
         """
-        from steersman.training.selection.network import NetworkSettings, clone_network  # noqa: PLC0415 - the extra rl
+        from steersman_systems.evidence_selection.training.network import (  # noqa: PLC0415 - the extra rl
+            NetworkSettings,
+            clone_network,
+        )
 
         how = NetworkSettings(updates=self.updates, learning_rate=self.learning_rate)
         environment = Environment(self.limits)

@@ -12,9 +12,9 @@ from steersman_systems.evidence_selection.environment import EXPAND_ACTION, STOP
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from steersman.training.selection.task import Options
     from steersman_systems.evidence_selection.environment import State
     from steersman_systems.evidence_selection.tasks import EvidenceTask, Standing
+    from steersman_systems.evidence_selection.training.task import Options
 
     Floats = NDArray[np.float64]
 

@@ -9,16 +9,16 @@ from scipy.optimize import minimize
 
 from steersman.errors import InputError
 from steersman.policies.network_scorer import NetworkScorer
-from steersman.training.selection.behaviour_cloning import visit
-from steersman.training.selection.examples import Examples
-from steersman.training.selection.task import turn_stream
+from steersman_systems.evidence_selection.training.behaviour_cloning import visit
+from steersman_systems.evidence_selection.training.examples import Examples
+from steersman_systems.evidence_selection.training.task import turn_stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from steersman.training.selection.task import Expert, Task
+    from steersman_systems.evidence_selection.training.task import Expert, Task
 
     Floats = NDArray[np.float64]
 

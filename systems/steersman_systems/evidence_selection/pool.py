@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from steersman.retrieval.fusion import convex
 from steersman.retrieval.passage_links import TITLE
-from steersman.retrieval.top_k import Ranked, best
+from steersman.retrieval.ranking import Ranking, best, convex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,10 +87,10 @@ class Scored:
         there = self.positions[slot] == positions
         return np.where(there, self.scores[slot], 0.0).astype(np.float64)
 
-    def best(self, count: int) -> Ranked:
+    def best(self, count: int) -> Ranking:
         """Return the best, those of one score by position."""
         found = best(self.scores, count)
-        return Ranked(self.positions[found.positions].astype(np.intp), found.scores)
+        return Ranking(self.positions[found.positions].astype(np.intp), found.scores)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +161,7 @@ class Pool:
         scales = [_scale(found.scores), (0.0, 1.0)]
         if query.vector is not None and collection.vectors is not None:
             near = np.array(query.nearest, np.intp)
-            meaning = Ranked(near, collection.vectors[near] @ query.vector)
+            meaning = Ranking(near, collection.vectors[near] @ query.vector)
             scales[1] = _scale(meaning.scores)
             found = convex(found, meaning)
         positions = found.first(size).positions

@@ -17,23 +17,23 @@ import numpy as np
 from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.raft import FreshTrees, RaftSettings, TreesOnTop
-from steersman.training.selection.raft import raft as raft_rounds
-from steersman.training.selection.task import walks
-from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.answers import contains, in_words
 from steersman_systems.evidence_selection.chains import Chains
 from steersman_systems.evidence_selection.features import FEATURES
 from steersman_systems.evidence_selection.reward import RewardTerms
+from steersman_systems.evidence_selection.training.raft import FreshTrees, RaftSettings, TreesOnTop
+from steersman_systems.evidence_selection.training.raft import raft as raft_rounds
+from steersman_systems.evidence_selection.training.task import walks
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.raft import Tuner
-    from steersman.training.selection.rounds import TrainingResult
-    from steersman.training.selection.task import Walk
     from steersman_systems.evidence_selection.tasks import EvidenceTask
+    from steersman_systems.evidence_selection.training.raft import Tuner
+    from steersman_systems.evidence_selection.training.rounds import TrainingResult
+    from steersman_systems.evidence_selection.training.task import Walk
 
     Sampler = Callable[..., list[Walk]]
 
@@ -246,7 +246,7 @@ def raft_then_ppo(
         DataError: the extra ``rl`` is not installed, which is said before anything is learned; or
             feedback says too little, as for `raft`.
     """
-    from steersman.training.selection.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
+    from steersman_systems.evidence_selection.training.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 
     how = PpoSettings(rounds=4, each=8, rule=StepRule(10, 1.0, 0.05))
     start = partial(raft, sample=sample) if begin is None else begin

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.policies.sequence import StepRule, sequence_propensity
-from steersman.training.selection.task import choose
 from steersman_systems.evidence_selection.environment import Environment, Selection
 from steersman_systems.evidence_selection.features import FEATURES
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.task import choose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.task import TakenStep
     from steersman_systems.evidence_selection.pool import Pool
     from steersman_systems.evidence_selection.tasks import Standing
+    from steersman_systems.evidence_selection.training.task import TakenStep
 
     Floats = NDArray[np.float64]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steersman.training.selection.behaviour_cloning import clone
 from steersman_systems.evidence_selection.experts import GoldExpert
 from steersman_systems.evidence_selection.raft_training import raft
+from steersman_systems.evidence_selection.training.behaviour_cloning import clone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.behaviour_cloning import CloneSettings
     from steersman_systems.evidence_selection.pool import Pool
     from steersman_systems.evidence_selection.tasks import EvidenceTask
+    from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings
 
 
 class SharedTraining:

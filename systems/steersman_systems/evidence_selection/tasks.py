@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.policies.sequence import EXPAND, STOP
-from steersman.training.selection.task import Options
 from steersman_systems.evidence_selection import features
 from steersman_systems.evidence_selection.environment import (
     EXPAND_ACTION,
@@ -17,6 +16,7 @@ from steersman_systems.evidence_selection.environment import (
     State,
 )
 from steersman_systems.evidence_selection.reward import RewardTerms
+from steersman_systems.evidence_selection.training.task import Options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceTask:
-    """One question's selection, as `steersman.training.selection` learns from it.
+    """One question's selection, as `steersman_systems.evidence_selection.training` learns from it.
 
     Args:
         pool: as it was retrieved.

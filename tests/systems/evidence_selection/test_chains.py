@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from steersman.training.selection.raft import by_task, causes
 from steersman_systems.evidence_selection.chains import Chains
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.raft_training import feedback
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.raft import by_task, causes
 
 NAMES = ["Abel", "Bruno", "Carla", "Doris", "Edgar", "Fiona", "Gerda", "Hanna", "Ivana", "Jakob"]
 RULES = Environment(Limits(picks=2, may_stop=False, expanding="always"))

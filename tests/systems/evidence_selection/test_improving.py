@@ -8,9 +8,6 @@ import pytest
 from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer, scorer_state
-from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.raft import TreesOnTop
-from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.experts import GoldExpert
@@ -28,6 +25,9 @@ from steersman_systems.evidence_selection.raft_training import (
 from steersman_systems.evidence_selection.reward import RewardTerms, completeness, containment
 from steersman_systems.evidence_selection.selectors import ScoredSelector
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings, clone
+from steersman_systems.evidence_selection.training.raft import TreesOnTop
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 pytest.importorskip("lightgbm", reason="needs the extra evidence")
 

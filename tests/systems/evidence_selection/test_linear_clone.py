@@ -5,11 +5,11 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 
 from steersman.errors import InputError
-from steersman.training.selection.examples import Examples
 from steersman_systems.evidence_selection.contenders import LinearlyCloned
 from steersman_systems.evidence_selection.environment import Limits
 from steersman_systems.evidence_selection.experts import GoldExpert
 from steersman_systems.evidence_selection.linear_clone import _fitted, linear_clone
+from steersman_systems.evidence_selection.training.examples import Examples
 from tests.systems.evidence_selection.bands import bands
 
 FULL = Limits(picks=2, expanding="always", may_stop=False)

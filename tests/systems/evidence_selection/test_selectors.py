@@ -9,8 +9,6 @@ import pytest
 from steersman.errors import InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.baselines import (
     LAMBDAS,
     Mmr,
@@ -26,6 +24,8 @@ from steersman_systems.evidence_selection.features import FEATURES
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.selectors import ScoredSelector
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings, clone
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 FIVE = Environment(Limits(picks=3, may_stop=False))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steersman.errors import StoreError
-from steersman.platform.postgres import float_arrays
+from steersman.platform.postgres import codecs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -66,7 +66,7 @@ async def register(
         element,
         [(Repeated if name in repeated else Column)(name, *columns[name]) for name in fields],
     )
-    connection._protocol.get_settings().add_python_codec(  # noqa: SLF001 (see float_arrays)
+    connection._protocol.get_settings().add_python_codec(  # noqa: SLF001 (see codecs)
         array, f"_{table}", "steersman", [], "scalar", encoder, _never, "binary"
     )
 
@@ -135,7 +135,7 @@ class Column:
         """
         if self._are_reals and NoneType not in map(type, values):
             pack, oid = COLUMN.pack, self._oid
-            return [pack(oid, len(data)) + data for data in float_arrays.to_bytes_of_rows(values)]
+            return [pack(oid, len(data)) + data for data in codecs.to_bytes_of_rows(values)]
         field = self._field
         return [field(value) for value in values]
 
@@ -203,7 +203,7 @@ def _never(_data: bytes) -> Any:
 
 _INT8 = struct.Struct(">q").pack
 _ENCODERS: dict[str, Callable[[Any], bytes]] = {
-    "_float4": float_arrays.to_bytes,
+    "_float4": codecs.to_bytes,
     "_text": _texts,
     "bool": struct.Struct(">?").pack,
     "bytea": lambda value: b"" + value,  # bytes(7) would be seven zeros

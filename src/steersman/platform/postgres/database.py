@@ -20,7 +20,7 @@ import asyncpg
 
 from steersman.errors import StoreError
 from steersman.platform.breaker import Breaker
-from steersman.platform.postgres import embedded, known_types
+from steersman.platform.postgres import codecs, embedded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -366,7 +366,7 @@ def _told(role: Role | None) -> Iterator[None]:
 
 async def _prepare(connection: Connection[Any]) -> None:
     try:
-        known_types.register(connection)
+        codecs.register(connection)
         await connection.execute(_WAIT_FOR_DISK)
         _refuse_old(connection.get_server_version().major)
     except BaseException:  # also on cancellation, to avoid a leak

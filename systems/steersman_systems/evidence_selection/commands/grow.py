@@ -19,12 +19,15 @@ from steersman.policies import SequenceTrees
 from steersman.rollouts.state_machine import checked_reason
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
-from steersman.training.selection.log_trees import apart, grown
-from steersman.training.selection.logged_selections import judge_selections, stored_selections
 from steersman_systems.evidence_selection.commands.weigh import (
     check_explores,
     newest_option,
     told_of,
+)
+from steersman_systems.evidence_selection.training.log_trees import apart, grown
+from steersman_systems.evidence_selection.training.logged_selections import (
+    judge_selections,
+    stored_selections,
 )
 
 if TYPE_CHECKING:

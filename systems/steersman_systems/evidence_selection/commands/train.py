@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steersman.errors import DataError, InputError
-from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.rounds import walks_over
-from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.baselines import TopK
 from steersman_systems.evidence_selection.case_studies import reasons_of_picks
 from steersman_systems.evidence_selection.collection import Collection
@@ -25,6 +22,9 @@ from steersman_systems.evidence_selection.raft_training import from_feedback
 from steersman_systems.evidence_selection.selectors import ScoredSelector
 from steersman_systems.evidence_selection.sets import known_sets as sets
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings, clone
+from steersman_systems.evidence_selection.training.rounds import walks_over
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from steersman.points.state_bytes import unpack_state
 from steersman.rollouts.candidate_evidence import beyond_gates
 from steersman.rollouts.evidence import OffPolicyEvidence
 from steersman.spec.loader import load, loads
-from steersman.training.selection.logged_selections import (
+from steersman_systems.evidence_selection.training.logged_selections import (
     form_in,
     judge_selections,
     stored_selections,

@@ -12,14 +12,14 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman.training.parallel_map import spread
-from steersman.training.selection.task import Walk, walks
+from steersman_systems.evidence_selection.training.task import Walk, walks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from steersman.policies.scorers import Scorer
     from steersman.policies.sequence import StepRule
-    from steersman.training.selection.task import Task
+    from steersman_systems.evidence_selection.training.task import Task
 
 
 def walks_over(address: str | None = None, *, processes: int = 1, questions: int = 20) -> Sampler:

@@ -6,9 +6,13 @@ import pytest
 from lab.evidence_worlds import made_up
 from steersman.errors import InputError
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.behaviour_cloning import CloneSettings, clone, visit
-from steersman.training.selection.task import walks
-from steersman.training.selection.tree_growth import TreeSettings
+from steersman_systems.evidence_selection.training.behaviour_cloning import (
+    CloneSettings,
+    clone,
+    visit,
+)
+from steersman_systems.evidence_selection.training.task import walks
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 pytest.importorskip("lightgbm", reason="needs the extra evidence")
 

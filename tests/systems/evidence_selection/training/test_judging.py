@@ -13,10 +13,10 @@ from steersman.policies import SequenceTrees
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.offered import Offered
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.log_trees import apart, grown
-from steersman.training.selection.logged_selections import judge_selections
-from steersman.training.selection.off_policy_data import sequences_of
-from steersman.training.selection.task import along, walks
+from steersman_systems.evidence_selection.training.log_trees import apart, grown
+from steersman_systems.evidence_selection.training.logged_selections import judge_selections
+from steersman_systems.evidence_selection.training.off_policy_data import sequences_of
+from steersman_systems.evidence_selection.training.task import along, walks
 
 LOGGED, RULE = NetworkScorer.linear(np.array([2.0, 2, 1, 0, 0, 1, 0])), StepRule(20, 1.0, 0.2)
 TARGET, OTHER_RULE = NetworkScorer.linear(np.array([3.0, 2.5, 1, 0, 0, 1.5, 0])), StepRule(20, 1.0)

@@ -9,8 +9,8 @@ from steersman.errors import InputError
 from steersman.learning.held_out import SHARE
 from steersman.policies import SequenceTrees
 from steersman.policies.offered import Offered, offered_names
-from steersman.training.selection.log_trees import apart, grown
-from steersman.training.selection.logged_selections import judge_selections
+from steersman_systems.evidence_selection.training.log_trees import apart, grown
+from steersman_systems.evidence_selection.training.logged_selections import judge_selections
 
 pytest.importorskip("lightgbm")
 

@@ -11,13 +11,19 @@ from steersman.errors import DataError, InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import scorer_state
 from steersman.policies.sequence import StepRule, step_distribution
-from steersman.training.selection.task import walks
+from steersman_systems.evidence_selection.training.task import walks
 from tests.forked import call
 
 torch = pytest.importorskip("torch", reason="needs the extra rl")
 
-from steersman.training.selection.network import NOTHING  # noqa: E402 - after torch was found
-from steersman.training.selection.ppo import PpoSettings, _logs, _minibatches, _normalised, ppo  # noqa: E402
+from steersman_systems.evidence_selection.training.network import NOTHING  # noqa: E402 - after torch was found
+from steersman_systems.evidence_selection.training.ppo import (  # noqa: E402
+    PpoSettings,
+    _logs,
+    _minibatches,
+    _normalised,
+    ppo,
+)
 
 RULE = StepRule(20, 1.0, 0.05)
 START = NetworkScorer.linear(np.zeros(len(COLUMNS)))

@@ -9,12 +9,12 @@ pytest.importorskip("torch")
 
 from steersman.errors import InputError
 from steersman.training.ppo.settings import Settings
-from steersman.training.selection.behaviour_cloning import CloneSettings
-from steersman.training.selection.network import NetworkSettings
-from steersman.training.selection.ppo import PpoSettings
-from steersman.training.selection.raft import RaftSettings
-from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.environment import Environment, Limits
+from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings
+from steersman_systems.evidence_selection.training.network import NetworkSettings
+from steersman_systems.evidence_selection.training.ppo import PpoSettings
+from steersman_systems.evidence_selection.training.raft import RaftSettings
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from lab.evidence_worlds import COLUMNS, made_up
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer, scorer_from_state, scorer_state
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.behaviour_cloning import CloneSettings, clone
-from steersman.training.selection.raft import RaftSettings, TreesOnTop, raft
-from steersman.training.selection.tree_growth import TreeSettings
+from steersman_systems.evidence_selection.training.behaviour_cloning import CloneSettings, clone
+from steersman_systems.evidence_selection.training.raft import RaftSettings, TreesOnTop, raft
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 
 pytest.importorskip("lightgbm", reason="needs the extra evidence")
 RULE = StepRule(20, 1.0, 0.1)
@@ -25,7 +25,7 @@ class _Knowing:
 @pytest.mark.slow
 def test_a_clone_bettered_by_raft_and_then_by_ppo_is_kept_whole(tmp_path):
     pytest.importorskip("torch", reason="needs the extra rl")
-    from steersman.training.selection.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
+    from steersman_systems.evidence_selection.training.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 
     tasks = made_up(20, seed=1)
     few = TreeSettings(trees=10, learning_rate=0.2)

@@ -17,15 +17,6 @@ from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.raft import RaftSettings, TreesOnTop, raft
-from steersman.training.selection.run_digest import (
-    digest_of,
-    digest_of_log,
-    digest_of_scorer,
-    digest_of_tasks,
-)
-from steersman.training.selection.task import walks
-from steersman.training.selection.tree_growth import TreeSettings
 from steersman_systems.evidence_selection.answer_model import Answered
 from steersman_systems.evidence_selection.answered_terms import AnsweredTerms
 from steersman_systems.evidence_selection.collection import Collection
@@ -33,6 +24,15 @@ from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.reward import RewardTerms, completeness, containment
 from steersman_systems.evidence_selection.tasks import EvidenceTask
+from steersman_systems.evidence_selection.training.raft import RaftSettings, TreesOnTop, raft
+from steersman_systems.evidence_selection.training.run_digest import (
+    digest_of,
+    digest_of_log,
+    digest_of_scorer,
+    digest_of_tasks,
+)
+from steersman_systems.evidence_selection.training.task import walks
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 from tests.systems.evidence_selection.conftest import ROWS
 
 RULE = StepRule(20, 1.0, 0.1)
@@ -91,7 +91,7 @@ def test_raft_refuses_checkpoints_of_a_log_of_other_actions(tmp_path, learn):
 
 def test_ppo_refuses_checkpoints_of_another_start_or_of_other_contents(tmp_path):
     pytest.importorskip("torch", reason="needs the extra rl")
-    from steersman.training.selection.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
+    from steersman_systems.evidence_selection.training.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 
     how, tasks = PpoSettings(rounds=1, each=2, rule=RULE), made_up(10, seed=1)
     ppo(tasks, START, how, folder=tmp_path)
@@ -175,7 +175,7 @@ def test_a_run_with_functions_of_its_own_goes_on_in_another_process(tmp_path):
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tests.learning.selecting.test_digests import *\n"
+        "from tests.systems.evidence_selection.training.test_digests import *\n"
         "how = RaftSettings(rounds=1, each=4, rule=RULE, credit='action')\n"
         "tune = lambda examples, start, *, seed: start\n"
         "found = raft(made_up(10, seed=1), START, how, tune=tune, passing=passing_all,"
@@ -190,8 +190,8 @@ def test_a_run_with_functions_of_its_own_goes_on_in_another_process(tmp_path):
 @pytest.mark.slow
 def test_digests_are_the_same_in_another_process():
     code = (
-        "from tests.learning.selecting.test_digests import *\n"
-        "from tests.learning.selecting.test_digests import _evidence\n"
+        "from tests.systems.evidence_selection.training.test_digests import *\n"
+        "from tests.systems.evidence_selection.training.test_digests import _evidence\n"
         "print(digest_of_tasks(_evidence()), digest_of_scorer(SummedScorer((START, OTHER))),"
         " digest_of_log(walks(made_up(2, seed=1), START, RULE, each=2, seed=0)))\n"
     )

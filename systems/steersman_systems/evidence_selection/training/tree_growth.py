@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.examples import Examples
+    from steersman_systems.evidence_selection.training.examples import Examples
 
     Floats = NDArray[np.float64]
 

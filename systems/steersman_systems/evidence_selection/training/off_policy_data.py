@@ -9,7 +9,7 @@ import numpy as np
 
 from steersman.errors import DataError, InputError
 from steersman.ope import LoggedSequences
-from steersman.training.selection.task import along
+from steersman_systems.evidence_selection.training.task import along
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from steersman.policies.scorers import Scorer
     from steersman.policies.sequence import StepRule
-    from steersman.training.selection.task import Along, Task, Walk
+    from steersman_systems.evidence_selection.training.task import Along, Task, Walk
 
     Floats = NDArray[np.float64]
     _Known = list[NDArray[np.bool_]]

@@ -14,9 +14,9 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.errors.format import check_numbers
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.examples import Examples
-from steersman.training.selection.task import choose, turn_stream
-from steersman.training.selection.tree_growth import TreeSettings, grow
+from steersman_systems.evidence_selection.training.examples import Examples
+from steersman_systems.evidence_selection.training.task import choose, turn_stream
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings, grow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from steersman.policies.scorers import Scorer
     from steersman.policies.tree_scorer import TreeScorer
-    from steersman.training.selection.task import Expert, Options, Task
+    from steersman_systems.evidence_selection.training.task import Expert, Options, Task
 
     Floats = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import DataError
-from steersman.training.selection.checkpoints import Checkpoints
+from steersman_systems.evidence_selection.training.checkpoints import Checkpoints
 from tests.faults.harness import small_disk
 
 

@@ -28,17 +28,17 @@ from steersman.policies.scorers import SummedScorer
 from steersman.policies.sequence import StepRule
 from steersman.training.optimizer import Adam
 from steersman.training.ppo.advantages import advantages
-from steersman.training.selection.checkpoints import Checkpoints
-from steersman.training.selection.network import PaddedSteps, RowNetwork, scale_of
-from steersman.training.selection.rounds import (
+from steersman_systems.evidence_selection.training.checkpoints import Checkpoints
+from steersman_systems.evidence_selection.training.network import PaddedSteps, RowNetwork, scale_of
+from steersman_systems.evidence_selection.training.rounds import (
     Round,
     TrainingResult,
     greedy_rewards,
     mean_reward,
     split,
 )
-from steersman.training.selection.run_digest import about_run
-from steersman.training.selection.task import walks
+from steersman_systems.evidence_selection.training.run_digest import about_run
+from steersman_systems.evidence_selection.training.task import walks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.rounds import Sampler, Stopped
-    from steersman.training.selection.task import Task, Walk
+    from steersman_systems.evidence_selection.training.rounds import Sampler, Stopped
+    from steersman_systems.evidence_selection.training.task import Task, Walk
 
     Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from tests.without_torch import without_torch
 
 @pytest.mark.slow
 def test_importing_ppo_says_what_to_install():
-    found = without_torch("import steersman.training.selection.ppo")
+    found = without_torch("import steersman_systems.evidence_selection.training.ppo")
     assert "DataError: PPO needs the package torch" in found.stderr
     assert how_to_install("rl") in found.stderr
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.task import Task, Walk
+    from steersman_systems.evidence_selection.training.task import Task, Walk
 
 
 _PLAIN = (str, int, float, bytes, np.generic, type(None))

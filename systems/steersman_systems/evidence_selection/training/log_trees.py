@@ -9,9 +9,9 @@ import numpy as np
 from steersman.db.held_out import is_held_out
 from steersman.errors import InputError
 from steersman.learning.held_out import SHARE
-from steersman.training.selection.examples import Examples
-from steersman.training.selection.logged_selections import walk_of
-from steersman.training.selection.tree_growth import TreeSettings, grow
+from steersman_systems.evidence_selection.training.examples import Examples
+from steersman_systems.evidence_selection.training.logged_selections import walk_of
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings, grow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

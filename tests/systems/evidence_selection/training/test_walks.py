@@ -9,7 +9,7 @@ from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.offered import Offered
 from steersman.policies.sequence import StepRule
 from steersman.policies.sequential import weigh_whole
-from steersman.training.selection.task import choose, stream, walk, walks
+from steersman_systems.evidence_selection.training.task import choose, stream, walk, walks
 
 RULE = StepRule(4, 1.0, 0.2)
 LIKES = NetworkScorer.linear(np.array([2.0, 1.0, 0.5, 0, 0, 0, 0.3]))

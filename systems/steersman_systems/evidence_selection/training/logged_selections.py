@@ -18,8 +18,8 @@ from steersman.ope import evaluate_sequences
 from steersman.policies.offered import Progress, SequenceForm
 from steersman.policies.sequence import Step, sequence_propensity
 from steersman.spec.actions import Sequence as SequenceActions
-from steersman.training.selection.off_policy_data import sequences_of
-from steersman.training.selection.task import Options, TakenStep, Walk
+from steersman_systems.evidence_selection.training.off_policy_data import sequences_of
+from steersman_systems.evidence_selection.training.task import Options, TakenStep, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from steersman.errors import DataError, InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import scorer_state
 from steersman.policies.sequence import Step, StepRule
-from steersman.training.selection.raft import (
+from steersman_systems.evidence_selection.training.raft import (
     RaftSettings,
     TreesOnTop,
     by_task,
@@ -20,9 +20,15 @@ from steersman.training.selection.raft import (
     raft,
     visiting,
 )
-from steersman.training.selection.rounds import crossed, split
-from steersman.training.selection.task import Options, TakenStep, Walk, stream, walks
-from steersman.training.selection.tree_growth import TreeSettings
+from steersman_systems.evidence_selection.training.rounds import crossed, split
+from steersman_systems.evidence_selection.training.task import (
+    Options,
+    TakenStep,
+    Walk,
+    stream,
+    walks,
+)
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings
 from tests.forked import call
 
 pytest.importorskip("lightgbm", reason="needs the extra evidence")

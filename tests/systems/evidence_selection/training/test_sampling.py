@@ -7,9 +7,9 @@ from lab.evidence_worlds import COLUMNS, made_up
 from steersman.errors import InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.raft import RaftSettings, raft
-from steersman.training.selection.rounds import walks_over
-from steersman.training.selection.task import walks
+from steersman_systems.evidence_selection.training.raft import RaftSettings, raft
+from steersman_systems.evidence_selection.training.rounds import walks_over
+from steersman_systems.evidence_selection.training.task import walks
 
 RULE = StepRule(4, 1.0, 0.2)
 LIKES = NetworkScorer.linear(np.linspace(1.0, -1.0, len(COLUMNS)))

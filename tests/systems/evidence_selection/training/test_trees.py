@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.training.selection import tree_growth as module
-from steersman.training.selection.examples import Examples
-from steersman.training.selection.tree_growth import TreeSettings, grow
+from steersman_systems.evidence_selection.training import tree_growth as module
+from steersman_systems.evidence_selection.training.examples import Examples
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings, grow
 
 lightgbm = pytest.importorskip("lightgbm", reason="needs the extra evidence")
 

@@ -9,13 +9,13 @@ from lab.evidence_worlds import COLUMNS, made_up
 from steersman.errors import InputError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.sequence import StepRule
-from steersman.training.selection.examples import Examples
-from steersman.training.selection.raft import RaftSettings, raft
-from steersman.training.selection.task import walks
+from steersman_systems.evidence_selection.training.examples import Examples
+from steersman_systems.evidence_selection.training.raft import RaftSettings, raft
+from steersman_systems.evidence_selection.training.task import walks
 
 torch = pytest.importorskip("torch", reason="needs the extra rl")
 
-from steersman.training.selection.network import (  # noqa: E402 - after torch was found
+from steersman_systems.evidence_selection.training.network import (  # noqa: E402 - after torch was found
     RAFT_NETWORK,
     NetworkOnTop,
     NetworkSettings,

@@ -9,7 +9,7 @@ from steersman.db.logged_choices import StoredSelection
 from steersman.errors import DataError, InputError
 from steersman.policies import SequenceLinear
 from steersman.policies.offered import Offered, offered_names
-from steersman.training.selection.logged_selections import (
+from steersman_systems.evidence_selection.training.logged_selections import (
     StoredTask,
     judge_selections,
     walk_of,

@@ -24,10 +24,10 @@ from steersman.errors import InputError
 from steersman.errors.format import check_numbers
 from steersman.policies.scorers import SummedScorer, scorer_from_state, scorer_state
 from steersman.policies.sequence import EXPAND, STOP, StepRule
-from steersman.training.selection.behaviour_cloning import visit
-from steersman.training.selection.checkpoints import Checkpoints
-from steersman.training.selection.examples import Examples
-from steersman.training.selection.rounds import (
+from steersman_systems.evidence_selection.training.behaviour_cloning import visit
+from steersman_systems.evidence_selection.training.checkpoints import Checkpoints
+from steersman_systems.evidence_selection.training.examples import Examples
+from steersman_systems.evidence_selection.training.rounds import (
     Round,
     TrainingResult,
     crossed,
@@ -35,9 +35,13 @@ from steersman.training.selection.rounds import (
     mean_reward,
     split,
 )
-from steersman.training.selection.run_digest import about_run, digest_of, digest_of_log
-from steersman.training.selection.task import stream, walks
-from steersman.training.selection.tree_growth import TreeSettings, grow
+from steersman_systems.evidence_selection.training.run_digest import (
+    about_run,
+    digest_of,
+    digest_of_log,
+)
+from steersman_systems.evidence_selection.training.task import stream, walks
+from steersman_systems.evidence_selection.training.tree_growth import TreeSettings, grow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,11 +50,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.rounds import Sampler, Stopped
-    from steersman.training.selection.task import Task, Walk
+    from steersman_systems.evidence_selection.training.rounds import Sampler, Stopped
+    from steersman_systems.evidence_selection.training.task import Task, Walk
 
     _Learned = Callable[[Sequence[Task]], tuple[Scorer | None, int]]
-    from steersman.training.selection.task import Options
+    from steersman_systems.evidence_selection.training.task import Options
 
     Floats = NDArray[np.float64]
     Credits = dict[str, dict[str, float]]

@@ -26,9 +26,9 @@ except ImportError as missing:
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer
 from steersman.training.optimizer import Adam
-from steersman.training.selection.behaviour_cloning import visit
-from steersman.training.selection.examples import Examples
-from steersman.training.selection.task import stream
+from steersman_systems.evidence_selection.training.behaviour_cloning import visit
+from steersman_systems.evidence_selection.training.examples import Examples
+from steersman_systems.evidence_selection.training.task import stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.policies.scorers import Scorer
-    from steersman.training.selection.task import Expert, Task
+    from steersman_systems.evidence_selection.training.task import Expert, Task
 
     Floats = NDArray[np.float64]
 
@@ -333,7 +333,7 @@ def clone_network(
         InputError: no step has a correct action.
         FloatingPointError: the loss is not finite.
 
-    Source: as `steersman.training.selection.behaviour_cloning.clone`.
+    Source: as `steersman_systems.evidence_selection.training.behaviour_cloning.clone`.
     """
     seen = [
         step
