@@ -159,6 +159,7 @@ async def test_paths_and_methods(serving) -> None:
     async with serving() as s:
         assert (await s.ask("GET", "/nothing")).status == 404
         assert (await s.ask("POST", "/v1/decide/")).status == 404
+        assert (await s.ask("GET", "/healthz%0A")).status == 404
         wrong = await s.ask("GET", "/v1/decide")
         assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
         wrong = await s.ask("DELETE", "/healthz")

@@ -136,7 +136,7 @@ def test_everything_runs_learns_stops_and_goes_on(home):
         assert (home / "trust" / "sample" / "root.json").exists()
         assert "move" in up.said()
         assert (home / "root-passphrase").stat().st_mode & 0o77 == 0
-        assert set(told["processes"]) == {"service", "learner", "controller", "keeper"}
+        assert set(told["processes"]) == {"service", "learner", "controller", "janitor"}
         decision = _decide(told, key)
         assert decision["logged"] is True
         event = {"event_id": "e-1", "decision_id": decision["decision_id"]}
@@ -183,7 +183,7 @@ def test_children_end_with_a_parent_that_was_killed(printed):
     up, home, text = printed
     (line,) = [line for line in text.splitlines() if line.startswith("processes ")]
     told = {"processes": dict(re.findall(r"(\w+) (\d+)", line))}
-    assert set(told["processes"]) == {"service", "learner", "controller", "keeper"}
+    assert set(told["processes"]) == {"service", "learner", "controller", "janitor"}
     assert set(_alive(told)) == set(told["processes"])
     up.process.kill()
     up.process.wait()

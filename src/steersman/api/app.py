@@ -17,9 +17,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from starlette import routing
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route as Path
-from starlette.routing import Router
 
 from steersman.api.authentication import authorize
 from steersman.api.route import read_query
@@ -94,8 +93,8 @@ class Application:
             if any(route.raw for route, _ in methods.values()):
                 self._raw[path] = methods
             else:
-                paths.append(Path(path, _Endpoint(self, methods)))
-        self._router = Router(
+                paths.append(_whole(routing.Route(path, _Endpoint(self, methods))))
+        self._router = routing.Router(
             paths, redirect_slashes=False, default=_Endpoint(self, {}), lifespan=lifespan
         )
 
@@ -183,6 +182,12 @@ class Application:
         if wanted is not None and _REQUEST_ID.fullmatch(wanted):
             return wanted.decode()
         return f"{self._prefix}-{next(self._numbers)}"
+
+
+def _whole(path: routing.Route) -> routing.Route:
+    """Match a path to its end; Starlette's ``$`` also matches before a final newline."""
+    path.path_regex = re.compile(path.path_regex.pattern.removesuffix("$") + r"\Z")
+    return path
 
 
 class _Endpoint:

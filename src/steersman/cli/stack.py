@@ -134,13 +134,13 @@ def controller_child(home: Path) -> Child:
     return Child("controller", ["rollout", "run", "--home", str(home)])
 
 
-def keeper_child(home: Path, cold: str | None) -> Child:
+def janitor_child(home: Path, cold: str | None) -> Child:
     """Return the janitor: it creates partitions and compacts old days.
 
     `cold` is a directory or an S3 URL; None: a directory in the home directory.
     """
     where = ["--cold", cold] if cold else []
-    return Child("keeper", ["data", "keep", "--home", str(home), *where])
+    return Child("janitor", ["data", "keep", "--home", str(home), *where])
 
 
 def wait_until_ready(

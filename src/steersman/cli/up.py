@@ -89,7 +89,7 @@ def command(
                 stack.service_child(home, host, port, processes=processes),
                 stack.learner_child(home),
                 stack.controller_child(home),
-                stack.keeper_child(home, cold),
+                stack.janitor_child(home, cold),
             )
             supervisor = Supervisor(
                 children, home / "logs", lambda text: click.echo(text, err=True)
