@@ -26,7 +26,7 @@ from steersman_systems.evidence_selection.evaluate import (
     select_held_out,
 )
 from steersman_systems.evidence_selection.raft_training import REWARD, raft_then_ppo
-from steersman_systems.evidence_selection.selection_values import Valuing
+from steersman_systems.evidence_selection.selection_values import SelectionMeasures
 from steersman_systems.evidence_selection.shared_models import SharedTraining
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ whole selections, whose sum of shaping is the same for all, so that it matters t
 
 
 @dataclass(frozen=True, slots=True)
-class Ablated:
+class AblationResult:
     """One variant beside what it is a variant of.
 
     Attributes:
@@ -92,7 +92,7 @@ def ablations(
     address: str | None = None,
     shared: SharedTraining | None = None,
     done: Callable[[int], None] | None = None,
-) -> list[Ablated]:
+) -> list[AblationResult]:
     """Return what changes when one part does: K, λ, reranker, expanding, stopping, shaping, steps.
 
     Args:
@@ -108,7 +108,7 @@ def ablations(
     wanted = _variants(rules, seed, by_size, evaluation.pools, shared or SharedTraining())
     reranked = [
         _Variant(_RERANKER, name, BASELINE,
-                 Fixed(Reranked(name, reranker, Environment(rules))), evaluation.pools)
+                 Fixed(RerankedTopK(name, reranker, Environment(rules))), evaluation.pools)
         for name, reranker in (rerankers or {}).items() if not isinstance(reranker, str)
     ]  # fmt: skip
     fold_of = folds_of(groups_of(evaluation.pools, groups), folds, seed)
@@ -118,7 +118,7 @@ def ablations(
     found.append(_of(evaluation, "candidates", f"K {_largest(evaluation)}", CLONE, CLONE))
     found += run(wanted, address)
     found += run(reranked, None)
-    found += [Ablated(_RERANKER, name, BASELINE, None, why=why)
+    found += [AblationResult(_RERANKER, name, BASELINE, None, why=why)
               for name, why in (rerankers or {}).items() if isinstance(why, str)]  # fmt: skip
     found.append(_of(evaluation, "stopping", "may stop", STOPPING, CLONE))
     return found + list(_steps(evaluation))
@@ -177,7 +177,7 @@ def _tried(
     done: Callable[[int], None] | None,
     wanted: Sequence[_Variant],
     address: str | None,
-) -> list[Ablated]:
+) -> list[AblationResult]:
     """Return what became of variants, in their order; all that can be tried are spread at once."""
     can = [one for one in wanted if one.unchanged in evaluation.rows]
     trials = [Trial(one.contender, one.pools) for one in can]
@@ -187,38 +187,42 @@ def _tried(
     for one in wanted:
         if one.unchanged not in evaluation.rows:
             why = evaluation.absent.get(one.unchanged, "it did not take part")
-            gone = Ablated(one.part, one.name, one.unchanged, None, why=f"{one.unchanged}: {why}")
+            gone = AblationResult(
+                one.part, one.name, one.unchanged, None, why=f"{one.unchanged}: {why}"
+            )
             found[one.part, one.name] = gone
     return [found[one.part, one.name] for one in wanted]
 
 
-def _beside(evaluation: Evaluation, one: _Variant, selected: Selected | str) -> Ablated:
+def _beside(evaluation: Evaluation, one: _Variant, selected: Selected | str) -> AblationResult:
     if isinstance(selected, str):
-        return Ablated(one.part, one.name, one.unchanged, None, why=selected)
-    valuing, unchanged = Valuing(None, None), evaluation.rows[one.unchanged]
+        return AblationResult(one.part, one.name, one.unchanged, None, why=selected)
+    valuing, unchanged = SelectionMeasures(None, None), evaluation.rows[one.unchanged]
     rows = tuple(
         valuing.row(one.name, pool, selection, took_ms, before.group, before.fold)
         for pool, (selection, took_ms), before in zip(one.pools, selected, unchanged, strict=True)
     )
     both = replace(evaluation, rows={"variant": rows, one.unchanged: unchanged})
     ahead = both.difference("variant", one.unchanged, "all_gold")
-    return Ablated(one.part, one.name, one.unchanged, both.mean("variant", "all_gold"), ahead)
+    return AblationResult(
+        one.part, one.name, one.unchanged, both.mean("variant", "all_gold"), ahead
+    )
 
 
 def _of(
     evaluation: Evaluation, part: str, variant: str, policy: str, over: str, family: int = 1
-) -> Ablated:
+) -> AblationResult:
     if policy not in evaluation.rows:
         why = evaluation.absent.get(policy, "it did not take part")
-        return Ablated(part, variant, over, None, why=why)
+        return AblationResult(part, variant, over, None, why=why)
     ahead = (
         None if policy == over or over not in evaluation.rows
         else evaluation.difference(policy, over, "all_gold", family=family)
     )  # fmt: skip
-    return Ablated(part, variant, over, evaluation.mean(policy, "all_gold"), ahead)
+    return AblationResult(part, variant, over, evaluation.mean(policy, "all_gold"), ahead)
 
 
-def _steps(evaluation: Evaluation) -> Iterator[Ablated]:
+def _steps(evaluation: Evaluation) -> Iterator[AblationResult]:
     """Each step of learning over what it began from; those on the clone are one family."""
     yield _of(evaluation, "learning", BASELINE, BASELINE, BASELINE)
     yield _of(evaluation, "learning", CLONE, CLONE, BASELINE)
@@ -228,7 +232,7 @@ def _steps(evaluation: Evaluation) -> Iterator[Ablated]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reranked:
+class RerankedTopK:
     """The best of the fused ranking, in the order that a reranker gives its leading candidates.
 
     Args:

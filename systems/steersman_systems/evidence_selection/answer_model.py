@@ -53,7 +53,7 @@ _LEAD = re.compile(r"^(the )?(short )?answer( is)?:?\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ModelAnswer:
     """What a model answered from some passages.
 
     Attributes:
@@ -110,7 +110,7 @@ class Answerer:
         """Name of the model."""
         return self._judge.name
 
-    def __call__(self, question: str, passages: Sequence[Candidate]) -> Answered:
+    def __call__(self, question: str, passages: Sequence[Candidate]) -> ModelAnswer:
         """Return what the model answers.
 
         Raises:
@@ -122,23 +122,25 @@ class Answerer:
         )
         length = sum(len(text) for _, text in shown)
         if not shown:
-            return Answered("", "no passages")
+            return ModelAnswer("", "no passages")
         tally = Tally()
         makes = continued_prompt if self._continued else answering_prompt
         prompt = makes(question, [text for _, text in shown])
         if len(prompt) > self._judge.max_characters:
             told = f"the prompt has {len(prompt):,} characters; select fewer passages"
-            return Answered("", told, length, shown, missing=True)
+            return ModelAnswer("", told, length, shown, missing=True)
         try:
             version = _CONTINUED if self._continued else _ASKED
             said = self._judge.ask(
                 prompt, max_tokens=self._max_tokens, version=version, tally=tally
             )
         except BackendError as error:
-            return Answered("", str(error), length, shown, tally.calls, tally.cached, missing=True)
+            return ModelAnswer(
+                "", str(error), length, shown, tally.calls, tally.cached, missing=True
+            )
         text = bare(said)
         failed = "" if text else "the model said nothing"
-        return Answered(text, failed, length, shown, tally.calls, tally.cached)
+        return ModelAnswer(text, failed, length, shown, tally.calls, tally.cached)
 
 
 def answering_prompt(question: str, texts: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sureness:
+class AnswerStability:
     """How sure an answerer is of its answer from the passages picked so far.
 
     Half for an answer that stands in what was shown word for word, half for the same answer with
@@ -46,7 +46,7 @@ class Sureness:
 
 
 @dataclass(frozen=True, slots=True)
-class UntilSure:
+class StopWhenStable:
     """A contender whose selections end when the answerer is sure; it learns as it would anyhow.
 
     Args:

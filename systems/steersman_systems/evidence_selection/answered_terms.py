@@ -16,7 +16,7 @@ from steersman_systems.evidence_selection.measures import cited
 
 if TYPE_CHECKING:
     from steersman.providers.judges.judge import Measure
-    from steersman_systems.evidence_selection.answer_model import Answered, Answerer
+    from steersman_systems.evidence_selection.answer_model import Answerer, ModelAnswer
     from steersman_systems.evidence_selection.environment import State
 
 
@@ -64,7 +64,7 @@ class AnsweredTerms:
             raise _unknown(state, "the judge gave no verdict")
         return said
 
-    def _answered(self, state: State) -> Answered:
+    def _answered(self, state: State) -> ModelAnswer:
         picked = [state.pool.candidates[place] for place in state.picked]
         found = self.answerer(state.pool.asked, picked)
         if found.missing:

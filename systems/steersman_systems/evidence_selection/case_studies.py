@@ -20,7 +20,7 @@ _EXCERPT = 220
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class PickedPassage:
     """One passage that was picked.
 
     Attributes:
@@ -39,7 +39,7 @@ class Picked:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PolicyOutcome:
     """What one policy made of a question.
 
     Attributes:
@@ -51,14 +51,14 @@ class Side:
     """
 
     policy: str
-    picked: tuple[Picked, ...]
+    picked: tuple[PickedPassage, ...]
     missed: tuple[str, ...]
     stopped: str
     answer: str
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CaseStudy:
     """A question with what several policies made of it.
 
     Attributes:
@@ -72,13 +72,13 @@ class Case:
     question: str
     answers: tuple[str, ...]
     kind: str
-    sides: tuple[Side, ...]
+    sides: tuple[PolicyOutcome, ...]
     searched: str = ""
 
 
 def case_studies(
     evaluation: Evaluation, baseline: str, policy: str, *, each: int = 2, seed: int = 0
-) -> list[Case]:
+) -> list[CaseStudy]:
     """Return some questions of every kind: the wins, and the losses as well.
 
     Args:
@@ -102,13 +102,13 @@ def case_studies(
     ]
 
 
-def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: str = "") -> Case:
+def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: str = "") -> CaseStudy:
     """Return one question as policies answered it."""
     pool = evaluation.pools[place]
     question, query = pool.question, pool.query.text
     sides = tuple(_side(evaluation, place, evaluation.rows[one][place]) for one in policies)
     searched = query if query != question.text else ""
-    return Case(question.text, question.answers, kind, sides, searched)
+    return CaseStudy(question.text, question.answers, kind, sides, searched)
 
 
 def reasons_of_picks(selection: Selection) -> list[Mapping[str, float]]:
@@ -127,7 +127,7 @@ def reasons_of_picks(selection: Selection) -> list[Mapping[str, float]]:
     return [reasons for step, reasons in told if step.action not in (EXPAND, STOP)]
 
 
-def _side(evaluation: Evaluation, place: int, row: Row) -> Side:
+def _side(evaluation: Evaluation, place: int, row: Row) -> PolicyOutcome:
     pool = evaluation.pools[place]
     gold, there = set(pool.question.gold), {one.id for one in pool.candidates}
     brought, known = set(row.selection.brought), pool.collection.place_of
@@ -138,10 +138,10 @@ def _side(evaluation: Evaluation, place: int, row: Row) -> Side:
             where = "among the candidates" if one in there else "not retrieved"
             title = pool.collection.candidates[known[one]].title if one in known else one
             missed.append(f"{title or one} ({where})")
-    return Side(
+    return PolicyOutcome(
         row.policy,
         tuple(
-            Picked(one.title, _excerpt(one), one.id in gold, one.id in brought, _told(reasons))
+            PickedPassage(one.title, _excerpt(one), one.id in gold, one.id in brought, _told(reasons))
             for one, reasons in zip(row.picked, why, strict=False)
         ),
         tuple(missed), row.selection.stopped, row.answered.text if row.answered else "",

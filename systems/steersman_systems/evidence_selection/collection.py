@@ -15,7 +15,7 @@ from steersman.retrieval.documents.document import Document
 from steersman.retrieval.documents.passage import Lineage, Passage, passage_text
 from steersman.retrieval.exact_index import ExactIndex
 from steersman.retrieval.passage_links import link_passages
-from steersman_systems.evidence_selection.pool import Candidate, Pool, Query, Scored
+from steersman_systems.evidence_selection.pool import Candidate, LexicalScores, Pool, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -135,7 +135,7 @@ class Collection:
         """
         if self._words is None:
             raise InputError("this collection is a copy without engines; search the original")
-        lexical = Scored.of(self._words.scores(text))
+        lexical = LexicalScores.of(self._words.scores(text))
         known = self.terms.known(query_terms(text))
         if self.embedder is None or self._index is None:
             return Query(text, lexical, None, (), known)

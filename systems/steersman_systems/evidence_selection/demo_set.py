@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from steersman.errors import DataError
 from steersman_systems.assistant.requests import WHEEL, load_catalogue, tool_of
 from steersman_systems.evidence_selection.question import Question
-from steersman_systems.evidence_selection.sets.set_builder import Gathering
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def _gathered(tools: dict[str, str], rows: dict[str, list[dict[str, Any]]]) -> E
         for row in rows[_asked(part)]:
             for definition in row["function"]:
                 tools.setdefault(definition["name"], tool_of(definition).text)
-    found = Gathering("tools", at_most=len(tools))
+    found = SetBuilder("tools", at_most=len(tools))
     for name, text in tools.items():
         found.passage(WHEEL.filename, name, text)
     for part in _PARTS:

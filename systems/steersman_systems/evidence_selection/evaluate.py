@@ -14,7 +14,7 @@ import numpy as np
 from steersman.errors import DataError, InputError
 from steersman.training.parallel_map import spread
 from steersman_systems.evidence_selection.evaluation import Evaluation, Row
-from steersman_systems.evidence_selection.selection_values import Valuing
+from steersman_systems.evidence_selection.selection_values import SelectionMeasures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -128,7 +128,7 @@ def evaluate(
     if not selected:
         raise DataError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
     rows: dict[str, list[Row]] = {one: [] for one in selected}
-    valuing = Valuing(answerer, judge)
+    valuing = SelectionMeasures(answerer, judge)
     # Question by question over all policies: where calls run out, they run out for all alike.
     for place, pool in enumerate(pools):
         for one, found in selected.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman_systems.evidence_selection.answer_model import Answered
+    from steersman_systems.evidence_selection.answer_model import ModelAnswer
     from steersman_systems.evidence_selection.environment import Selection
     from steersman_systems.evidence_selection.paired import Estimate
     from steersman_systems.evidence_selection.pool import Candidate, Pool
@@ -64,7 +64,7 @@ class Row:
     selection: Selection
     values: Mapping[str, float]
     picked: tuple[Candidate, ...] = field(repr=False)
-    answered: Answered | None = field(default=None, repr=False)
+    answered: ModelAnswer | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

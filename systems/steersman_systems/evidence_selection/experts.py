@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.evidence_selection.environment import State
-    from steersman_systems.evidence_selection.tasks import EvidenceTask, Standing
+    from steersman_systems.evidence_selection.tasks import EvidenceTask, OpenState
     from steersman_systems.evidence_selection.training.task import Options
 
     Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class GoldExpert:
     """Picks gold passages, expands where that brings one nearer, and stops when there is none."""
 
-    def labels(self, task: EvidenceTask, standing: Standing, options: Options) -> Floats:
+    def labels(self, task: EvidenceTask, standing: OpenState, options: Options) -> Floats:
         """Return (k,) 1 for what is right, 0 for the rest."""
         state = standing.state
         gold = np.array([one.id in state.question.gold for one in state.pool.candidates], np.bool_)
@@ -61,7 +61,7 @@ class RankExpert:
 
     share: float = 0.0
 
-    def labels(self, task: EvidenceTask, standing: Standing, options: Options) -> Floats:
+    def labels(self, task: EvidenceTask, standing: OpenState, options: Options) -> Floats:
         """Return (k,) 1 for the one action it would take, 0 for the rest."""
         places = standing.places
         right = np.zeros(len(places))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FIELD = "selector"
 
 
-class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SelectorSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a selector was trained for.
 
     Args:
@@ -41,7 +41,7 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         set: it was trained on.
         features: names of the columns, in their order.
 
-    >>> MadeFor("", 5, 4000, 20, False, "last", "hotpotqa").limits().may_stop
+    >>> SelectorSetup("", 5, 4000, 20, False, "last", "hotpotqa").limits().may_stop
     False
     """
 
@@ -86,14 +86,14 @@ class MadeFor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"the selector was trained with {had}, not {has}; {hint}")
 
 
-def kept(scorer: Scorer, made_for: MadeFor) -> bytes:
+def kept(scorer: Scorer, made_for: SelectorSetup) -> bytes:
     """Return a selector as a file's content: arrays and a header, no code.
 
     Raises:
         InputError: a scorer of another kind.
 
     >>> stump = TreeScorer.of_stumps(len(FEATURES), [(0, 0.5, -1.0, 2.0)])
-    >>> told = MadeFor("", 5, 4000, 20, False, "last", "hotpotqa")
+    >>> told = SelectorSetup("", 5, 4000, 20, False, "last", "hotpotqa")
     >>> read(kept(stump, told))[1] == told
     True
     """
@@ -101,7 +101,7 @@ def kept(scorer: Scorer, made_for: MadeFor) -> bytes:
     return pack_state({**scorer_state(scorer), _FIELD: np.frombuffer(told, np.uint8).copy()})
 
 
-def read(content: bytes) -> tuple[Scorer, MadeFor]:
+def read(content: bytes) -> tuple[Scorer, SelectorSetup]:
     """Return a selector and what it was trained for.
 
     Raises:
@@ -112,7 +112,7 @@ def read(content: bytes) -> tuple[Scorer, MadeFor]:
     if told is None:
         raise StateError("the file has no training setup; train the selector again")
     try:
-        made_for = msgspec.json.decode(told.tobytes(), type=MadeFor)
+        made_for = msgspec.json.decode(told.tobytes(), type=SelectorSetup)
     except msgspec.DecodeError as wrong:
         raise StateError(f"the file's {_FIELD!r} is damaged: {wrong}; train it again") from wrong
     scorer = scorer_from_state(state)
@@ -129,7 +129,7 @@ def read(content: bytes) -> tuple[Scorer, MadeFor]:
     return scorer, made_for
 
 
-def read_file(file: Path) -> tuple[Scorer, MadeFor]:
+def read_file(file: Path) -> tuple[Scorer, SelectorSetup]:
     """Return what `read` does of a file.
 
     Raises:

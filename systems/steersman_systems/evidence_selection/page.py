@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from steersman_systems.evidence_selection.ablations import Ablated
-    from steersman_systems.evidence_selection.case_studies import Case, Side
+    from steersman_systems.evidence_selection.ablations import AblationResult
+    from steersman_systems.evidence_selection.case_studies import CaseStudy, PolicyOutcome
     from steersman_systems.evidence_selection.form_trial import FormsCompared
     from steersman_systems.evidence_selection.paired import Estimate
     from steersman_systems.evidence_selection.report import SetReport
@@ -183,7 +183,7 @@ def _forms(forms: FormsCompared) -> Iterator[str]:
     )
 
 
-def _ablated(one: Ablated) -> Sequence[str]:
+def _ablated(one: AblationResult) -> Sequence[str]:
     if one.figure is None:
         return one.part, one.variant, "not measured", "", one.why
     if one.ahead is None:
@@ -192,7 +192,7 @@ def _ablated(one: Ablated) -> Sequence[str]:
     return one.part, one.variant, str(one.figure), one.over, ahead
 
 
-def _case(case: Case) -> str:
+def _case(case: CaseStudy) -> str:
     answers = ", ".join(case.answers[:3])
     sides = "".join(map(_side, case.sides))
     searched = f"search query: {escape(case.searched)}<br>" if case.searched else ""
@@ -203,7 +203,7 @@ def _case(case: Case) -> str:
     )
 
 
-def _side(side: Side) -> str:
+def _side(side: PolicyOutcome) -> str:
     items = "".join(
         f"<li><span class={'gold' if one.gold else 'plain'!r}>{escape(one.title or '(no title)')}"
         f"{' ✓' if one.gold else ''}{' ⤷ by a link' if one.brought else ''}</span><br>"

@@ -47,7 +47,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class LexicalScores:
     """BM25 scores of the passages that share a word with a query; all others have 0.
 
     A pool lives as long as an evaluation: scores of a whole collection of millions of passages
@@ -57,7 +57,7 @@ class Scored:
         positions: (m,) in the collection, rising.
         scores: (m,) > 0.
 
-    >>> Scored.of(np.array([0.0, 2.0, 0.0, 1.0], np.float32)).at(np.array([3, 0])).tolist()
+    >>> LexicalScores.of(np.array([0.0, 2.0, 0.0, 1.0], np.float32)).at(np.array([3, 0])).tolist()
     [1.0, 0.0]
     """
 
@@ -106,7 +106,7 @@ class Query:
     """
 
     text: str
-    lexical: Scored
+    lexical: LexicalScores
     vector: NDArray[np.float32] | None
     nearest: tuple[int, ...]
     terms: NDArray[np.int32]

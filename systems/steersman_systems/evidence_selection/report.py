@@ -17,8 +17,8 @@ from steersman_systems.evidence_selection.evaluation import MEASURES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steersman_systems.evidence_selection.ablations import Ablated
-    from steersman_systems.evidence_selection.case_studies import Case
+    from steersman_systems.evidence_selection.ablations import AblationResult
+    from steersman_systems.evidence_selection.case_studies import CaseStudy
     from steersman_systems.evidence_selection.evaluation import Evaluation
     from steersman_systems.evidence_selection.form_trial import FormsCompared
     from steersman_systems.evidence_selection.paired import Estimate
@@ -105,8 +105,8 @@ class SetReport:
     ceilings: tuple[float, float] = (nan, nan)
     left_out: int = 0
     note: str = ""
-    cases: tuple[Case, ...] = ()
-    ablated: tuple[Ablated, ...] = field(default=())
+    cases: tuple[CaseStudy, ...] = ()
+    ablated: tuple[AblationResult, ...] = field(default=())
     forms: FormsCompared | None = None
 
 
@@ -115,7 +115,7 @@ def set_report(
     *,
     left_out: int = 0,
     note: str = "",
-    ablated: Sequence[Ablated] = (),
+    ablated: Sequence[AblationResult] = (),
     forms: FormsCompared | None = None,
     shown: str = CLONE,
 ) -> SetReport:

@@ -76,7 +76,7 @@ class RewardModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Distilled:
+class DistillationReport:
     """How a reward model stands, on pairs that it was not trained on.
 
     Attributes:
@@ -162,7 +162,7 @@ def distilled_report(
     embedder: Embedder | None = None,
     folds: int = 5,
     seed: int = 0,
-) -> Distilled:
+) -> DistillationReport:
     """Distil a judge on some pairs, hold the model against people on the others, in turn.
 
     Args:
@@ -192,7 +192,7 @@ def distilled_report(
         by_length[held] = alone.log_odds(rows[held, :1])
     model, length = (_right(score, right) for score in (odds, by_length))
     judge = np.where(taught > 0, (taught == right).astype(np.float64), 0.5)
-    return Distilled(
+    return DistillationReport(
         model=mean_of(model, of, within=(0.0, 1.0), seed=seed),
         length=mean_of(length, of, within=(0.0, 1.0), seed=seed),
         ahead=mean_of(model - length, of, within=(-1.0, 1.0), seed=seed),

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from steersman.providers.judges.judge import Measure
-    from steersman_systems.evidence_selection.answer_model import Answered, Answerer
+    from steersman_systems.evidence_selection.answer_model import Answerer, ModelAnswer
     from steersman_systems.evidence_selection.environment import Selection
     from steersman_systems.evidence_selection.pool import Candidate, Pool
 
 
 @dataclass(frozen=True, slots=True)
-class Valuing:
+class SelectionMeasures:
     """Makes rows of selections: measures what was picked, and what is answered from it.
 
     Args:
@@ -94,7 +94,7 @@ def _gold(picked: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _answered(pool: Pool, answered: Answered, judge: Measure | None) -> dict[str, float]:
+def _answered(pool: Pool, answered: ModelAnswer, judge: Measure | None) -> dict[str, float]:
     if answered.missing:
         return {"unanswered": 1.0}
     question, text = pool.question, answered.text
@@ -114,7 +114,7 @@ def _answered(pool: Pool, answered: Answered, judge: Measure | None) -> dict[str
 
 
 def _faithful(
-    question: str, answered: Answered, citations: Iterable[str], judge: Measure | None
+    question: str, answered: ModelAnswer, citations: Iterable[str], judge: Measure | None
 ) -> float:
     if judge is None:
         return float(any(True for _ in citations))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from steersman.policies.scorers import Scorer
     from steersman_systems.evidence_selection.pool import Pool
-    from steersman_systems.evidence_selection.tasks import Standing
+    from steersman_systems.evidence_selection.tasks import OpenState
     from steersman_systems.evidence_selection.training.task import TakenStep
 
     Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ class ScoredSelector:
 
 def _selection(
     selector: ScoredSelector,
-    standing: Standing,
+    standing: OpenState,
     taken: list[TakenStep],
     why: list[Mapping[str, float]],
 ) -> Selection:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class OpenState:
     """A state of the environment with what may be done in it.
 
     Args:
@@ -65,11 +65,11 @@ class EvidenceTask:
         """Its conversation, whose turns are alike; its id where it is of none."""
         return self.pool.question.conversation or self.id
 
-    def begin(self) -> Standing:
+    def begin(self) -> OpenState:
         """Return the state before the first step."""
         return self._standing(self.environment.start(self.pool))
 
-    def options(self, standing: Standing) -> Options | None:
+    def options(self, standing: OpenState) -> Options | None:
         """Return the actions with their features; None: it has ended."""
         if standing.stopped or not len(standing.places):
             return None
@@ -84,24 +84,24 @@ class EvidenceTask:
         picks = int(np.count_nonzero(places >= 0))
         return Options(names, features.rows(state)[which], picks)
 
-    def take(self, standing: Standing, place: int) -> Standing:
+    def take(self, standing: OpenState, place: int) -> OpenState:
         """Return the state after an action."""
         action = int(standing.places[place])
         if action == STOP_ACTION:
-            return Standing(standing.state, standing.places, stopped=True)
+            return OpenState(standing.state, standing.places, stopped=True)
         return self._standing(self.environment.step(standing.state, action))
 
-    def reward(self, standing: Standing) -> float:
+    def reward(self, standing: OpenState) -> float:
         """Return what the selection is worth, by the declared final terms."""
         return self.terms.final(standing.state)
 
-    def potential(self, standing: Standing) -> float:
+    def potential(self, standing: OpenState) -> float:
         """Return Φ by the declared shaping terms; 0 after stop and at the end."""
         ended = standing.stopped or not len(standing.places)
         return 0.0 if ended else self.terms.potential(standing.state)
 
-    def _standing(self, state: State) -> Standing:
+    def _standing(self, state: State) -> OpenState:
         legal = self.environment.legal(state)
         others = [EXPAND_ACTION] * legal.expand + [STOP_ACTION] * legal.stop
         picks = np.flatnonzero(legal.picks)
-        return Standing(state, np.concatenate([picks, np.array(others, np.int64)]))
+        return OpenState(state, np.concatenate([picks, np.array(others, np.int64)]))

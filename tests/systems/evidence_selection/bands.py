@@ -3,7 +3,7 @@
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.prepared_set import ready
 from steersman_systems.evidence_selection.question import Question, Turn
-from steersman_systems.evidence_selection.sets.set_builder import Gathering
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder
 
 BANDS = ("Rush", "Toto", "Yes", "Queen", "Kiss", "Wham")
 TOWNS = ("Toronto", "Angeles", "London", "Detroit", "Paris", "Warsaw")
@@ -11,7 +11,7 @@ TOWNS = ("Toronto", "Angeles", "London", "Detroit", "Paris", "Warsaw")
 
 def bands(*, history=False, embedder=None, size=6):
     """Return the world made ready: the band is found by its name, its town by a link alone."""
-    found = Gathering("bands", at_most=100)
+    found = SetBuilder("bands", at_most=100)
     for place, (band, town) in enumerate(zip(BANDS, TOWNS, strict=True)):
         text = f"{band} is a band. {band} comes from {town} and plays loud songs."
         found.passage("here", f"b{place}", text, f"{band} (band)")

@@ -6,7 +6,7 @@ from steersman.errors import BackendUnavailableError
 from steersman.providers.judges.judge import Judge
 from steersman.providers.spending_limit import Budget
 from steersman_systems.evidence_selection.answer_model import Answerer
-from steersman_systems.evidence_selection.answer_stability import Sureness
+from steersman_systems.evidence_selection.answer_stability import AnswerStability
 from steersman_systems.evidence_selection.answered_terms import AnsweredTerms
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.environment import Environment, Limits
@@ -59,7 +59,7 @@ def test_always_saying_no_stands_in_no_passage_and_is_never_sure():
     state, terms = picked_state(pool, "p"), AnsweredTerms(answerer)
     assert "no" in pool.candidates[0].text
     assert terms.attribution(state) == terms.faithfulness(state) == 0.0
-    assert Sureness(answerer)(state) < 1.0
+    assert AnswerStability(answerer)(state) < 1.0
 
 
 def test_they_weigh_into_a_reward_beside_others(pool):

@@ -12,9 +12,9 @@ from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer, scorer_state
 from steersman.policies.tree_scorer import TreeScorer
 from steersman_systems.evidence_selection.features import FEATURES
-from steersman_systems.evidence_selection.kept_selectors import MadeFor, kept, read
+from steersman_systems.evidence_selection.kept_selectors import SelectorSetup, kept, read
 
-TOLD = MadeFor("minilm", 4, 4000, 20, True, "keywords", "mtrag")
+TOLD = SelectorSetup("minilm", 4, 4000, 20, True, "keywords", "mtrag")
 
 
 WIDTH = len(FEATURES)

@@ -12,7 +12,12 @@ import pytest
 
 from steersman.errors import DataError
 from steersman.errors.install_hint import how_to_install
-from steersman_systems.evidence_selection.ablations import SHAPINGS, Ablated, Reranked, ablations
+from steersman_systems.evidence_selection.ablations import (
+    SHAPINGS,
+    AblationResult,
+    RerankedTopK,
+    ablations,
+)
 from steersman_systems.evidence_selection.baselines import Oracle, TopK
 from steersman_systems.evidence_selection.case_studies import case_of, case_studies
 from steersman_systems.evidence_selection.contenders import BASELINE, CLONE, LinearlyCloned
@@ -52,8 +57,8 @@ def report(prepared, evaluation):
         prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups
     )
     forms = compare_forms(table, folds=2, orders=1)
-    tried = [Ablated("candidates", "K 20", CLONE, evaluation.mean("oracle", "all_gold")),
-             Ablated("learning", "+BC+RAFT", CLONE, None, why="absent")]  # fmt: skip
+    tried = [AblationResult("candidates", "K 20", CLONE, evaluation.mean("oracle", "all_gold")),
+             AblationResult("learning", "+BC+RAFT", CLONE, None, why="absent")]  # fmt: skip
     return set_report(evaluation, left_out=7, ablated=tried, forms=forms, shown="oracle")
 
 
@@ -196,13 +201,13 @@ class Heard:
 
 def test_a_reranker_orders_the_leading_candidates_alone(prepared):
     rules = Environment(Limits(picks=2, may_stop=False))
-    chosen = Reranked("short", Backwards(), rules, depth=3)
+    chosen = RerankedTopK("short", Backwards(), rules, depth=3)
     pool = prepared.pools[0]
     picked = chosen.select(pool, rng=None).picked
     leading = sorted(pool.candidates[:3], key=lambda one: len(f"{one.title}\n{one.text}"))
     assert list(picked) == [one.id for one in leading[:2]]
     heard, said = Heard(), replace(pool, query=replace(pool.query, text="what was searched for"))
-    Reranked("heard", heard, rules).select(said, rng=None)
+    RerankedTopK("heard", heard, rules).select(said, rng=None)
     assert heard.asked == ["what was searched for"], "of a conversation, more than the last turn"
 
 

@@ -9,7 +9,7 @@ from steersman.errors import DataError, InputError
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets import files
 from steersman_systems.evidence_selection.sets import known_sets as sets
-from steersman_systems.evidence_selection.sets.set_builder import Gathering
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder
 from tests.systems.evidence_selection.set_files import (
     HOTPOT,
     OWN_PASSAGES,
@@ -188,7 +188,7 @@ def test_a_negative_cap_is_refused(tmp_path):
 
 
 def test_what_is_left_out_of_a_large_collection_takes_no_memory():
-    found = Gathering("large", at_most=1, gold=["right"], pooled=["named"])
+    found = SetBuilder("large", at_most=1, gold=["right"], pooled=["named"])
     for name in ("first", "named", "right"):
         found.passage("here", name, "text")
     tracemalloc.start()

@@ -6,7 +6,7 @@ import pytest
 from steersman.errors import InputError
 from steersman.providers.judges.judge import Judge
 from steersman_systems.evidence_selection.answer_model import Answerer
-from steersman_systems.evidence_selection.answer_stability import Sureness, UntilSure
+from steersman_systems.evidence_selection.answer_stability import AnswerStability, StopWhenStable
 from steersman_systems.evidence_selection.baselines import TopK
 from steersman_systems.evidence_selection.contenders import LinearlyCloned
 from steersman_systems.evidence_selection.environment import Environment, Limits
@@ -46,7 +46,7 @@ def picked_state(pool, *ids):
 
 
 def test_sure_is_the_same_answer_twice_that_stands_in_a_passage(pools):
-    sure = Sureness(Answerer(Judge(Reads())))
+    sure = AnswerStability(Answerer(Judge(Reads())))
     pool = pools[0]
     assert sure(picked_state(pool)) == 0.0
     assert sure(picked_state(pool, "b0")) == 0.0
@@ -56,7 +56,7 @@ def test_sure_is_the_same_answer_twice_that_stands_in_a_passage(pools):
 
 def test_a_clone_stops_once_the_answerer_is_sure(pools):
     inner = LinearlyCloned("clone", LIMITS)
-    contender = UntilSure(inner, Sureness(Answerer(Judge(Reads()))))
+    contender = StopWhenStable(inner, AnswerStability(Answerer(Judge(Reads()))))
     assert contender.name == "clone, until sure"
     rng = np.random.default_rng(0)
     full = inner.fitted(pools[1:]).select(pools[0], rng=rng)
@@ -67,6 +67,6 @@ def test_a_clone_stops_once_the_answerer_is_sure(pools):
 
 
 def test_what_does_not_score_cannot_be_stopped(pools):
-    contender = UntilSure(Fixed(TopK()), lambda _: 1.0)
+    contender = StopWhenStable(Fixed(TopK()), lambda _: 1.0)
     with pytest.raises(InputError, match="has no scores; use a clone"):
         contender.fitted(pools)

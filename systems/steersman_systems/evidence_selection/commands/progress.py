@@ -27,7 +27,7 @@ def progress_bar(*, quiet: bool) -> Progress:
     return Progress(console=Console(stderr=True), disable=quiet or not sys.stderr.isatty())
 
 
-class Telling:
+class ProgressReport:
     """Progress reports on standard error: the current part of the work, and its share done."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -85,7 +85,7 @@ class Telling:
 class _Counted:
     """Embedder that reports the number of embedded texts."""
 
-    def __init__(self, embedder: Embedder, telling: Telling) -> None:
+    def __init__(self, embedder: Embedder, telling: ProgressReport) -> None:
         self.name, self.size = embedder.name, embedder.size
         self._embedder, self._telling = embedder, telling
 

@@ -21,8 +21,8 @@ from steersman.retrieval.embedding_cache import CachedEmbedder
 from steersman.retrieval.rerank import CosineReranker, CrossEncoder
 from steersman_systems.evidence_selection.ablations import ablations
 from steersman_systems.evidence_selection.answer_model import Answerer
-from steersman_systems.evidence_selection.answer_stability import Sureness, UntilSure
-from steersman_systems.evidence_selection.commands.progress import Telling
+from steersman_systems.evidence_selection.answer_stability import AnswerStability, StopWhenStable
+from steersman_systems.evidence_selection.commands.progress import ProgressReport
 from steersman_systems.evidence_selection.contenders import BASELINE, CLONE, contenders
 from steersman_systems.evidence_selection.environment import Limits
 from steersman_systems.evidence_selection.evaluate import evaluate
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from steersman.retrieval.dense import Embedder
     from steersman.retrieval.rerank import Reranker
-    from steersman_systems.evidence_selection.ablations import Ablated
+    from steersman_systems.evidence_selection.ablations import AblationResult
     from steersman_systems.evidence_selection.evaluate import Contender
     from steersman_systems.evidence_selection.form_trial import FormsCompared
     from steersman_systems.evidence_selection.paired import Estimate
@@ -55,7 +55,7 @@ _OPTIONS = {"at_most": "passages", "words_alone": "words", "ray_address": "ray",
 
 
 @dataclass
-class Evaluated:
+class EvaluationOutput:
     """Results of an evaluation.
 
     Attributes:
@@ -73,7 +73,7 @@ class Evaluated:
 
 def evaluated(
     *, quiet: bool, names: str, page: Path | None, log: Path | None, **asked: Any
-) -> Evaluated:
+) -> EvaluationOutput:
     """Evaluate policies on the sets in `names`, comma-separated.
 
     Raises:
@@ -81,13 +81,13 @@ def evaluated(
     """
     for file in filter(None, (page, log)):
         _check_writable(file)
-    done = Evaluated()
+    done = EvaluationOutput()
     reports: list[SetReport] = []
     with ExitStack() as stack:
         judge = asked_model(stack, asked, told=_told(asked))
         # Refuses unknown policies before the work starts.
         _taking_part(asked, judge, SharedTraining())
-        telling = stack.enter_context(Telling(quiet=quiet))
+        telling = stack.enter_context(ProgressReport(quiet=quiet))
         embedder = opened_embedder(
             stack, asked["home"], words_alone=asked["words_alone"], telling=telling
         )
@@ -157,7 +157,7 @@ def _destination(asked: dict[str, Any]) -> Destination:
 
 def _measured(
     name: str, embedder: Embedder | None, judge: Judge | None, asked: dict[str, Any],
-    telling: Telling,
+    telling: ProgressReport,
 ) -> SetReport:  # fmt: skip
     seed, folds, address = asked["seed"], asked["folds"], asked["ray_address"]
     shared = SharedTraining()
@@ -175,7 +175,7 @@ def _measured(
         address=address,
         done=telling.part(f"{name}: learning and selecting", len(taking_part) * count),
     )  # fmt: skip
-    variants: list[Ablated] = []
+    variants: list[AblationResult] = []
     if asked["ablations"]:
         variants = ablations(
             evaluation, prepared.collection, prepared.questions, groups=prepared.groups,
@@ -227,12 +227,12 @@ def _taking_part(
         if asked["ray_address"] is not None:
             raise InputError("--until-sure calls the model from this process; leave out --ray")
         clone = contenders([CLONE], limits=limits, seed=seed, shared=shared)[-1]
-        found.append(UntilSure(clone, Sureness(answerer)))
+        found.append(StopWhenStable(clone, AnswerStability(answerer)))
     return found
 
 
 def _forms(
-    prepared: Prepared, folds: int, seed: int, address: str | None, telling: Telling
+    prepared: Prepared, folds: int, seed: int, address: str | None, telling: ProgressReport
 ) -> FormsCompared:
     part = f"{prepared.evidence.name}: searching with every form of query"
     table = tabulate(
@@ -243,7 +243,7 @@ def _forms(
 
 
 def opened_embedder(
-    stack: ExitStack, home: Path | None, *, words_alone: bool, telling: Telling | None = None
+    stack: ExitStack, home: Path | None, *, words_alone: bool, telling: ProgressReport | None = None
 ) -> Embedder | None:
     """Return the embedder with its cache; None with `words_alone`.
 

@@ -15,7 +15,7 @@ from steersman_systems.evidence_selection.commands.progress import progress_bar
 from steersman_systems.evidence_selection.commands.run import opened_embedder
 from steersman_systems.evidence_selection.environment import Environment, Limits
 from steersman_systems.evidence_selection.experts import GoldExpert, RankExpert
-from steersman_systems.evidence_selection.kept_selectors import MadeFor, kept, read_file
+from steersman_systems.evidence_selection.kept_selectors import SelectorSetup, kept, read_file
 from steersman_systems.evidence_selection.prepared_set import prepare
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.raft_training import from_feedback
@@ -73,7 +73,7 @@ def trained(
             clone(tasks, GoldExpert(), seed=seed) if source == "gold"
             else _from_feedback(tasks, seed, ray_address)
         )  # fmt: skip
-    made_for = MadeFor(
+    made_for = SelectorSetup(
         embedder=embedder.name if embedder is not None else "", picks=limits.picks,
         tokens=limits.tokens, added=limits.added, may_stop=may_stop, form=prepared.form, set=name,
     )  # fmt: skip

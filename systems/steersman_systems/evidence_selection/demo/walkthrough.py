@@ -29,7 +29,7 @@ from steersman_systems.evidence_selection.report import facts, set_report
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from steersman_systems.evidence_selection.case_studies import Case, Side
+    from steersman_systems.evidence_selection.case_studies import CaseStudy, PolicyOutcome
     from steersman_systems.evidence_selection.evaluate import Contender
     from steersman_systems.evidence_selection.evaluation import Evaluation
     from steersman_systems.evidence_selection.prepared_set import Prepared
@@ -115,7 +115,7 @@ def _told(
     return {**facts([report]), "learned": learned, "page": str(page)}
 
 
-def _show_case(console: Console, case: Case) -> None:
+def _show_case(console: Console, case: CaseStudy) -> None:
     right = f"\nanswer: {', '.join(case.answers[:3])}" if case.answers else ""
     console.print(f"\n[bold]{KINDS[case.kind]}[/bold]")
     question = shorten(case.question, _QUESTION, placeholder=" …")
@@ -127,7 +127,7 @@ def _show_case(console: Console, case: Case) -> None:
     console.print(Columns(panels))
 
 
-def _side(side: Side) -> Table:
+def _side(side: PolicyOutcome) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right")
     table.add_column()

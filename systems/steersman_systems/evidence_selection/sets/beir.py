@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from steersman.errors import DataError
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.files import entries, find, needed, split_of, table
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
             raise DataError(f"{where}: the query {query!r} is not in queries.jsonl")
         if _above_zero(score, where):
             gold.setdefault(query, []).append(passage)
-    found = Gathering(name, at_most=at_most, gold={one for ids in gold.values() for one in ids})
+    found = SetBuilder(name, at_most=at_most, gold={one for ids in gold.values() for one in ids})
     for row in entries(needed(folder, "the passages", "corpus.jsonl")):
         text, title = row.text("text", default=""), row.text("title", default="")
         found.passage(row.where, _id(row), text, title)

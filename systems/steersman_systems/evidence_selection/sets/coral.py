@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.files import entries, needed, split_of
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text, turns
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text, turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     file = needed(folder, "the conversations", *FILES)
     talks = [(talk, list(talk.each("turns"))) for talk in entries(file)]
     gold = {one for _, said in talks for turn in said for one in turn.names("golden_docs_pids")}
-    found = Gathering(name, at_most=at_most, gold=gold)
+    found = SetBuilder(name, at_most=at_most, gold=gold)
     for row in entries(needed(folder, "the passages", "**/passage_corpus.json")):
         found.passage(row.where, row.name("ref_id"), row.text("ref_string", default=""))
     for talk, said in talks:
@@ -45,7 +45,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     return found.done(folder)
 
 
-def _ask(found: Gathering, talk: str, said: list[Entry], split: str) -> None:
+def _ask(found: SetBuilder, talk: str, said: list[Entry], split: str) -> None:
     before: list[str] = []
     for turn in said:
         text, answer = asked_text(turn, "question"), turn.text("response", default="")

@@ -17,7 +17,7 @@ from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.files import entries, split_of
 from steersman_systems.evidence_selection.sets.set_builder import (
     WITHOUT_COLLECTION,
-    Gathering,
+    SetBuilder,
     asked_text,
 )
 
@@ -36,7 +36,7 @@ def load(file: Path, name: str, at_most: int) -> EvidenceSet:
     Raises:
         DataError: an entry is not as the format says.
     """
-    found = Gathering(name, at_most=at_most)
+    found = SetBuilder(name, at_most=at_most)
     for place, row in enumerate(entries(file)):
         ids = {
             one: [
@@ -56,5 +56,5 @@ def load(file: Path, name: str, at_most: int) -> EvidenceSet:
     return found.done(file, note=WITHOUT_COLLECTION)
 
 
-def _kept(found: Gathering, row: Entry, *, gold: bool) -> str:
+def _kept(found: SetBuilder, row: Entry, *, gold: bool) -> str:
     return found.candidate(row.where, row.text("text"), row.text("title", default=""), gold=gold)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.files import entries, needed, split_of
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def load(
         DataError: a file is missing, or an entry is not as the format says.
     """
     file = needed(folder, "the questions with their passages", *patterns)
-    found = Gathering(name, at_most=at_most)
+    found = SetBuilder(name, at_most=at_most)
     asked = []
     for row in entries(file):
         titles = _supporting(row)
@@ -65,7 +65,7 @@ def _supporting(row: Entry) -> list[str]:
     return [title for title, _ in _pairs(row, "supporting_facts", "sent_id", int)]
 
 
-def _candidates(found: Gathering, row: Entry, gold: list[str]) -> list[tuple[str, str]]:
+def _candidates(found: SetBuilder, row: Entry, gold: list[str]) -> list[tuple[str, str]]:
     return [
         (
             title,
@@ -76,7 +76,7 @@ def _candidates(found: Gathering, row: Entry, gold: list[str]) -> list[tuple[str
 
 
 def _ask(
-    found: Gathering,
+    found: SetBuilder,
     row: Entry,
     titles: list[str],
     own: list[tuple[str, str]],

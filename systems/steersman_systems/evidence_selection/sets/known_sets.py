@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["AT_MOST", "KNOWN", "EvidenceSet", "Known", "load"]
+__all__ = ["AT_MOST", "KNOWN", "EvidenceSet", "KnownSet", "load"]
 
 AT_MOST = 1_000_000
 """Passages of a collection that are read beside the gold ones: some have fifty times as many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSet:
     """A set with a separate format.
 
     Attributes:
@@ -58,32 +58,32 @@ class Known:
 
 
 KNOWN = {
-    "coral": Known("multi-turn questions over web pages, with citations",
+    "coral": KnownSet("multi-turn questions over web pages, with citations",
                    "huggingface.co/datasets/ariya2357/CORAL", coral.load, coral.FILES),
-    "qrecc": Known("conversational questions with rewrites by people",
+    "qrecc": KnownSet("conversational questions with rewrites by people",
                    "zenodo.org/records/5115890 (SCAI-QReCC) and github.com/apple/ml-qrecc",
                    qrecc.load, qrecc.FILES),
-    "topiocqa": Known("conversations over Wikipedia whose topic shifts",
+    "topiocqa": KnownSet("conversations over Wikipedia whose topic shifts",
                       "github.com/McGill-NLP/topiocqa", topiocqa.load, topiocqa.FILES[:2]),
-    "or_quac": Known("questions of QuAC over all of Wikipedia",
+    "or_quac": KnownSet("questions of QuAC over all of Wikipedia",
                      "ciir.cs.umass.edu/downloads/ORConvQA", or_quac.load,
                      ("**/all_blocks.txt", "**/preprocessed/test.txt"), ("orquac", "orconvqa")),
-    "hotpotqa": Known("questions that take two passages", "hotpotqa.github.io", hotpotqa.load,
+    "hotpotqa": KnownSet("questions that take two passages", "hotpotqa.github.io", hotpotqa.load,
                       hotpotqa.HOTPOTQA, ("hotpot",)),
-    "musique": Known("questions of two to four hops", "github.com/StonyBrookNLP/musique",
+    "musique": KnownSet("questions of two to four hops", "github.com/StonyBrookNLP/musique",
                      musique.load, musique.FILES),
-    "2wiki": Known("questions of two to four hops over two Wikipedia pages and Wikidata",
+    "2wiki": KnownSet("questions of two to four hops over two Wikipedia pages and Wikidata",
                    "github.com/Alab-NII/2wikimultihop",
                    partial(hotpotqa.load, patterns=hotpotqa.TWO_WIKI),
                    also=("2wikimultihopqa", "2wikimultihop", "2wikimqa")),
-    "nq": Known("what people asked a search engine", "ai.google.com/research/NaturalQuestions",
+    "nq": KnownSet("what people asked a search engine", "ai.google.com/research/NaturalQuestions",
                 natural_questions.load, (*natural_questions.FILES, *natural_questions.DPR_FILES),
                 ("naturalquestions",)),
-    "triviaqa": Known("quiz questions", "nlp.cs.washington.edu/triviaqa", triviaqa.load,
+    "triviaqa": KnownSet("quiz questions", "nlp.cs.washington.edu/triviaqa", triviaqa.load,
                       (*triviaqa.FILES, *triviaqa.DPR_FILES), ("trivia",)),
-    "mtrag": Known("multi-turn questions in four domains (in this project's format)",
+    "mtrag": KnownSet("multi-turn questions in four domains (in this project's format)",
                    "github.com/IBM/mt-rag-benchmark", shared_format.load),
-    "clapnq": Known("natural questions with long answers (in this project's format)",
+    "clapnq": KnownSet("natural questions with long answers (in this project's format)",
                     "github.com/primeqa/clapnq", shared_format.load),
 }  # fmt: skip
 """Name -> what it is, where it lives, and what reads its published format."""
@@ -115,14 +115,14 @@ def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
     return known.read(folder, name, at_most)
 
 
-def _by_name(name: str) -> Known | None:
+def _by_name(name: str) -> KnownSet | None:
     plain = _plain(name)
     return next(
         (known for one, known in KNOWN.items() if plain in {_plain(one), *known.also}), None
     )
 
 
-def _by_files(folder: Path) -> Known | None:
+def _by_files(folder: Path) -> KnownSet | None:
     """Return the set that the files of a folder belong to, if they belong to one alone."""
     fitting = [one for one in KNOWN.values() if find(folder, *one.files) is not None]
     return fitting[0] if len(fitting) == 1 else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.files import entries, needed, split_of
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,13 +35,13 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
         DataError: a file is missing, or an entry is not as the format says.
     """
     file = needed(folder, "the questions with their passages", *FILES)
-    found = Gathering(name, at_most=at_most)
+    found = SetBuilder(name, at_most=at_most)
     for row in entries(file):
         _ask(found, row, split_of(file))
     return found.done(file)
 
 
-def _ask(found: Gathering, row: Entry, split: str) -> None:
+def _ask(found: SetBuilder, row: Entry, split: str) -> None:
     ids, gold = [], []
     for one in row.each("paragraphs"):
         text, title = one.text("paragraph_text"), one.text("title", default="")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets import dpr
 from steersman_systems.evidence_selection.sets.files import all_needed, entries, find, split_of
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,14 +50,14 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     retrieved = find(folder, *DPR_FILES)
     if retrieved is not None and find(folder, *FILES) is None:
         return dpr.load(retrieved, name, at_most)
-    found = Gathering(name, at_most=at_most)
+    found = SetBuilder(name, at_most=at_most)
     for file in all_needed(folder, "the questions with their pages", *FILES):
         for row in entries(file):
             _ask(found, row, split_of(file))
     return found.done(folder)
 
 
-def _ask(found: Gathering, row: Entry, split: str) -> None:
+def _ask(found: SetBuilder, row: Entry, split: str) -> None:
     tokens = _tokens(row)
     title = row.text("document_title", default="")
     notes = list(row.each("annotations"))

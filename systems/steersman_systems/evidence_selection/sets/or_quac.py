@@ -23,7 +23,7 @@ from steersman_systems.evidence_selection.sets.files import (
 )
 from steersman_systems.evidence_selection.sets.set_builder import (
     WITHOUT_COLLECTION,
-    Gathering,
+    SetBuilder,
     asked_text,
     turns,
 )
@@ -51,10 +51,10 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     file = needed(folder, "the turns", *FILES)
     said = list(entries(file))
     if find(folder, _BLOCKS) is None and any(row.fields.get("evidences") for row in said):
-        return _over_evidences(Gathering(name, at_most=at_most), said, file)
+        return _over_evidences(SetBuilder(name, at_most=at_most), said, file)
     qrels = document(needed(folder, "the gold passages", "**/qrels.txt"))
     right = {row.name("qid"): _gold(qrels, row.name("qid")) for row in said}
-    found = Gathering(name, at_most=at_most, gold={one for ids in right.values() for one in ids})
+    found = SetBuilder(name, at_most=at_most, gold={one for ids in right.values() for one in ids})
     for row in entries(needed(folder, "the passages", _BLOCKS)):
         text, title = row.text("text", default=""), row.text("title", default="")
         found.passage(row.where, row.name("id"), text, title)
@@ -63,7 +63,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     return found.done(folder)
 
 
-def _over_evidences(found: Gathering, said: Sequence[Entry], file: Path) -> EvidenceSet:
+def _over_evidences(found: SetBuilder, said: Sequence[Entry], file: Path) -> EvidenceSet:
     for row in said:
         texts, labels = row.texts("evidences"), row.fields.get("retrieval_labels") or []
         if not isinstance(labels, list) or len(labels) != len(texts):
@@ -83,7 +83,7 @@ def _gold(qrels: Entry, question: str) -> tuple[str, ...]:
 
 
 def _ask(
-    found: Gathering,
+    found: SetBuilder,
     row: Entry,
     gold: Sequence[str],
     split: str,

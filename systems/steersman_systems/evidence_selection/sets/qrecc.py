@@ -18,7 +18,7 @@ from steersman.errors import DataError
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.entry import Entry
 from steersman_systems.evidence_selection.sets.files import entries, find, needed, split_of
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text, turns
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text, turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     file = needed(folder, "the turns", *FILES)
     said = sorted(_with_truth(folder, file), key=_place)
     gold = {one for row in said for one in row.names("Truth_passages")}
-    found = Gathering(name, at_most=at_most, gold=gold)
+    found = SetBuilder(name, at_most=at_most, gold=gold)
     for part in _collection(folder):
         for row in entries(part):
             found.passage(row.where, row.name("id"), row.text("contents", default=""))
@@ -75,7 +75,7 @@ def _collection(folder: Path) -> list[Path]:
     )
 
 
-def _ask(found: Gathering, row: Entry, before: list[str], split: str) -> None:
+def _ask(found: SetBuilder, row: Entry, before: list[str], split: str) -> None:
     text = asked_text(row, "Question")
     answer = row.text("Truth_answer", default=row.text("Answer", default=""))
     told = row.texts("Context") or before

@@ -27,7 +27,7 @@ _ID, _TITLE = 512, 1_000
 """Characters that a `Document` may have: published ids are addresses at times, titles lists."""
 
 
-class Gathering:
+class SetBuilder:
     """A set while it is read: passages once each, questions with what belongs to them.
 
     Args:

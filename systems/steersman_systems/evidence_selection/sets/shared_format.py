@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.files import entries, find, needed
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text, turns
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text, turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     rows = list(entries(needed(folder, "the questions", "questions.jsonl")))
     gold = {one for row in rows for one in row.names("gold")}
     pooled = {one for row in rows for one in row.names("pool")}
-    found = Gathering(name, at_most=at_most, gold=gold, pooled=pooled)
+    found = SetBuilder(name, at_most=at_most, gold=gold, pooled=pooled)
     for row in entries(needed(folder, "the passages", "passages.jsonl")):
         text, title = row.text("text", default=""), row.text("title", default="")
         found.passage(row.where, _id(row), text, title)

@@ -20,7 +20,7 @@ from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets.files import entries, find, needed, split_of, table
 from steersman_systems.evidence_selection.sets.set_builder import (
     WITHOUT_COLLECTION,
-    Gathering,
+    SetBuilder,
     asked_text,
     turns,
 )
@@ -54,14 +54,14 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     split = split_of(file)
     said = list(entries(file))
     right = _gold(folder, said, split)
-    found = Gathering(name, at_most=at_most, gold={one for ids in right.values() for one in ids})
+    found = SetBuilder(name, at_most=at_most, gold={one for ids in right.values() for one in ids})
     note = _read_passages(folder, found, said)
     for row in said:
         _ask(found, row, right, split)
     return found.done(folder, note=note)
 
 
-def _read_passages(folder: Path, found: Gathering, said: list[Entry]) -> str:
+def _read_passages(folder: Path, found: SetBuilder, said: list[Entry]) -> str:
     """Read the collection, or what stands for it; return what must be known of that."""
     own = [row.inner("Gold_passage") for row in said if row.fields.get("Gold_passage")]
     if own and find(folder, _PASSAGES) is None:
@@ -101,7 +101,7 @@ def _id(row: Entry) -> str:
     return f"{row.name('Conversation_no')}_{row.name('Turn_no')}"
 
 
-def _ask(found: Gathering, row: Entry, right: dict[str, tuple[str, ...]], split: str) -> None:
+def _ask(found: SetBuilder, row: Entry, right: dict[str, tuple[str, ...]], split: str) -> None:
     more = (one.text("Answer", default="") for one in row.each("Additional_answers"))
     given = (row.text("Answer", default=""), *more)
     question = Question(

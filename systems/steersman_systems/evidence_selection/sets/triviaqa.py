@@ -21,7 +21,7 @@ from steersman_systems.evidence_selection.answers import contains
 from steersman_systems.evidence_selection.question import Question
 from steersman_systems.evidence_selection.sets import dpr
 from steersman_systems.evidence_selection.sets.files import document, find, needed, split_of
-from steersman_systems.evidence_selection.sets.set_builder import Gathering, asked_text
+from steersman_systems.evidence_selection.sets.set_builder import SetBuilder, asked_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     if retrieved is not None and find(folder, *FILES) is None:
         return dpr.load(retrieved, name, at_most)
     file = needed(folder, "the questions", *FILES)
-    found = Gathering(name, at_most=at_most)
+    found = SetBuilder(name, at_most=at_most)
     evidence = file.parent / "evidence"
     if not evidence.is_dir() and file.parent != folder:
         evidence = file.parent.parent / "evidence"
@@ -60,7 +60,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
     return found.done(file)
 
 
-def _ask(found: Gathering, row: Entry, evidence: Path, file: Path) -> None:
+def _ask(found: SetBuilder, row: Entry, evidence: Path, file: Path) -> None:
     right = row.inner("Answer")
     answers = (right.text("Value"), *right.texts("Aliases"))
     ids: dict[str, bool] = {}

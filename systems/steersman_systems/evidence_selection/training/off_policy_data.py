@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from steersman.policies.scorers import Scorer
     from steersman.policies.sequence import StepRule
-    from steersman_systems.evidence_selection.training.task import Along, Task, Walk
+    from steersman_systems.evidence_selection.training.task import TargetSteps, Task, Walk
 
     Floats = NDArray[np.float64]
     _Known = list[NDArray[np.bool_]]
@@ -77,7 +77,10 @@ def sequences_of(
 
 
 def _laid_out(
-    log: Sequence[Walk], steps: Sequence[Along], lengths: NDArray[np.int64], unit: NDArray[np.intp]
+    log: Sequence[Walk],
+    steps: Sequence[TargetSteps],
+    lengths: NDArray[np.int64],
+    unit: NDArray[np.intp],
 ) -> LoggedSequences:
     """Return one row per selection and one column per step, without a model."""
     most = int(lengths.max())
@@ -118,7 +121,7 @@ def _lengths(
 
 def _along(
     tasks: Sequence[Task], log: Sequence[Walk], scorer: Scorer, rule: StepRule
-) -> list[Along]:
+) -> list[TargetSteps]:
     of_task = {task.id: task for task in tasks}
     places: dict[str, list[int]] = {}
     for place, one in enumerate(log):
@@ -128,7 +131,7 @@ def _along(
             f"the log has selections for {missing[0]!r}, not among the {len(tasks)} questions; "
             "pass every question of the log"
         )
-    found: dict[int, Along] = {}
+    found: dict[int, TargetSteps] = {}
     for name, own in places.items():
         told = along(of_task[name], [log[place] for place in own], scorer, rule)
         found |= dict(zip(own, told, strict=True))
@@ -136,7 +139,7 @@ def _along(
 
 
 def _rest(
-    steps: Sequence[Along],
+    steps: Sequence[TargetSteps],
     there: NDArray[np.bool_],
     rewards: Floats,
     fold: NDArray[np.intp],

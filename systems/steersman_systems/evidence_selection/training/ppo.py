@@ -255,7 +255,7 @@ class _Run:
         )  # fmt: skip
         kept = self._weights()
         try:
-            told = _Told.of(log, self.start, self.policy, self.value, self.how)
+            told = _StepInputs.of(log, self.start, self.policy, self.value, self.how)
             far = self._improve(told, np.random.default_rng([self.seed, number]))
             held_out = self._held_out(self.scorer())
         except FloatingPointError as wrong:
@@ -278,7 +278,7 @@ class _Run:
         elif len(self.rounds) >= self.how.rounds:
             self.stopped = "rounds"
 
-    def _improve(self, told: _Told, rng: np.random.Generator) -> bool:
+    def _improve(self, told: _StepInputs, rng: np.random.Generator) -> bool:
         """Train on the steps; return whether the KL limit was exceeded."""
         for _ in range(self.how.epochs):
             before = self._weights()
@@ -296,7 +296,7 @@ class _Run:
                 break
         return False
 
-    def _update(self, told: _Told, places: torch.Tensor) -> None:
+    def _update(self, told: _StepInputs, places: torch.Tensor) -> None:
         how, there = self.how, told.padded.there[places]
         logs = told.at(places).logs(self.policy, how.rule)
         ratio = torch.exp(logs.gather(1, told.chosen[places]).squeeze(1) - told.drawn[places])
@@ -332,7 +332,7 @@ def _normalised(ahead: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Told:
+class _StepInputs:
     """Steps of a round as network inputs."""
 
     padded: PaddedSteps
@@ -348,7 +348,7 @@ class _Told:
     def of(
         cls, log: Sequence[Walk], start: Scorer, policy: RowNetwork, value: RowNetwork,
         how: PpoSettings,
-    ) -> _Told:  # fmt: skip
+    ) -> _StepInputs:  # fmt: skip
         taken = [one for walked in log for one in walked.taken]
         padded = PaddedSteps.of([one.rows for one in taken], start, _CPU)
         states = torch.from_numpy(
@@ -368,8 +368,8 @@ class _Told:
             torch.from_numpy(ahead), torch.from_numpy(ahead + expected), clone, before,
         )  # fmt: skip
 
-    def at(self, places: torch.Tensor) -> _Told:
-        return _Told(
+    def at(self, places: torch.Tensor) -> _StepInputs:
+        return _StepInputs(
             self.padded.at(places), *(getattr(self, name)[places] for name in
             ("states", "chosen", "drawn", "ahead", "returns", "clone", "before")),
         )  # fmt: skip

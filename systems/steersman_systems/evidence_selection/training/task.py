@@ -120,7 +120,7 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Along:
+class TargetSteps:
     """Target policy along the T steps of a logged selection.
 
     Args:
@@ -182,7 +182,7 @@ class _Reached:
     eligible: _Eligible | None
 
 
-class _Ways:
+class _StateCache:
     """Cache of the states of one task."""
 
     def __init__(self, task: Task, scorer: Scorer, rule: StepRule) -> None:
@@ -202,7 +202,7 @@ class _Ways:
         reward = self._task.reward(now.state)
         return Walk(self._task.id, tuple(taken), reward, propensity, np.array(potentials))
 
-    def along(self, logged: Walk) -> Along:
+    def along(self, logged: Walk) -> TargetSteps:
         way: tuple[int, ...] = ()
         now, chances = self._reached[way], []
         taken, meant, missing = [], [], []
@@ -222,7 +222,7 @@ class _Ways:
             now = self._next(way, now)
         if now.options is not None:
             raise _unlike(logged, len(logged.taken), "the selection continues")
-        return Along(np.array(chances), np.array(taken), np.array(meant), np.array(missing))
+        return TargetSteps(np.array(chances), np.array(taken), np.array(meant), np.array(missing))
 
     def _next(self, way: tuple[int, ...], before: _Reached) -> _Reached:
         if way not in self._reached:
@@ -244,7 +244,7 @@ def _unlike(logged: Walk, number: int, what: str) -> DataError:
     )
 
 
-def along(task: Task, log: Sequence[Walk], scorer: Scorer, rule: StepRule) -> list[Along]:
+def along(task: Task, log: Sequence[Walk], scorer: Scorer, rule: StepRule) -> list[TargetSteps]:
     """Return the target policy along logged selections of one question.
 
     The question is replayed, because the target may prefer candidates that the log could not draw.
@@ -252,7 +252,7 @@ def along(task: Task, log: Sequence[Walk], scorer: Scorer, rule: StepRule) -> li
     Raises:
         DataError: a selection belongs to another question or to other limits.
     """
-    ways = _Ways(task, scorer, rule)
+    ways = _StateCache(task, scorer, rule)
     return [ways.along(one) for one in log]
 
 
@@ -262,7 +262,7 @@ def walk(task: Task, scorer: Scorer, rule: StepRule, *, rng: np.random.Generator
     Raises:
         InputError: its propensity underflows.
     """
-    return _Ways(task, scorer, rule).walk(rng)
+    return _StateCache(task, scorer, rule).walk(rng)
 
 
 def walks(
@@ -278,7 +278,7 @@ def walks(
     """
     found = []
     for task in tasks:
-        rng, ways = stream(seed, task.id), _Ways(task, scorer, rule)
+        rng, ways = stream(seed, task.id), _StateCache(task, scorer, rule)
         found += [ways.walk(rng) for _ in range(each)]
     return found
 

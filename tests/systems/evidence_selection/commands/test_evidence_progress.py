@@ -3,7 +3,7 @@
 import numpy as np
 
 from steersman_systems.evidence_selection.commands import progress as evidence_progress
-from steersman_systems.evidence_selection.commands.progress import Telling
+from steersman_systems.evidence_selection.commands.progress import ProgressReport
 
 
 class Embedding:
@@ -16,7 +16,7 @@ class Embedding:
 
 
 def worked(*, quiet):
-    with Telling(quiet=quiet) as telling:
+    with ProgressReport(quiet=quiet) as telling:
         embedder = telling.embedded(Embedding())
         telling.part("reading")
         assert embedder.encode(["a"] * 150).shape == (150, 2)
@@ -51,7 +51,7 @@ def test_at_a_terminal_what_is_over_is_full_also_where_some_was_left_out(monkeyp
 
 def test_what_failed_is_not_shown_as_done(monkeypatch):
     monkeypatch.setattr(evidence_progress.sys.stderr, "isatty", lambda: True)
-    telling = Telling(quiet=False)
+    telling = ProgressReport(quiet=False)
     telling.__enter__()
     telling.part("reading", 10)(3)
     telling.__exit__(ValueError, ValueError("broken"), None)

@@ -17,7 +17,7 @@ from steersman.errors import DataError
 from steersman.policies.network_scorer import NetworkScorer
 from steersman.policies.scorers import SummedScorer
 from steersman.policies.sequence import StepRule
-from steersman_systems.evidence_selection.answer_model import Answered
+from steersman_systems.evidence_selection.answer_model import ModelAnswer
 from steersman_systems.evidence_selection.answered_terms import AnsweredTerms
 from steersman_systems.evidence_selection.collection import Collection
 from steersman_systems.evidence_selection.environment import Environment, Limits
@@ -122,7 +122,7 @@ class Says:
         self.text = text
 
     def __call__(self, question, passages):
-        return Answered(self.text, shown=tuple((one.id, one.text) for one in passages))
+        return ModelAnswer(self.text, shown=tuple((one.id, one.text) for one in passages))
 
 
 def _answering(text):
