@@ -74,14 +74,14 @@ def compare(plan: RolloutPlan, metrics: Mapping[str, MetricEvidence]) -> tuple[A
 
 
 def steadied(moments: Moments) -> Moments:
-    """Return moments whose variance is that of the numbers and one 0 and one 1 more.
+    """Return moments with the variance after adding one 0 and one 1.
 
-    Numbers from 0 to 1 that were all the same so far need not remain so: thirty decisions without
-    an error do not prove that there are none. The two make the variance of n zeros about 1 / n, as
-    the rule of three does, and leave that of numbers that vary as it is.
+    Thirty decisions without an error do not prove an error rate of 0. The two added values make
+    the variance of n zeros about 1 / n, like the rule of three. They hardly change the variance of
+    varied values.
 
     Args:
-        moments: of numbers from 0 to 1.
+        moments: moments of values from 0 to 1.
 
     Example:
         >>> steadied(Moments(98, 0.0, 0.0)).variance
@@ -89,8 +89,8 @@ def steadied(moments: Moments) -> Moments:
 
     Source:
         Agresti and Caffo (2000), Simple and effective confidence intervals for proportions and
-        differences of proportions result from adding two successes and two failures; here for the
-        variance alone.
+        differences of proportions result from adding two successes and two failures; here only
+        for the variance.
     """
     n, mean = moments.n, moments.mean
     squares = max(n - 1, 0) * moments.variance + n * mean * mean

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Policy to be evaluated, with its declaration.
+    """Candidate policy with its declaration.
 
     Attributes:
         policy: published policy.
         spec: declaration of the published version.
         features: feature map of the declaration's context.
-        since: earlier decisions may be its training data; None: it was frozen from a lineage, whose
-            log is adaptive.
+        since: earlier decisions may be its training data; None: frozen from a lineage, whose log is
+            adaptive.
     """
 
     policy: ChoicePolicy
@@ -79,7 +79,7 @@ class Candidate:
         return float(distribution[names.index(logged.action)]) if logged.action in names else 0.0
 
     def whole(self, logged: LoggedChoice) -> Whole:
-        """Return its probability of a selection, with the data that the log lacks.
+        """Return its probability of a selection, and of selections that the log could not draw.
 
         Raises:
             SteersmanError: the candidate cannot decide it.
@@ -88,7 +88,7 @@ class Candidate:
         return weigh_whole(cast("SequencePolicy", self.policy), offered, logged.steps)
 
     def distribution(self, logged: LoggedChoice) -> tuple[Floats, Floats | None]:
-        """Return its distribution for a decision, and the vector it would have seen.
+        """Return its distribution for a decision, and its encoded context.
 
         Returns:
             Probabilities over `names`, and ``x`` or None.
@@ -105,7 +105,7 @@ class Candidate:
             rows = rows.reshape(len(eligible or names), -1)
         named = not isinstance(self.spec.actions, Mixed) and len(names) > 0
         if eligible is not None and named:
-            # What was taken out since, or is not there yet, it would never draw.
+            # It never draws actions that it does not have: removed or newly declared ones.
             known = [place for place, name in enumerate(eligible) if name in names]
             eligible = [eligible[place] for place in known]
             rows = None if rows is None else rows[known]

@@ -42,7 +42,7 @@ def failures(
     compared: tuple[ArmComparison, ...],
     now: float,
 ) -> Iterator[Finding]:
-    """Yield every reason not to leave a step.
+    """Yield every reason not to promote.
 
     Args:
         step: step of the plan, from 0.
@@ -101,10 +101,10 @@ def _shadowed(plan: RolloutPlan, step: int, evidence: Evidence) -> Iterator[Find
     elif shadow.slow > _MOST_SLOW * shadow.decisions:
         what = f"the candidate was slow in {shadow.slow} of {shadow.decisions} shadowed decisions"
         yield Finding("hold", f"{what}; limit {_MOST_SLOW:.0%}", "shadow")
-    yield from what_the_log_says(plan, evidence.off_policy)
+    yield from off_policy_findings(plan, evidence.off_policy)
 
 
-def what_the_log_says(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iterator[Finding]:
+def off_policy_findings(plan: RolloutPlan, seen: OffPolicyEvidence | None) -> Iterator[Finding]:
     """Yield the findings of off-policy evaluation; None: still running."""
     if seen is None:
         yield Finding("wait", "off-policy evaluation is still running")
@@ -214,8 +214,8 @@ def _known(
 def _objective(plan: RolloutPlan, compared: tuple[ArmComparison, ...]) -> Iterator[Finding]:
     """Check what must be shown before the candidate takes over.
 
-    Each bound is at the plan's full alpha: to be promoted falsely, a candidate must pass all of
-    them, so the chance is that of the one where it is bad, and nothing is split.
+    Each bound uses the plan's full alpha without a correction, because a false promotion must pass
+    every bound (intersection-union test).
     """
     loss = plan.objective_margin if plan.objective == "non_inferior" else 0.0
     reward = compared[0]
@@ -233,7 +233,7 @@ def _objective(plan: RolloutPlan, compared: tuple[ArmComparison, ...]) -> Iterat
             yield Finding("wait", f"{what}margin {seen.margin:g}; needs more data")
 
 
-def what_was_shown(plan: RolloutPlan, step: int, compared: tuple[ArmComparison, ...]) -> str:
+def promotion_reason(plan: RolloutPlan, step: int, compared: tuple[ArmComparison, ...]) -> str:
     """Return the reason of a promotion."""
     stage = plan.stages[step]
     if stage.name == "shadow":

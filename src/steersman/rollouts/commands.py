@@ -1,7 +1,7 @@
 """Manual rollout actions: checked for legality, with actor and reason, and audited.
 
-An action claims the rollout first. A controller that was about to write an older decision is fenced
-and reads the state again, so only one of a person and a controller moves the rollout.
+An action claims the rollout first. This fences a controller that is about to write: it must read
+the state again. So a person and a controller never move the rollout at the same time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def act(
     ``promote`` moves to the next step; on the last step the candidate becomes the live policy. The
     last verdict of the step must be promote, unless forced. The candidate must always verify. Of
     two parallel promotions of the same step one succeeds. ``rollback`` ends the rollout: control
-    serves everybody, the candidate is frozen, an incident opens. ``freeze`` pins control to one
+    serves all units, the candidate is frozen, an incident opens. ``freeze`` pins control to one
     state until ``resume``.
 
     Args:
@@ -123,7 +123,7 @@ async def act(
             wanted = known.step if step is None and action == "promote" else step
             if wanted is not None and row.step != wanted:
                 raise _moved_on(row, wanted)
-            deed = _Deed(connection, row, held, actor, reason, now)
+            deed = _RolloutAction(connection, row, held, actor, reason, now)
             return await deed.do(action, force=force)
     finally:
         await connection.close()
@@ -181,7 +181,7 @@ async def close_incident(
         await connection.close()
 
 
-class _Deed:
+class _RolloutAction:
     """One action in a transaction that holds the decision point and the rollout."""
 
     def __init__(
@@ -242,7 +242,7 @@ class _Deed:
             self._row.epoch,
             now=self._now,
             status=status,
-            # The reason of the end stays; the audit log records later freezes and resumes.
+            # An ended rollout keeps its reason; the audit log records later freezes and resumes.
             reason=self._reason if self._row.is_under_way else self._row.reason,
         )
         await audit(

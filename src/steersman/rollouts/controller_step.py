@@ -1,4 +1,4 @@
-"""One turn of a controller: look, judge and act in one transaction."""
+"""One turn of a controller: reads the evidence, judges and acts in one transaction."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Acted = Literal["none", "next_stage", "promoted", "rolled_back", "held"]
 
 @dataclass(frozen=True, slots=True)
 class ControllerStep:
-    """What a turn starts from.
+    """Inputs of a turn.
 
     Attributes:
         row: the rollout as it was claimed or last moved.
-        looking: what was seen of it so far.
-        sources: what they said just now.
-        moment: now.
-        paces: how often a verdict that stays the same is stored.
+        looking: evidence from earlier turns.
+        sources: current error counts.
+        moment: current time.
+        paces: intervals of the controller.
     """
 
     row: RolloutRow
@@ -52,7 +52,7 @@ class ControllerStep:
 
     @property
     def at(self) -> datetime:
-        """Now."""
+        """Current time."""
         return datetime.fromtimestamp(self.moment.now, UTC)
 
 
@@ -62,8 +62,8 @@ class StepResult:
 
     Attributes:
         row: rollout after the turn.
-        judgement: the judgement; None: the rollout had ended.
-        acted: action that followed.
+        judgement: judgement; None: the rollout had ended.
+        acted: resulting action.
         stored: whether the verdict was stored; always after an action.
     """
 
@@ -74,7 +74,7 @@ class StepResult:
 
 
 async def take_turn(connection: Any, turn: ControllerStep) -> StepResult:
-    """Look at a rollout, judge it and act, in one transaction.
+    """Judge a rollout and act, in one transaction.
 
     Raises:
         FencedError: another controller has the rollout; nothing was written.
@@ -82,7 +82,7 @@ async def take_turn(connection: Any, turn: ControllerStep) -> StepResult:
     done = await _try(connection, turn, holding=False)
     if done is None:
         try:
-            # To promote, the point has to be held, and before the rollout, as everybody does.
+            # Promotion locks the point first, then the rollout, as all code does: no deadlocks.
             done = await _try(connection, turn, holding=True)
         except (StateError, SnapshotError) as error:
             turn.looking.trouble = f"the candidate cannot become the live policy: {error!s:.300}"
@@ -104,7 +104,7 @@ async def _try(connection: Any, turn: ControllerStep, *, holding: bool) -> StepR
         point = await hold_view(connection, point_name)
         evidence = await turn.looking.look(connection, row, point, turn.sources, turn.moment)
         judged = judge(turn.looking.plan, row.step, evidence, turn.moment.now)
-        acted = _deed(turn, row, judged)
+        acted = _action_for(turn, row, judged)
         if acted == "promoted" and not holding:
             return None
         stored = await _write(connection, turn, row, judged, acted)
@@ -120,7 +120,7 @@ async def _try(connection: Any, turn: ControllerStep, *, holding: bool) -> StepR
     return StepResult(moved, judged, acted, stored)
 
 
-def _deed(turn: ControllerStep, row: RolloutRow, judged: Judgement) -> Acted:
+def _action_for(turn: ControllerStep, row: RolloutRow, judged: Judgement) -> Acted:
     """Return the action for a verdict."""
     if judged.verdict == "roll_back":
         return "rolled_back"
@@ -178,9 +178,9 @@ async def _act(
 async def _tell(
     connection: Any, turn: ControllerStep, row: RolloutRow, judged: Judgement
 ) -> RolloutRow:
-    """Open an incident for people, once of each kind.
+    """Open an incident, once per kind, and return the row.
 
-    Arms that cannot be compared stop the rollout: it is paused until somebody resumes it.
+    If the arms cannot be compared, the rollout pauses until a person resumes it.
     """
     kind = "candidate" if turn.looking.trouble else judged.incident
     if judged.verdict != "hold" or kind is None:

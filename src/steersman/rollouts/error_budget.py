@@ -1,9 +1,9 @@
 """Burn rate of the error budget over several windows.
 
-A budget of 1 % over thirty days is used up in time by 1 % errors: burn rate 1. An alarm needs the
-rate in a long window, so that one bad minute raises none, and in a short window of a twelfth, so
-that the alarm ends with the errors. Windows are fractions of the budget's period: hours in
-production, seconds in a demo.
+With a budget of 1 % over thirty days, 1 % errors use it up exactly in time: burn rate 1. An alarm
+needs the rate in two windows. The long one prevents an alarm after one bad minute. The short one, a
+twelfth of it, ends the alarm with the errors. Windows are fractions of the budget's period: hours
+in production, seconds in a demo.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _SHORT = 12
 
 
 class BurnWindow(NamedTuple):
-    """Pair of windows with a rate that must not be reached in both.
+    """Pair of windows with a maximum burn rate; it is exceeded only if both windows reach it.
 
     Attributes:
         long_s: length of the long window in seconds.
         short_s: length of the short window in seconds.
-        rate: burn rate that is too fast.
+        rate: maximum burn rate.
         worse: consequence.
     """
 
@@ -51,7 +51,7 @@ class Counts(NamedTuple):
 
 
 class Burn(NamedTuple):
-    """Rate that was reached in both windows.
+    """Burn rate that both windows reached.
 
     Attributes:
         window: the windows.
@@ -89,10 +89,10 @@ def burn_windows(budget: PlannedBudget) -> tuple[BurnWindow, ...]:
 
 
 def stretches(budget: PlannedBudget) -> tuple[float, ...]:
-    """Return the stretches of time whose errors are to be counted.
+    """Return the lengths of all windows whose errors are counted.
 
     Returns:
-        Their lengths in seconds, the shortest first.
+        Lengths in seconds, the shortest first.
 
     Example:
         >>> from steersman.rollouts.plan import PlannedBudget
@@ -104,16 +104,16 @@ def stretches(budget: PlannedBudget) -> tuple[float, ...]:
 
 
 def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
-    """Return how many times faster than planned errors come.
+    """Return the burn rate: observed error rate divided by the allowed one.
 
     Args:
         bad: decisions with an error, 0 to ``total``.
 
     Returns:
-        The rate, 1 where the budget lasts exactly its period; 0 without decisions.
+        The rate; at 1 the budget lasts exactly its period; 0 without decisions.
 
     Raises:
-        InputError: counts that are none, or more errors than decisions.
+        InputError: invalid counts, or more errors than decisions.
 
     Example:
         >>> from steersman.rollouts.plan import PlannedBudget
@@ -129,10 +129,10 @@ def burn_rate(budget: PlannedBudget, bad: float, total: float) -> float:
 
 
 def burning(budget: PlannedBudget, counts: Iterable[Counts]) -> list[Burn]:
-    """Return the rates that are too fast now.
+    """Return the burn rates that are too high now.
 
     Raises:
-        InputError: counts that are none.
+        InputError: invalid counts.
 
     Example:
         >>> from steersman.rollouts.plan import PlannedBudget

@@ -1,4 +1,4 @@
-"""Error counts per time window from the store's rows, without rereading old rows at every look.
+"""Error counts per time window, without rereading old rows at every look.
 
 The database counts rows into time buckets. New buckets are counted at every look, older ones less
 often, because errors are reported late: the last hour at once, earlier hours in parts.
@@ -27,7 +27,7 @@ _AGAIN = 5
 """A tier is recounted after this fraction of its length."""
 _TIERS_S = (10.0, 300.0, 3600.0)
 _WIDER = 6
-"""So many times as old as where one walk ends is where the next one does."""
+"""Ratio of the oldest ages of two consecutive tiers."""
 _STEP_S = 600.0
 _LONGEST_STEP_S = 86_400.0
 _FEW = 10_000
@@ -37,14 +37,14 @@ _Bucket = tuple[int, int]  # errors, decisions
 
 
 @dataclass(slots=True)
-class _Walk:
-    """Old rows that are counted again bit by bit, from the young end back, over and over.
+class _RecountTier:
+    """Tier of old rows that is recounted in parts, from young to old, in a cycle.
 
     Attributes:
-        near_s: age of the youngest.
-        far_s: age of the oldest.
-        place: down to where they were counted, in seconds since 1970.
-        at: when that was.
+        near_s: minimum age of its rows in seconds.
+        far_s: maximum age of its rows in seconds.
+        place: start of the last recounted part, in seconds since 1970.
+        at: time of the last recount, in seconds since 1970.
     """
 
     near_s: float
@@ -54,16 +54,15 @@ class _Walk:
 
 
 class Tally:
-    """Errors of one rollout's arms, by time.
+    """Error counts of one rollout's arms in time buckets.
 
-    A decision of the age A is counted again within about A / 2, whatever its age (later where looks
-    are rare and rows many): outcomes may come as late as they like, and a controller that took over
-    long ago knows what one knows that does so now. A look reads at most the last hour and, of each
-    tier of older rows, as much as a look back does.
+    A decision of age A is recounted within about A / 2 (later if looks are rare and rows many). So
+    outcomes may arrive at any age, and every controller reaches the same counts. A look reads at
+    most the last hour, and one part of each tier of older rows.
 
     Args:
         row: the rollout.
-        stretches: lengths in seconds that will be asked for.
+        stretches: lengths of the requested windows in seconds.
     """
 
     def __init__(self, row: RolloutRow, stretches: Sequence[float]) -> None:
@@ -73,17 +72,17 @@ class Tally:
         self._candidate: dict[int, _Bucket] = {}
         self._control: dict[int, _Bucket] = {}
         self._counted = dict.fromkeys(_TIERS_S, -inf)
-        self._walks = _walks(self._longest_s)
+        self._recount_tiers = _recount_tiers(self._longest_s)
         self._known_from: float | None = None
         self._looked = -inf
-        self._before = inf, -inf  # interval without looks whose counts are known: from, to
+        self._before = inf, -inf  # counted interval before a gap: from, to
         self._began = row.started_at.timestamp() - 60.0
         self._step_s = _STEP_S
         holdback = RolloutPlan.from_json(row.plan).holdback
-        self._places = _below(1.0 - holdback), _below(0.5)
+        self._places = _hash_bound(1.0 - holdback), _hash_bound(0.5)
 
     async def look(self, connection: Any, now: float) -> None:
-        """Count what is new, and what is due again.
+        """Count new rows, and recount the rows that are due.
 
         Args:
             now: seconds since 1970.
@@ -98,7 +97,7 @@ class Tally:
         if unseen:
             begin = now - _TIERS_S[-1]
         elif known is not None:
-            begin = max(begin, known)  # what is before comes bit by bit
+            begin = max(begin, known)  # _look_back counts older rows in parts
         await self._count(connection, begin, now + 1.0)
         if unseen and known is not None:
             self._before = known, self._looked - _TIERS_S[0]
@@ -107,19 +106,18 @@ class Tally:
         self._counted |= dict.fromkeys(due, now)
         self._looked = now
         await self._look_back(connection, now)
-        await self._look_again(connection, now)
+        await self._recount(connection, now)
         self._forget(now - self._longest_s)
 
     def counts(self, length: float, now: float) -> tuple[Counts, Counts] | None:
-        """Return errors of candidate and control in a stretch that ends now.
+        """Return errors of candidate and control in a window that ends now.
 
         Args:
-            length: in seconds.
+            length: length of the window in seconds.
             now: seconds since 1970.
 
         Returns:
-            None until it was counted back to its beginning, or to that of the rollout: the last
-            minutes alone would pass for all of it.
+            The counts; None until the whole window, or the whole rollout, was counted.
         """
         if self._known_from is None or self._known_from > max(now - length, self._began):
             return None
@@ -127,7 +125,7 @@ class Tally:
         return self._sum(self._candidate, begin, length), self._sum(self._control, begin, length)
 
     async def _look_back(self, connection: Any, now: float) -> None:
-        """Count the next bit of what was never counted, if there is any."""
+        """Count the next part of the rows that were never counted."""
         known, oldest = self._known_from, max(now - self._longest_s, self._began)
         if known is None or known <= oldest:
             return
@@ -136,9 +134,9 @@ class Tally:
         begin, end = self._before
         self._known_from = min(earlier, begin) if earlier <= end else earlier
 
-    async def _look_again(self, connection: Any, now: float) -> None:
-        """Count again, of each tier of old rows, the bit that is due."""
-        for walk in self._walks:
+    async def _recount(self, connection: Any, now: float) -> None:
+        """Recount the part of each tier that is due."""
+        for walk in self._recount_tiers:
             wanted = _AGAIN * abs(now - walk.at)
             if wanted < _STEP_S or self._known_from is None:
                 continue
@@ -148,13 +146,13 @@ class Tally:
                 begin = max(old, end - min(wanted, self._step_s))
                 await self._step(connection, begin, end)
                 walk.place = begin
-                if begin > old:  # what a step was too short for is due at the next look
+                if begin > old:  # the rest is due at the next look
                     walk.at = max(walk.at, now - (wanted - (end - begin)) / _AGAIN)
                     continue
             walk.at = now
 
     async def _step(self, connection: Any, begin: float, end: float) -> None:
-        """Count a bit of old rows; the next may be longer where this one had few."""
+        """Count a part of the old rows, and adapt the length of the next part to their number."""
         found = await self._count(connection, begin, end)
         if found >= _FEW:
             self._step_s = _STEP_S
@@ -166,7 +164,7 @@ class Tally:
         return Counts(length, sum(bad for bad, _ in found), sum(total for _, total in found))
 
     async def _count(self, connection: Any, begin: float, end: float) -> int:
-        """Count an interval again; return its number of decisions."""
+        """Replace the counts of an interval; return its number of decisions."""
         first, last = floor(begin / self._width_s), ceil(end / self._width_s)
         times = self._time(first), self._time(last)
         found = await error_buckets(
@@ -194,15 +192,15 @@ class Tally:
                 del buckets[place]
 
 
-def _walks(longest_s: float) -> tuple[_Walk, ...]:
-    """Return walks from the longest tier on to the longest stretch."""
+def _recount_tiers(longest_s: float) -> tuple[_RecountTier, ...]:
+    """Return the tiers between the last hour and the longest window."""
     ages = [_TIERS_S[-1]]
     while ages[-1] < longest_s:
         ages.append(min(_WIDER * ages[-1], longest_s))
-    return tuple(_Walk(near, far) for near, far in pairwise(ages))
+    return tuple(_RecountTier(near, far) for near, far in pairwise(ages))
 
 
-def _below(place: float) -> bytes:
-    """Return the bytes below which the hashes of the units before a place are."""
+def _hash_bound(place: float) -> bytes:
+    """Return the exclusive upper bound of the unit hashes below a position."""
     end = ceil(place * (1 << 53)) << 11
     return end.to_bytes(8) if end < 1 << 64 else b"\xff" * 9

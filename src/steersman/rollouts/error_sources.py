@@ -1,8 +1,8 @@
 """Metrics sources that count errors; a failed or stale source leads to hold.
 
 The store is always queried. A Prometheus is optional: it also counts requests whose decision could
-not be stored. A source that does not respond, answers nonsense, or has only old samples is reported
-with a reason, never read as "no errors".
+not be stored. A source without a valid, current answer is reported with a reason, never read as "no
+errors".
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Source(Protocol):
         """
 
 
-class _Known:
-    """What was counted lately: long stretches are not counted as often as short ones."""
+class _CountCache:
+    """Cache of counts by window; long windows are counted less often than short ones."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[UUID, float], tuple[datetime, tuple[Counts, Counts]]] = {}
@@ -80,17 +80,16 @@ class _Known:
 
     def _is_fresh(self, row: RolloutRow, length: float, now: datetime) -> bool:
         found = self._found.get((row.id, length))
-        # What is young changes as quickly as a short stretch does.
-        told = min(length, _lasted_s(row, now))
-        return found is not None and 0.0 <= (now - found[0]).total_seconds() < told / _FRESH
+        # The counts of a young rollout change as quickly as those of a short window.
+        covered_s = min(length, _lasted_s(row, now))
+        return found is not None and 0.0 <= (now - found[0]).total_seconds() < covered_s / _FRESH
 
 
 class StoreSource:
     """Counts from the rows of decisions and events.
 
-    An error is a decision that something else had to answer than the arm that the unit belongs to,
-    or whose outcome ``error`` is above 0. The source is as alive as the store itself, without
-    which nothing is judged at all.
+    An error is a decision that the unit's arm could not answer, or whose outcome ``error`` is above
+    0. The source is always alive, because a verdict needs the store anyway.
     """
 
     name = "store"
@@ -111,7 +110,7 @@ class StoreSource:
         moment = now.timestamp()
         async with as_tenant(connection, row.tenant):
             await tally.look(connection, moment)
-        self._tallies[row.id] = tally  # the latest last: the first ones are of rollouts that ended
+        self._tallies[row.id] = tally  # last, so that tallies of ended rollouts are evicted first
         while len(self._tallies) > _MOST_TALLIES:
             self._tallies.pop(next(iter(self._tallies)))
         found = [tally.counts(length, moment) for length in stretches]
@@ -137,7 +136,7 @@ class PrometheusSource:
         headers: headers of every query, for example an authorization.
 
     Raises:
-        InputError: a URL that is not HTTP, or a time that is not above 0.
+        InputError: invalid URL or time.
 
     >>> PrometheusSource("ftp://metrics")
     Traceback (most recent call last):
@@ -165,7 +164,7 @@ class PrometheusSource:
         self._timeout_s = timeout_s
         self._stale_s = stale_s
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout_s, headers=headers)
-        self._known = _Known()
+        self._known = _CountCache()
 
     async def read(
         self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
@@ -191,7 +190,7 @@ class PrometheusSource:
         return self._known.evidence(self.name, row, stretches)
 
     async def _doubt(self, row: RolloutRow) -> str:
-        """Return why its samples are not to be believed; empty if they are."""
+        """Return why its samples are not valid; empty if they are."""
         newest = await self._ask(f"time() - max(timestamp({_series(row)}))")
         if not newest:
             return f"no samples of {METRIC} for {row.skill}/{row.point}"
@@ -201,11 +200,11 @@ class PrometheusSource:
         return ""
 
     async def _count(self, row: RolloutRow, length: float, now: datetime) -> tuple[Counts, Counts]:
-        # No label names the rollout: what was before it were the errors of another candidate.
+        # No label names the rollout: earlier samples belong to another candidate.
         over = f"[{max(1, round(min(length, _lasted_s(row, now)) * 1000))}ms]"
         total = await self._ask(f"sum by (arm) (increase({_series(row)}{over}))")
         bad = await self._ask(f"sum by (arm) (increase({_series(row, bad=True)}{over}))")
-        # Each is extrapolated from its own samples; errors are capped at the decisions.
+        # Prometheus extrapolates both separately, so errors could exceed decisions.
         candidate, control = (
             Counts(length, min(bad.get(arm, 0.0), total.get(arm, 0.0)), total.get(arm, 0.0))
             for arm in _ARMS
@@ -213,7 +212,7 @@ class PrometheusSource:
         return candidate, control
 
     async def _ask(self, query: str) -> dict[str, float]:
-        """Return the values of an instant query, by arm."""
+        """Return the result of an instant query, by arm."""
         return _values(await asyncio.to_thread(self._request, query))
 
     def _request(self, query: str) -> bytes:
@@ -242,7 +241,7 @@ def _lasted_s(row: RolloutRow, now: datetime) -> float:
 
 
 def _series(row: RolloutRow, *, bad: bool = False) -> str:
-    # Decisions that could not be stored are counted a second time, as what they came to.
+    # A decision that could not be stored is counted twice: by its draw and as "unstored".
     more = 'result!="ok"' if bad else 'result!="unstored"'
     return f'{METRIC}{{skill="{row.skill}",point="{row.point}",{more}}}'
 
@@ -259,6 +258,6 @@ def _values(body: bytes) -> dict[str, float]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise StoreError(f"the answer is not a query result: {body[:100]!r}") from error
     wrong = next((value for value in found.values() if not (isfinite(value) and value >= 0)), None)
-    if wrong is not None:  # left out it would pass for no errors
+    if wrong is not None:  # without it the arm would seem to have no errors
         raise StoreError(f"the answer has the value {wrong!r}, which is not a count")
     return found

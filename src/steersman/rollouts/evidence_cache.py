@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from steersman.rollouts.evidence import OffPolicyEvidence, SourceEvidence
     from steersman.rollouts.trusted_clock import ClockReading
 
-_MOST_SHADOWED = 20_000  # or as many as the plan asks for
+_MOST_SHADOWED = 20_000  # at least; the plan may require more
 
 
 class Paces(Protocol):
@@ -91,7 +91,7 @@ class EvidenceMemory:
         self._elapsed_s = 0.0
 
     async def prepare(self, connection: Any, row: RolloutRow, moment: ClockReading) -> None:
-        """Verify the candidate and evaluate the log, before any lock is taken."""
+        """Verify the candidate and evaluate the log, without locks."""
         self._elapsed_s += moment.passed_s
         if self._step is None:
             async with as_tenant(connection, row.tenant):
@@ -111,7 +111,7 @@ class EvidenceMemory:
         sources: Sequence[SourceEvidence],
         moment: ClockReading,
     ) -> Evidence:
-        """Return the present evidence, read in the judging transaction."""
+        """Return the current evidence, read in the transaction of the verdict."""
         if row.step != self._step:
             self._step, self._elapsed_s = row.step, 0.0
         now = datetime.fromtimestamp(moment.now, UTC)
@@ -146,14 +146,14 @@ class EvidenceMemory:
         return [doubt for doubt in doubts if doubt]
 
     def _known_elapsed(self, row: RolloutRow, now: float) -> float:
-        """Return for how long the step has lasted as far as a controller saw, and a little more."""
+        """Return the observed duration of the step in seconds, plus at most `keep_s`."""
         if self.verdict is None or self.verdict.step != row.step:
-            told, until = 0.0, row.step_started_at.timestamp()
+            observed_s, until = 0.0, row.step_started_at.timestamp()
         else:
             inputs = self.verdict.inputs
-            told = inputs["now"] - inputs["evidence"]["step_started_at"]
+            observed_s = inputs["now"] - inputs["evidence"]["step_started_at"]
             until = inputs["now"]
-        return float(told + min(max(0.0, now - until), self._paces.keep_s))
+        return float(observed_s + min(max(0.0, now - until), self._paces.keep_s))
 
     async def _verify(self, connection: Any, row: RolloutRow, now: float) -> None:
         if self._loaded_at is not None and 0 <= now - self._loaded_at < self._paces.reload_s:
@@ -176,7 +176,7 @@ class EvidenceMemory:
                 self._off_policy, self._asking = self._asking.result(), None
             return
         found = self._off_policy
-        # A shadow that may be left after seconds must not wait half a minute for its evidence.
+        # A shadow stage of a few seconds must not wait half a minute for its evidence.
         pace = min(self._paces.evidence_s, max(1.0, self.plan.stages[self._step or 0].min_s))
         fresh = self._asked_at is not None and 0 <= now - self._asked_at < pace
         if self._candidate is None or (found is not None and (not found.reasons or fresh)):
@@ -191,8 +191,8 @@ class EvidenceMemory:
                 since=self._candidate.since,
                 judged=self._candidate.spec,
             )
-        # It may take seconds, and other rollouts are not to wait for it. The shadow is asked
-        # meanwhile, and a policy is for one thread: this one gets its own.
+        # In a thread, because it may take seconds and must not delay other rollouts. On a copy,
+        # because the shadow run uses the policy meanwhile and policies are not thread-safe.
         own = replace(self._candidate, policy=deepcopy(self._candidate.policy))
         self._asking = asyncio.create_task(
             asyncio.to_thread(off_policy, own, logged, gates=self.plan, often=True)

@@ -62,7 +62,7 @@ async def traffic_of(connection: Any, point: PointRow, *, now: float, days: floa
     covered_s = 0.0 if found.first is None else (moment - found.first).total_seconds()
     covered = max(covered_s, _LEAST_S) / _DAY_S
     daily = found.units / covered
-    # With n - 1 below, that of a sample of zeros and ones may come out a little larger.
+    # With divisor n - 1, the value for zeros and ones may slightly exceed its limit.
     sd = None if found.sd is None else min(found.sd, _LARGEST_SD)
     return Traffic(covered, found.decisions, found.units, daily, sd, found.mean)
 
@@ -130,22 +130,22 @@ def forecast(
     power: float = 0.8,
     spreads: Mapping[str, float] | None = None,
 ) -> Forecast:
-    """Return how many units and days it takes to show that a candidate is better.
+    """Return the units and days needed to show that a candidate is better.
 
-    The chance is that of one look at the end, at which everything must be shown at once, for
-    metrics that are independent. Earlier looks find some candidates sooner, so with these units the
-    candidate is promoted at least so often. Guardrails whose spread is not given are taken to be
-    shown by then: small margins, and not the objective, often decide how long it takes.
+    The power is that of one look at the end that shows all claims at once, for independent metrics.
+    Earlier looks promote some candidates sooner, so the real power is at least as high. Guardrails
+    without a given spread are assumed to be shown by then. Often small margins decide the duration,
+    not the objective.
 
     Args:
-        sd: standard deviation of the reward of one unit, above 0, at most 0.5: it lies in [0, 1].
-        units_per_day: new units of the decision point, above 0, on whichever arm.
-        power: chance of showing it, in (0, 1).
-        spreads: standard deviation of one unit's number by the guardrail's name, 0 to 0.5; the
-            candidate is taken to be neither better nor worse by them.
+        sd: standard deviation of one unit's reward in [0, 1]; above 0, at most 0.5.
+        units_per_day: new units of the decision point on both arms, above 0.
+        power: probability of showing all claims, in (0, 1).
+        spreads: standard deviation of one unit's value by the guardrail's name, 0 to 0.5; the
+            assumed effect on these is 0.
 
     Raises:
-        InputError: a number outside its range, or an effect that no number of units shows.
+        InputError: a number out of range, or an effect that no number of units can show.
 
     Example:
         >>> from steersman.rollouts.plan import PlannedGuardrail, PlannedStage, RolloutPlan
@@ -158,7 +158,7 @@ def forecast(
         >>> found.units, round(found.days, 1), found.harm_units
         (1830, 4.7, 3353)
 
-    Simulated rollouts take as many: ``python -m benchmarks.rollout``.
+    ``python -m benchmarks.rollout`` confirms the number by simulation.
     """
     spreads = {} if spreads is None else spreads
     _check(sd, effect, units_per_day, power, spreads)
@@ -185,7 +185,7 @@ def forecast(
 
 
 class _Claim(NamedTuple):
-    """A claim to show: a difference is closer than ``distance``."""
+    """Claim that a difference is smaller than ``distance``."""
 
     sd: float
     distance: float
@@ -222,10 +222,9 @@ def _margins(plan: RolloutPlan, spreads: Mapping[str, float]) -> dict[str, _Clai
 
 
 def _harm_units(plan: RolloutPlan, sd: float, loss: float) -> int | None:
-    """Return units of the candidate until a loss of reward is shown to be more than is tolerated.
+    """Return units of the candidate until a loss of reward causes a rollback.
 
-    The judge rolls back for what is worse by more than ``tolerate``, and not at all where the
-    guardrail holds.
+    Only a loss above ``tolerate`` rolls back; a guardrail that holds never does.
     """
     reward, early = plan.guardrails[0], 2 * plan.harm_units
     beyond = _Claim(sd, loss - reward.tolerate)
@@ -236,7 +235,7 @@ def _harm_units(plan: RolloutPlan, sd: float, loss: float) -> int | None:
 
 
 def _needed(claims: Sequence[_Claim], power: float, alpha: float, n_star: int) -> int:
-    """Return units per arm after which one look shows all claims with the power asked for."""
+    """Return the units per arm at which one look shows all claims with this power."""
 
     def enough(n: int) -> bool:
         return math.prod(_chance(claim, n, alpha, n_star) for claim in claims) >= power
@@ -254,8 +253,8 @@ def _needed(claims: Sequence[_Claim], power: float, alpha: float, n_star: int) -
 
 
 def _chance(claim: _Claim, n: int, alpha: float, n_star: int) -> float:
-    """Return the chance that a bound excludes the distance at n units of each arm."""
-    # Around a mean that such a spread is likely to have: rare errors have small ones.
+    """Return the probability that a bound excludes the distance at n units per arm."""
+    # The mean of a 0/1 value with this spread: rare errors have a small mean.
     mean = 0.5 - math.sqrt(0.25 - claim.sd**2)
     arm = steadied(Moments(n, mean, claim.sd**2))
     low, high = two_arm_confidence_sequence(
@@ -271,7 +270,7 @@ def _chance(claim: _Claim, n: int, alpha: float, n_star: int) -> float:
 def _stages(
     plan: RolloutPlan, units: int, canary: int, units_per_day: float
 ) -> tuple[StageForecast, ...]:
-    """Return each step with the units and days that it takes, given those before it."""
+    """Return the units and days of each step, given the steps before it."""
     found = []
     closed = 0.0
     for step, stage in enumerate(plan.stages):
@@ -285,7 +284,7 @@ def _stages(
         days = stage.min_s / _DAY_S
         if wanted > 0:
             days = max(days, _days(stage, wanted, rate) + closing)
-        # Those that came in last have not closed when the step ends.
+        # The newest units are still open when the step ends.
         here = rate * max(0.0, days - closing) if stage.name != "shadow" else 0.0
         closed += here
         found.append(StageForecast(stage.name, stage.share, math.floor(here + 1e-6), days))
@@ -300,7 +299,7 @@ def _days(stage: PlannedStage, wanted: float, rate: float) -> float:
 
 
 def _piece(plan: RolloutPlan, stage: PlannedStage) -> float:
-    """Return the share of units that enters each arm's analysis; all, in shadow."""
+    """Return the share of units that is analysed per arm; 1 in shadow."""
     if stage.name == "live":
         return plan.holdback
     return 1.0 if stage.name == "shadow" else stage.share

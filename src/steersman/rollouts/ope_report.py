@@ -1,8 +1,8 @@
-"""Off-policy evaluation of other policies on the log, for people.
+"""Off-policy evaluation of other policies on the log, as a report.
 
-It moves no rollout; ``rollouts/candidate_evidence.py`` evaluates candidates of rollouts on the
-service's draws only. Here rows of imported logs with known propensities are included on request,
-although they come from other conditions.
+Rollouts do not use it; ``rollouts/candidate_evidence.py`` evaluates their candidates on the
+service's draws only. This report may include imported logs with known propensities, although they
+come from other conditions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PolicyValue(NamedTuple):
     Attributes:
         policy: name of the policy.
         report: estimates, diagnostics and objections; None: it cannot be evaluated.
-        reason: why not; empty if there is a report.
+        reason: why the report is missing; empty otherwise.
     """
 
     policy: str
@@ -57,7 +57,7 @@ class Log(NamedTuple):
     Attributes:
         rows: decisions in time order.
         mean: logged mean reward.
-        against: why they cannot evaluate other policies; empty if they can.
+        against: why the log cannot evaluate other policies; empty if it can.
     """
 
     rows: Sequence[LoggedChoice]
@@ -66,10 +66,10 @@ class Log(NamedTuple):
 
 
 def baselines(spec: DecisionPoint) -> dict[str, Candidate]:
-    """Return what anyone would compare with: the declared fallback, and each action always.
+    """Return the baseline policies: the declared fallback, and each action always.
 
     Returns:
-        Policies without a floor, by name; none where actions have no names to be fixed.
+        Policies without a floor, by name; empty for actions without names.
 
     >>> from steersman.spec.loader import loads
     >>> spec = loads('''

@@ -1,7 +1,7 @@
 """Plan of one rollout: all numbers that its verdicts depend on, fixed before the first look.
 
-It is made from the declaration (``rollout:`` of a decision point) and the overrides of the start,
-stored with the rollout, and never changed: a margin, alpha or planned size chosen after seeing
+It comes from the declaration (``rollout:`` of a decision point) and the overrides of the start. It
+is stored with the rollout and never changes: a margin, alpha or planned size chosen after seeing
 results breaks every guarantee.
 """
 
@@ -25,7 +25,7 @@ StageName = Literal["shadow", "canary", "ab", "live"]
 MetricKind = Literal["reward", "errors", "above", "below", "mean"]
 Worse = Literal["roll_back", "hold"]
 
-# Half of the alpha watches what the candidate is for; the more guardrails, the less each has.
+# The reward is the goal of the candidate, so it gets half of alpha; guardrails share the rest.
 _REWARD_PART = 0.5
 
 
@@ -79,7 +79,7 @@ class PlannedGuardrail:
 
     @property
     def sign(self) -> float:
-        """1 where more is better, -1 where less is."""
+        """1 if higher is better, -1 if lower is better."""
         return 1.0 if self.better == "higher" else -1.0
 
 
@@ -158,20 +158,20 @@ class RolloutPlan:
 
     @property
     def closing_s(self) -> float:
-        """Seconds from a unit's first decision until its number is final."""
+        """Seconds from a unit's first decision until its value is final."""
         return self.unit_window_s + self.reward_window_s
 
     def needs_objective(self, step: int) -> bool:
-        """Return whether leaving a step lets the candidate serve most, without it being shown yet.
+        """Return whether the objective must be shown before the rollout may leave a step.
 
         Args:
-            step: place in `stages`, from 0.
+            step: index in `stages`, from 0.
         """
         name = self.stages[step].name
         if name == "shadow":
             return False
         if name == "live":
-            # Shown before, unless there was no stage to show it in.
+            # An earlier canary or ab stage has already shown it.
             return not any(stage.name in {"canary", "ab"} for stage in self.stages[:step])
         later = self.stages[step + 1 :]
         return not later or later[0].name == "live"
@@ -186,7 +186,7 @@ class RolloutPlan:
         """Return the plan that `to_json` wrote.
 
         Raises:
-            InputError: they are not a plan.
+            InputError: invalid plan.
         """
         try:
             return msgspec.convert(dict(values), cls)

@@ -15,7 +15,7 @@ from steersman.errors import RolloutError
 from steersman.learning.replica import StoredBases
 from steersman.rollouts.candidate import candidate_of
 from steersman.rollouts.candidate_evidence import logged_choices, off_policy
-from steersman.rollouts.checks import what_the_log_says
+from steersman.rollouts.checks import off_policy_findings
 from steersman.rollouts.plan import RolloutPlan, plan_of
 from steersman.rollouts.state_machine import checked_reason
 from steersman.rollouts.transitions import audit
@@ -106,7 +106,7 @@ async def start(
 
 
 def _with_reasons(wanted: StartRequest) -> StartRequest:
-    """Check the given reasons: one of only spaces would open the gates."""
+    """Check the given reasons: a blank one would bypass the gates."""
     checked: dict[str, Any] = {}
     for name in ("reason", "again", "force"):
         given: str = getattr(wanted, name)
@@ -138,7 +138,7 @@ def _to_compare(spec: DecisionPoint) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedCandidate:
     plan: RolloutPlan
     evidence: OffPolicyEvidence | None
 
@@ -150,8 +150,8 @@ async def _verified(
     clock: Callable[[], float],
     bases: Bases,
     salt: str,
-) -> _Checked:
-    """Verify and compare before any lock is taken, because a registry may be slow."""
+) -> _CheckedCandidate:
+    """Verify and evaluate the candidate without locks, because a registry may be slow."""
     now = datetime.fromtimestamp(clock(), UTC)
     async with connection.transaction():
         point = await hold_view(connection, key)
@@ -161,18 +161,18 @@ async def _verified(
         if wanted.concurrent is not None:
             plan = replace(plan, concurrent=wanted.concurrent)
         if plan.stages[0].name == "shadow" or wanted.force:
-            return _Checked(plan, None)
+            return _CheckedCandidate(plan, None)
         logged = await logged_choices(
             connection, key, closed=now, since=candidate.since, judged=candidate.spec
         )
     evidence = await asyncio.to_thread(off_policy, candidate, logged, gates=plan)
-    # As in a shadow: what the log shows to be worse is not enough either.
-    reasons = evidence.reasons or [one.reason for one in what_the_log_says(plan, evidence)]
+    # The same checks as in the shadow stage.
+    reasons = evidence.reasons or [one.reason for one in off_policy_findings(plan, evidence)]
     if reasons:
         message = f"not enough evidence to serve {wanted.candidate} without a shadow stage: "
         message += "; ".join(reasons)
         raise RolloutError(message + "; start with a shadow stage, or force it with a reason")
-    return _Checked(plan, evidence)
+    return _CheckedCandidate(plan, evidence)
 
 
 async def _check_history(connection: Any, key: Point, wanted: StartRequest) -> None:

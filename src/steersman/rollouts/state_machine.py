@@ -1,4 +1,4 @@
-r"""Which action is legal when, and what it leads to. Every change of a rollout uses this table.
+r"""Transition table of a rollout: the legal actions of each status and the next status.
 
 ::
 
@@ -11,9 +11,9 @@ r"""Which action is legal when, and what it leads to. Every change of a rollout 
      rolled_back   –         –       ‡         –                     –              rolled_back ‡
      aborted       –         –       ‡         –                     –              –
 
-\* ``promote`` goes on to the next stage; on the last one it ends the rollout. † ``aborted`` where
+\* ``promote`` moves to the next stage; on the last one it ends the rollout. † ``aborted`` if
 the candidate has not served a request yet. ‡ A frozen decision point serves one state until it
-is resumed: ``freeze`` is legal unless it is frozen already, ``resume`` where it is.
+is resumed: ``freeze`` is legal unless the point is frozen, ``resume`` only if it is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 def checked_reason(reason: str, *, name: str = "reason") -> str:
     """Return a reason without surrounding spaces.
 
-    Control characters for terminals are refused, so that the audit log shows what was written.
+    Control characters are refused, because a terminal would not show them in the audit log.
 
     Raises:
         InputError: empty, too long, several lines, or control characters.

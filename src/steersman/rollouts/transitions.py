@@ -84,7 +84,7 @@ async def roll_back(
     now: datetime,
     status: Status = "rolled_back",
 ) -> RolloutRow:
-    """Roll back: control serves everybody, the candidate is frozen, an incident opens.
+    """Roll back: control serves all units, the candidate is frozen, an incident opens.
 
     Raises:
         FencedError: another controller or person claimed it; nothing is written.

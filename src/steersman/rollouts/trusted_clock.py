@@ -1,6 +1,6 @@
-"""Clock that is not trusted after a jump, so that a changed system time does not end stages.
+"""Clock with jump detection, so that a changed system time does not end stages.
 
-The wall clock says when a window closes; it is compared with a monotonic clock. After a difference
+The wall clock decides when a window closes; it is compared with a monotonic clock. After a jump
 nothing is promoted until the wall clock has been steady for a while.
 """
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class ClockReading(NamedTuple):
-    """What time it is.
+    """Current time, and whether to trust it.
 
     Attributes:
-        now: seconds since 1970; never later than the last time that could be believed says.
-        passed_s: seconds since the last look, at least 0, by the clock that never steps.
-        doubt: why the wall clock is not to be believed now; empty if it is.
+        now: seconds since 1970; after a jump at most the time computed from the monotonic clock.
+        passed_s: seconds since the last look by the monotonic clock, >= 0.
+        doubt: why the wall clock is not trusted now; empty if it is.
 
     >>> ClockReading(5.0, 1.0, "").doubt
     ''
@@ -62,9 +62,9 @@ class SteadyClock:
         self._monotonic = monotonic
         self._tolerance_s = tolerance_s
         self._steady_s = steady_s
-        self._offset: float | None = None  # of the wall clock that is believed
-        self._seen = 0.0  # the offset at the last look
-        self._since = 0.0  # when the wall clock last jumped, on the clock that never steps
+        self._offset: float | None = None  # trusted wall clock minus monotonic clock
+        self._seen = 0.0  # offset at the last look
+        self._since = 0.0  # last jump, on the monotonic clock
         self._last: float | None = None
 
     def look(self) -> ClockReading:
@@ -80,7 +80,7 @@ class SteadyClock:
         self._seen = offset
         jump = offset - self._offset
         if abs(jump) <= self._tolerance_s or tick - self._since >= self._steady_s:
-            self._offset = offset  # slow drift is followed; a jump, once it has lasted
+            self._offset = offset  # follows slow drift at once, and a jump after it has lasted
             return ClockReading(wall, passed_s, "")
         doubt = f"the clock jumped by {jump:+.1f} s; it is trusted again after it is steady for "
         return ClockReading(

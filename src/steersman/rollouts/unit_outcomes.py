@@ -1,7 +1,7 @@
 """Reader of a rollout's decisions after their reward windows have closed.
 
 Rows are read in time ranges. Each range starts a little before the end of the last one and skips
-rows that were seen, so that a row committed late is not missed.
+known rows, so that a row committed late is not missed.
 """
 
 from __future__ import annotations
@@ -166,13 +166,13 @@ async def _credited(
 async def _nothing_late(
     connection: Any, row: RolloutRow, point: PointRow, gathering: ReadPosition, since: datetime
 ) -> bool:
-    """Return whether everything was read: counting is faster than reading again."""
+    """Return whether no late row is unread; counting is faster than reading again."""
     if gathering.page is not None or gathering.closed_until is None:
         return False
     until = gathering.closed_until
     ids = _first_id(row.started_at, since, point), _end(point, until)
     found = await count_closed(connection, row, since, until, ids=ids)
-    # Of those that were read, a late one may stand behind younger ones, and be too old by now.
+    # `seen` may contain a late row behind younger ones that is now before `since`.
     return found == sum(closes >= since for closes, _ in gathering.seen)
 
 
@@ -183,12 +183,14 @@ class _Arms:
         plan = RolloutPlan.from_json(row.plan)
         self._salt = row.salt
         self._holdback = plan.holdback
-        self._shares = {stage.name: stage.share for stage in plan.stages}  # the largest of a name
+        self._shares = {
+            stage.name: stage.share for stage in plan.stages
+        }  # the largest share per stage name
         named = {one.outcome for one in plan.guardrails if one.outcome is not None}
         self.outcomes = ["error", *sorted(named - {"error"})]
 
     def of(self, unit: str, stage: Any) -> Placement:
-        share = min(self._shares.get(stage, 0.0), 0.5)  # at live it is the holdback that counts
+        share = min(self._shares.get(stage, 0.0), 0.5)  # at live the holdback decides
         return place(position(self._salt, unit), stage, share, self._holdback)
 
 
@@ -204,7 +206,7 @@ def _observed(
     events = evidence.about(decided)
     closes = decided.window_ends
     try:
-        # Both arms by the declaration in force, whichever each of them was made under.
+        # The current declaration for both arms, so that their rewards are comparable.
         credit = credit_of(point.spec, decided, events, now=closes.timestamp())
     except SteersmanError:
         reward = None  # an outcome that is not a number counts as missing, as for the learner
@@ -212,8 +214,8 @@ def _observed(
         if credit.status == "withdrawn":
             return None
         reward = credit.value
-    told = events.told(read, closes.timestamp())
-    outcomes = {name: value for name, (value, _) in told.items()}
+    latest = events.told(read, closes.timestamp())
+    outcomes = {name: value for name, (value, _) in latest.items()}
     return AnalysedDecision(unit, arm, decided.at.timestamp(), reward, outcomes)
 
 

@@ -34,8 +34,7 @@ class Placement(NamedTuple):
 
     Attributes:
         arm: serving arm: ``candidate`` or ``control``.
-        analysed: whether its decisions belong to the rollout. In shadow all do: control serves
-            them, and the candidate is computed beside it.
+        analysed: whether its decisions belong to the rollout; in shadow all do.
     """
 
     arm: Arm
@@ -43,19 +42,19 @@ class Placement(NamedTuple):
 
 
 def position(salt: str, unit: str) -> float:
-    """Return the place of a unit on the line from 0 to below 1.
+    """Return the hash position of a unit in [0, 1).
 
-    The first eight bytes of SHA-256 over salt, a zero byte and unit, as a fraction of 2^64: uniform
-    over units, the same on every machine, and unrelated between rollouts, whose salts differ.
+    It is made from the first eight bytes of SHA-256 over salt, a zero byte and unit. Positions are
+    uniform over units, equal on every machine, and independent between rollouts with other salts.
 
     Args:
-        salt: Any text without a zero byte; one per rollout.
+        salt: text without a zero byte; one per rollout.
 
     Returns:
         A float in [0, 1).
 
     Raises:
-        InputError: The salt holds a zero byte, so that two pairs could meet in one text.
+        InputError: the salt contains a zero byte, which would make the pairs ambiguous.
 
     Example:
         >>> round(position("r1", "user-7"), 6), round(position("r2", "user-7"), 6)
@@ -67,20 +66,20 @@ def position(salt: str, unit: str) -> float:
         )
         raise InputError(message)
     digest = sha256(f"{salt}\0{unit}".encode("utf-8", "surrogatepass")).digest()
-    # 53 bits, as many as a float64 holds below 1: all 64 could round up to 1 itself.
+    # 53 bits fit into a float64; all 64 could round up to 1.
     return (int.from_bytes(digest[:8], "big") >> 11) / (1 << 53)
 
 
 def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Placement:
-    """Return the arm of the unit that stands at ``h``.
+    """Return the arm of the unit at position ``h``.
 
     Args:
-        h: From `position`, in [0, 1).
-        share: Share of units that the candidate serves, in [0, 0.5]; used in canary and ab.
-        holdback: Share of units that stay on control at ``live``, in [0, 0.5].
+        h: result of `position`, in [0, 1).
+        share: share of units that the candidate serves, in [0, 0.5]; used in canary and ab.
+        holdback: share of units that stay on control at ``live``, in [0, 0.5].
 
     Raises:
-        InputError: A number outside its range or a stage that is none.
+        InputError: a number out of range, or an unknown stage.
 
     Example:
         >>> [place(h, "canary", 0.05).arm for h in (0.01, 0.5, 0.99)]
@@ -96,7 +95,7 @@ def place(h: float, stage: StageName, share: float, holdback: float = 0.0) -> Pl
         raise InputError(message)
     if stage == "shadow":
         return Placement("control", analysed=True)
-    # At live only pieces of the size of the holdback are compared, so that arms stay equal.
+    # At live both analysed parts have the size of the holdback, so that the arms stay equal.
     piece = _half(holdback, "holdback") if stage == "live" else _half(share, "share")
     served = 1.0 - piece if stage == "live" else piece
     return Placement(
@@ -162,8 +161,8 @@ def value_of(guardrail: PlannedGuardrail, decision: AnalysedDecision) -> float |
 
 
 @dataclass(slots=True)
-class _Open:
-    """A unit whose window is still open: sums over its decisions, per guardrail."""
+class _OpenUnit:
+    """Unit with an open window: sums over its decisions, per guardrail."""
 
     arm: Arm
     first_at: float
@@ -172,8 +171,8 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Running:
-    """Mean and sum of squares around it, one unit after the other (Welford)."""
+class _RunningMoments:
+    """Running mean and sum of squared deviations (Welford)."""
 
     n: int = 0
     mean: float = 0.0
@@ -190,14 +189,14 @@ class _Running:
 
 
 @dataclass(slots=True)
-class _Side:
-    """What is kept of one arm."""
+class _ArmUnits:
+    """Units of one arm."""
 
     arrived: int = 0
-    first_at: list[float] = field(default_factory=list)  # of closed units, rising
-    values: list[_Running] = field(default_factory=list)
+    first_at: list[float] = field(default_factory=list)  # of closed units, sorted
+    values: list[_RunningMoments] = field(default_factory=list)
 
-    def enter(self, unit: _Open) -> None:
+    def enter(self, unit: _OpenUnit) -> None:
         insort(self.first_at, unit.first_at)
         for running, total, count in zip(self.values, unit.sums, unit.counts, strict=True):
             if count:
@@ -224,12 +223,12 @@ class Units:
     def __init__(self, plan: RolloutPlan) -> None:
         self._plan = plan
         self._guardrails = plan.guardrails
-        self._open: dict[str, _Open] = {}
-        self._next: list[
-            tuple[float, str]
-        ] = []  # a heap of open units; old entries are passed over
+        self._open: dict[str, _OpenUnit] = {}
+        self._next: list[tuple[float, str]] = []  # heap of open units; stale entries are skipped
         self._closed: set[str] = set()
-        self._sides = {arm: _Side(values=[_Running() for _ in plan.guardrails]) for arm in _ARMS}
+        self._sides = {
+            arm: _ArmUnits(values=[_RunningMoments() for _ in plan.guardrails]) for arm in _ARMS
+        }
 
     def add(self, decision: AnalysedDecision) -> None:
         """Add a decision, unless its unit is closed or its window is over.
@@ -246,7 +245,7 @@ class Units:
         unit = self._open.get(decision.unit)
         if unit is None:
             zeros = [0.0] * len(self._guardrails), [0] * len(self._guardrails)
-            unit = _Open(decision.arm, decision.at, *zeros)
+            unit = _OpenUnit(decision.arm, decision.at, *zeros)
             self._open[decision.unit] = unit
             self._sides[decision.arm].arrived += 1
             heappush(self._next, (decision.at, decision.unit))
@@ -267,8 +266,7 @@ class Units:
         """
         latest = now - self._plan.closing_s
         count = 0
-        # By time and name, so that reading the same decisions again gives the same sums to the
-        # last bit.
+        # In a fixed order, so that reading the same decisions again gives bit-identical sums.
         while self._next and self._next[0][0] <= latest:
             first_at, name = heappop(self._next)
             unit = self._open.get(name)
@@ -311,7 +309,7 @@ class Units:
             for place, guardrail in enumerate(self._guardrails)
         }
 
-    def _count(self, unit: _Open, decision: AnalysedDecision) -> None:
+    def _count(self, unit: _OpenUnit, decision: AnalysedDecision) -> None:
         for place, guardrail in enumerate(self._guardrails):
             value = value_of(guardrail, decision)
             if value is not None:

@@ -6,8 +6,7 @@ A rollout moves one step only if every check passes. A failed check gives its re
 - **stop**: the arms cannot be compared, because units or their values are missing in one of them.
   The rollout holds and an incident opens.
 - **hold**: a guardrail that may only hold is broken; traffic, a metrics source or a metric has
-  failed;
-  off-policy or shadow results are not good enough.
+  failed; off-policy or shadow results are not good enough.
 - **wait**: not enough units or time, or the objective is not shown yet: not enough data.
 
 The heaviest weight wins. Unknown values never promote: without units, values, traffic or sources
@@ -23,7 +22,7 @@ import msgspec
 
 from steersman.errors import InputError
 from steersman.rollouts.arm_comparison import compare
-from steersman.rollouts.checks import failures, what_was_shown
+from steersman.rollouts.checks import failures, promotion_reason
 from steersman.rollouts.evidence import Evidence
 from steersman.rollouts.plan import RolloutPlan
 
@@ -110,7 +109,7 @@ def judge(plan: RolloutPlan, step: int, evidence: Evidence, now: float) -> Judge
     verdict: Verdict = "promote" if not findings else _VERDICTS[findings[0].weight]
     reasons = tuple(finding.reason for finding in findings)
     incident = next((finding.incident for finding in findings if finding.incident), None)
-    shown = reasons or (what_was_shown(plan, step, compared),)
+    shown = reasons or (promotion_reason(plan, step, compared),)
     return Judgement(verdict, shown, incident, compared, plan, step, evidence, now)
 
 

@@ -132,7 +132,7 @@ def _changed(given: Mapping[str, Any], declared: DecisionPoint) -> dict[str, Any
 def _moved(
     error: ValidationError, given: Mapping[str, Any], place: tuple[str, str]
 ) -> ValidationError:
-    """Return errors in a declaration at the parameters that caused them."""
+    """Return errors of a declaration with the paths of the parameters that caused them."""
     found: list[InitErrorDetails] = []
     for details in error.errors(include_url=False):
         context = details.get("ctx", {})
@@ -146,7 +146,7 @@ def _moved(
 
 
 def _parameter(path: tuple[str | int, ...], given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parameter that a place in a declaration comes from; empty: any of them."""
+    """Return the parameter that sets a field of a declaration; empty: unknown."""
     last = next((part for part in reversed(path) if isinstance(part, str)), "")
     if last == "dim" and _OLD_DIM in given:
         return (_OLD_DIM,)

@@ -50,13 +50,13 @@ Status = Literal["done", "refused", "waits", "would"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Limit that a measured number must keep.
+    """Limit for a measured number.
 
     Attributes:
         name: key in the configuration.
         measured: the number; None: unknown, which fails.
         limit: the limit.
-        kind: whether the limit is the least or the most that is allowed.
+        kind: least (minimum) or most (maximum).
         of: name of the measured number.
     """
 
@@ -68,7 +68,7 @@ class Gate:
 
     @property
     def passes(self) -> bool:
-        """Return whether the number keeps the limit.
+        """Return whether the number is within the limit.
 
         >>> Gate("min_value", 0.41, 0.4, "least").passes, Gate("min_value", None, 0, "least").passes
         (True, False)

@@ -1,7 +1,7 @@
 """Pipeline execution, step by step, for the decision points of a shipped system.
 
-Each step can run alone: it reads what it needs from the store, or repeats it from the log with the
-same result. So no step publishes a candidate whose gates did not pass just before.
+Each step can run alone: it reads its inputs from the store, or computes them from the log again
+with the same result. So a candidate is published only if its gates passed just before.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class _PointRun:
         self._trial: Trial | None = None
 
     async def take(self, step: Step) -> StepReport:
-        """Run a step; an error becomes its report."""
+        """Run a step; return an error as its report."""
         taken = {
             "dataset": self._dataset,
             "train": self._train,

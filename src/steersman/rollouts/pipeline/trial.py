@@ -50,7 +50,7 @@ class TrainedCandidate:
     Attributes:
         version: next version number.
         change: kind of change: patch, minor or major.
-        algorithm: of its policy.
+        algorithm: algorithm of its policy.
         line: live snapshot whose log it learned from.
         seq: last update of that log.
         samples: number of learned rewards; None: the policy does not count them.
@@ -76,19 +76,19 @@ class CandidateJudgement:
 
     Attributes:
         decisions: number of held-out decisions; the candidate has learned none of them.
-        against: what it is compared with.
+        against: name of the compared policy.
         value: estimated mean reward; None: no estimate.
         low: lower end of the interval of the value.
         high: upper end of the interval of the value.
-        least: lower end with room for rare failures that were not seen, for the gate ``min_value``:
+        least: lower bound for the gate ``min_value``; see
             `steersman.rollouts.candidate_evidence.least_value`.
-        standard_error: of the value.
-        effective_sample_size: of the importance weights.
+        standard_error: standard error of the value.
+        effective_sample_size: effective sample size of the importance weights.
         max_weight_share: largest share of one weight in their sum.
-        difference: value minus the value of the other; None: no estimate.
+        difference: value minus the value of the compared policy; None: no estimate.
         difference_low: lower end of the interval of the difference.
         difference_high: upper end of the interval of the difference.
-        level: of both intervals.
+        level: confidence level of both intervals.
         reasons: why the estimate is missing; empty otherwise.
     """
 
@@ -263,11 +263,10 @@ async def _learned(
 
 
 async def _other(connection: Any, row: PointRow, *, relearned: bool) -> _State:
-    """Return what a candidate is compared with.
+    """Return the policy that a candidate is compared with.
 
-    A candidate with a new declaration is compared with the live policy. A candidate with more data
-    is the live policy; it is compared with the version before, or with a policy that has learned
-    nothing.
+    For a candidate with a new declaration this is the live policy. A candidate that only has more
+    data is compared with the previous version, or with an untrained policy.
     """
     point = row.tenant, row.skill, row.point
     if relearned:
