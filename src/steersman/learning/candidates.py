@@ -31,8 +31,8 @@ class Origin:
     """Origin of a candidate's lineage.
 
     Attributes:
-        line: the snapshot whose lineage was relearned.
-        seq: last relearned update of it.
+        line: snapshot whose lineage was relearned.
+        seq: number of its last relearned update.
         kept: number of updates that the candidate learned.
         excluded: updates left out by an exclusion or an erasure.
         lost: updates that the candidate cannot learn.

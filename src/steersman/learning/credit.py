@@ -80,10 +80,10 @@ class Course(list["RewardEvent"]):
         Raises:
             InputError: an outcome is not a finite number.
         """
-        return [Outcome(name, *told) for name, told in self.told(names, closes).items()]
+        return [Outcome(name, *last) for name, last in self.told(names, closes).items()]
 
     def told(self, names: Iterable[str], closes: float) -> dict[str, tuple[float, float]]:
-        """Return the last outcome of each name, finite or not, with its time."""
+        """Return value and time of the last outcome of each name, finite or not."""
         found = {}
         for name in names:
             times, values = self._by_name.get(name, ([], []))

@@ -1,10 +1,10 @@
 """Held-out comparison of two states, on decisions that neither has learned from.
 
-A state looks good on decisions that it learned from, and the newer state learned from more of them.
-So one tenth of the newest units (by a hash of their names) is held out. The comparison withdraws
-what each state learned from them, on copies. States are sums, so this is exact up to rounding. The
-cost depends on the number of held-out decisions only. Trees are not sums; they have to be trained
-without these units (`steersman.db.held_out.is_held_out` names them).
+An evaluation on learned decisions favours the newer state, which learned from more of them. So one
+tenth of the newest units (by a hash of their names) is held out. Copies of both states withdraw
+what they learned from these units. States are sums, so this is exact up to rounding. The cost
+depends on the number of held-out decisions only. Trees are not sums; they must be trained without
+these units (see `steersman.db.held_out.is_held_out`).
 
 Both copies are evaluated off-policy on the held-out decisions. The estimator is doubly robust, with
 reward models fitted on the past only, because the log is adaptive; without a reward model it uses
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 SHARE = 0.1
 NEWEST = 10_000
 LEVEL = 0.99
-MARGIN = 0.01  # of the reward, in [0, 1]; a rollout answers finer questions
+MARGIN = 0.01  # reward in [0, 1]; a rollout detects smaller losses
 _FEW = 2
 _ROWS_PER_FEATURE = 5
 
@@ -61,8 +61,8 @@ class ComparedState:
     """State to compare.
 
     Attributes:
-        spec: the declaration that it was learned under.
-        policy: a copy of the state; the comparison changes it.
+        spec: declaration under which it learned.
+        policy: copy of the state; the comparison changes it.
         snapshot: its base snapshot.
         seq: last update in the state; None for all.
     """
@@ -211,33 +211,35 @@ def _measured(
     )
 
 
-class _Decided(NamedTuple):
-    """Decisions of a state, in columns that are the same for every state."""
+class _DecisionColumns(NamedTuple):
+    """Decisions of a state as columns that are equal for both states."""
 
     places: list[int]
     target: Floats
     contexts: list[Floats | None]
     missing: Floats | None = None
-    names: NDArray[Any] | None = (
-        None  # of the drawn action, where columns are positions in a request
-    )
+    names: NDArray[Any] | None = None  # drawn actions, if columns are positions in a request
 
 
-def _decided(rows: Sequence[HeldOut], state: ComparedState, every: Sequence[str]) -> _Decided:
+def _decided(
+    rows: Sequence[HeldOut], state: ComparedState, every: Sequence[str]
+) -> _DecisionColumns:
     if isinstance(state.spec.actions, SequenceActions):
         whole = [_whole(row, state) for row in rows]
         masses, missing = (np.array(column) for column in zip(*whole, strict=True))
-        return _Decided([0] * len(rows), drawn_or_another(masses), [None] * len(rows), missing)
+        return _DecisionColumns(
+            [0] * len(rows), drawn_or_another(masses), [None] * len(rows), missing
+        )
     features = FeatureMap(state.spec.context)
     found = [_distribution(row, state, features) for row in rows]
     contexts = [x for _, _, x in found]
-    if isinstance(state.spec.actions, Mixed):  # there are thousands of them
+    if isinstance(state.spec.actions, Mixed):  # too many actions for a matrix
         known = _places(state.policy.actions)
-        drawn = [  # an action barred since has probability 0
+        drawn = [  # a removed action has probability 0
             float(distribution[known[row.action]]) if row.action in known else 0.0
             for row, (_, distribution, _) in zip(rows, found, strict=True)
         ]
-        return _Decided([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
+        return _DecisionColumns([0] * len(rows), drawn_or_another(drawn), [None] * len(rows))
     shared = _places(every)
     columns = [shared or _places(row.eligible or ()) for row in rows]
     target = np.zeros((len(rows), max(map(len, columns))))
@@ -245,8 +247,8 @@ def _decided(rows: Sequence[HeldOut], state: ComparedState, every: Sequence[str]
         target[place, [columns[place][name] for name in names]] = distribution
     places = [column[row.action] for row, column in zip(rows, columns, strict=True)]
     if every:
-        return _Decided(places, target, contexts, never_drawn(places, target))
-    return _Decided(places, target, contexts, names=np.array([row.action for row in rows]))
+        return _DecisionColumns(places, target, contexts, never_drawn(places, target))
+    return _DecisionColumns(places, target, contexts, names=np.array([row.action for row in rows]))
 
 
 def _whole(row: HeldOut, state: ComparedState) -> Whole:

@@ -77,10 +77,10 @@ class Claims(Leases[Point, Claim]):
         return found
 
     async def fenced(self, point: Point, holder: str | None) -> None:
-        """Drop a point whose epoch has ended, through another learner or a new snapshot.
+        """Drop a point after another learner or a new snapshot has ended its epoch.
 
         Args:
-            holder: its last learner; None or empty: none since the new snapshot.
+            holder: its current learner; None or empty: none yet.
         """
         if holder:
             _log.warning("another learner holds the lock on %s/%s", *point[1:])
@@ -127,7 +127,7 @@ def batch_span(name: str) -> Iterator[trace.Span]:
         yield span
 
 
-def tell(span: trace.Span, name: str, traceparents: Sequence[str]) -> None:
+def trace_learned(span: trace.Span, name: str, traceparents: Sequence[str]) -> None:
     """Add a span ``learned`` to the traces of the learned decisions and events.
 
     The span lasts as long as the batch and links to it, so one trace shows a decision from request
@@ -136,7 +136,9 @@ def tell(span: trace.Span, name: str, traceparents: Sequence[str]) -> None:
     `span`: span of the batch, which links to the first 32 traces.
     `traceparents`: distinct W3C trace contexts; at most 512 are used.
 
-    >>> tell(trace.INVALID_SPAN, "a/b", ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"])
+    >>> trace_learned(
+    ...     trace.INVALID_SPAN, "a/b", ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]
+    ... )
     """
     if not span.is_recording():
         return
@@ -154,7 +156,7 @@ def tell(span: trace.Span, name: str, traceparents: Sequence[str]) -> None:
             context,
             attributes={_POINT: name},
             links=[batch],
-            start_time=getattr(span, "start_time", None),  # the API does not expose it
+            start_time=getattr(span, "start_time", None),  # not part of the OpenTelemetry API
         ).end()
 
 
@@ -210,15 +212,15 @@ async def learn_batch(
             evidence = await read_evidence(connection, replica.row, held.snapshot, list(causes))
             drafted = draft(replica, evidence, causes, now=now)
             await _write(connection, claim, held, drafted)
-    except BaseException:  # any error is raised again
-        claim.replica = None  # it may be ahead of the commit
+    except BaseException:
+        claim.replica = None  # its state may contain uncommitted updates
         raise
     done.taken, done.oldest = len(work), min(row.at for row in work)
     done.rewards, done.updates = len(drafted.rewards), len(drafted.updates)
     done.refused, done.failed = drafted.refused, drafted.failed
-    asked = [decided.traceparent for decided in evidence.decisions.values()]
-    told = [*(row.traceparent for row in work), *asked]
-    done.traceparents = list(dict.fromkeys(it for it in told if it is not None))
+    decided = [decision.traceparent for decision in evidence.decisions.values()]
+    traceparents = [*(row.traceparent for row in work), *decided]
+    done.traceparents = list(dict.fromkeys(it for it in traceparents if it is not None))
     return done
 
 
@@ -241,7 +243,7 @@ async def fail_work(connection: Any, claim: Claim, identifier: int) -> BatchResu
 
 
 async def _current(connection: Any, claim: Claim, held: Fence, bases: Bases) -> Replica:
-    """Return the claim's replica, reloaded if it is behind the log."""
+    """Return the claim's replica; reload it if it is behind the log."""
     known = claim.replica
     if known is not None:
         place = known.snapshot, known.seq, known.row.spec_hash
@@ -254,7 +256,7 @@ async def _current(connection: Any, claim: Claim, held: Fence, bases: Bases) -> 
             raise StateError(f"decision point not found: {skill}/{point}; declare it first")
         claim.replica = replica = await load(connection, row, bases=bases)
     except SpecError as error:
-        raise StateError(str(error)) from error  # its outcomes stay queued: they are not invalid
+        raise StateError(str(error)) from error  # valid outcomes stay in the queue
     claim.checkpointed = replica.stored
     return replica
 

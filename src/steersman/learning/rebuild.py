@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuildResult:
     """Result of a rebuild.
 
     Attributes:
@@ -60,12 +60,12 @@ class Rebuilt:
     unseen: int
 
 
-class _Unwanted(NamedTuple):
+class _Exclusion(NamedTuple):
     """Decisions to leave out.
 
     Attributes:
         condition: SQL condition; None for none.
-        meant: decisions that match it.
+        meant: decisions that match the condition.
         named: decisions given by id.
         keep_unseen: whether to keep decisions that the condition cannot check.
         until: leave out updates after this time.
@@ -87,7 +87,7 @@ async def rebuild(
     exclude: str | None = None,
     decisions: Sequence[UUID] = (),
     keep_unseen: bool = False,
-) -> Rebuilt:
+) -> RebuildResult:
     """Relearn a decision point from its log and make the result live.
 
     Erased decisions are always left out, and earlier exclusions stay. A rebuild reads the log of
@@ -108,7 +108,7 @@ async def rebuild(
     """
     point = row.tenant, row.skill, row.point
     meant = [] if exclude is None else await matching(database, point, exclude)
-    unwanted = _Unwanted(exclude, meant, decisions, keep_unseen, until)
+    unwanted = _Exclusion(exclude, meant, decisions, keep_unseen, until)
     connection = await database.connect("worker")
     try:
         async with connection.transaction():
@@ -137,7 +137,7 @@ async def rebuild(
     return made
 
 
-async def _check_until(connection: Any, point: Point, made: Rebuilt, until: datetime) -> None:
+async def _check_until(connection: Any, point: Point, made: RebuildResult, until: datetime) -> None:
     """Raise an error for a time before the first update, because it would unlearn everything."""
     if made.kept or made.excluded or made.lost:
         return
@@ -159,8 +159,8 @@ def _check_relearnable(row: PointRow) -> None:
 
 
 async def _relearned(
-    connection: Any, row: PointRow, unwanted: _Unwanted
-) -> tuple[Rebuilt, ChoicePolicy]:
+    connection: Any, row: PointRow, unwanted: _Exclusion
+) -> tuple[RebuildResult, ChoicePolicy]:
     """Create an empty snapshot and relearn the live lineage."""
     point = row.tenant, row.skill, row.point
     segments = await lineage(connection, point, row.snapshot)
@@ -174,7 +174,7 @@ async def _relearned(
     for segment in segments:
         await relearning.follow(segment, until=unwanted.until)
     counts = relearning.seq, relearning.excluded, relearning.lost
-    return Rebuilt(snapshot, *counts, unseen), policy
+    return RebuildResult(snapshot, *counts, unseen), policy
 
 
 async def _unseen(
@@ -182,7 +182,7 @@ async def _unseen(
     row: PointRow,
     segments: Sequence[Segment],
     snapshot: str,
-    unwanted: _Unwanted,
+    unwanted: _Exclusion,
 ) -> int:
     """Return the number of updates that the condition could not check, if they may stay."""
     point = row.tenant, row.skill, row.point
@@ -206,7 +206,7 @@ async def _unseen(
     )
 
 
-async def _serve(connection: Any, row: PointRow, made: Rebuilt, policy: ChoicePolicy) -> None:
+async def _serve(connection: Any, row: PointRow, made: RebuildResult, policy: ChoicePolicy) -> None:
     point = row.tenant, row.skill, row.point
     if made.kept:
         state = pack_state(policy.state())

@@ -40,7 +40,7 @@ class Relearner:
         row: the declaration of the policy.
         snapshot: receives the updates, numbered from 1.
         policy: base policy that learns them.
-        held: what the base already learned from the decisions of the logs.
+        held: rewards that the base already learned, by decision.
 
     Attributes:
         seq: last assigned number.
@@ -82,7 +82,7 @@ class Relearner:
             wanted = [one for one in logged if self._belongs(one)]
             self.excluded += len(logged) - len(wanted)
             contexts = await self._contexts(segment, spec, wanted)
-            # In a thread, because the process may be a service that answers requests.
+            # In a thread, because the process may also answer requests.
             rows = await asyncio.to_thread(self._relearned, wanted, spec, contexts, before)
             await copy_updates(self._connection, point, self._snapshot, rows)
 
@@ -93,7 +93,7 @@ class Relearner:
         contexts: Mapping[UUID, Any] | None,
         before: dict[UUID, float],
     ) -> list[tuple[UpdateRow, datetime]]:
-        """Learn updates; return those that succeeded, as rows to write."""
+        """Learn updates; return the rows of those that succeeded."""
         rows = []
         for one in wanted:
             update = self._translated(one.update, spec, contexts)
@@ -113,7 +113,7 @@ class Relearner:
         return update
 
     def _belongs(self, logged: LineageUpdate) -> bool:
-        """Return whether to learn an update; for excluded decisions only withdrawals."""
+        """Return whether to learn an update; excluded decisions allow only withdrawals."""
         update = logged.update
         return not logged.barred or (update.weight_change < 0 and update.decision in self._held)
 

@@ -252,7 +252,7 @@ def _check_reached(replica: Replica, seq: int) -> None:
 async def _stored(
     connection: Any, row: PointRow, until: int | None, features: FeatureMap, bases: Bases
 ) -> Replica:
-    """Return a replica of the newest checkpoint, loaded in a thread because it can take long."""
+    """Return a replica of the newest checkpoint, loaded in a thread because it is slow."""
     await bases.check(connection, row)
     point = row.tenant, row.skill, row.point
     found = await newest_checkpoint(connection, point, row.snapshot, until=until)

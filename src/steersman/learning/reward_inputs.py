@@ -31,7 +31,7 @@ class Evidence:
 
     Attributes:
         decisions: existing decisions by id.
-        learned: what the snapshot learned from them.
+        learned: rewards that the snapshot learned, by decision.
         erased: ids of erased decisions.
         specs: declarations by hash, or the error that explains why one is missing.
     """
@@ -55,7 +55,7 @@ class Evidence:
         return found
 
     def came_back(self, decided: RewardDecision) -> bool:
-        """Return whether a client sent a learned decision again after its day was dropped.
+        """Return whether a learned decision was resent after its day left the hot tables.
 
         Its earlier rewards and events are only in the cold store, so its reward cannot be
         recomputed without new events.
@@ -67,7 +67,7 @@ class Evidence:
         )
 
     def about(self, decided: RewardDecision) -> Course:
-        """Return the events that may credit a decision, in time order."""
+        """Return the events that may change the reward of a decision, in time order."""
         if decided.episode is not None and _by_episode(self.specs[decided.spec_hash]):
             return self._of_episode[decided.episode]
         return self._own[decided.id]
@@ -76,7 +76,7 @@ class Evidence:
 async def read_evidence(
     connection: Any, row: PointRow, snapshot: str, ids: Sequence[UUID]
 ) -> Evidence:
-    """Read everything that the rewards of some decisions depend on."""
+    """Read all inputs of the rewards of some decisions."""
     point = row.tenant, row.skill, row.point
     decisions = await decisions_to_credit(connection, point, snapshot, ids)
     specs: dict[bytes, DecisionPoint | SteersmanError] = {}

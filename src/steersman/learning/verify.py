@@ -34,7 +34,7 @@ class VerifyResult:
         wrong_rewards: decisions whose stored reward differs from their events.
         not_learned: decisions whose reward differs from the learned one. Causes are a rebuild
             `until` a time, or a policy that rejected the reward.
-        state: what is wrong with the state or its log; empty if nothing.
+        state: error in the state or its log; empty: none.
         sha256: hash of the state; replicas report the same (``GET /rl-status?states=true``).
     """
 

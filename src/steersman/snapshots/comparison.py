@@ -139,7 +139,7 @@ def draw_diff(
     _draw_traffic(upper, traffic, names)
     _draw_delta(lower, off_policy)
     figure.suptitle(f"{names[0]} → {names[1]}")
-    # No date and no random ids, so that one difference is one file.
+    # No date and no random ids, so that equal differences give equal files.
     figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
 
 
@@ -151,7 +151,7 @@ def _draw_traffic(axes: Any, traffic: Traffic, names: tuple[str, str]) -> None:
         (-0.2, _AFTER, names[1], [shift.after for shift in shown]),
     ):
         axes.barh([place + offset for place in places], shares, 0.38, color=colour, label=name)
-    # A dollar sign would begin mathematics.
+    # matplotlib reads text between dollar signs as mathematics.
     axes.set_yticks(list(places), [shift.action[:40].replace("$", r"\$") for shift in shown])
     axes.set_xlabel(f"share of {traffic.rows:,} logged requests")
     axes.set_xlim(0.0, 1.0)
@@ -382,7 +382,7 @@ def _compared(
     mixed = sequences or are_configurations(policies[0].actions)
     columns: tuple[str, ...] = ()
     if policies[0].actions and not mixed:
-        # The log may contain actions that neither snapshot has any more.
+        # The log may contain actions that both snapshots lack.
         logged = (*policies[0].actions, *policies[1].actions, *reference.actions)
         columns = tuple(dict.fromkeys(logged))
         reference = reference.known_to(*policies)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from steersman.db.snapshots import SnapshotRow
     from steersman.db.work_queue import Point
 
-_AT_ONCE = 2000  # decisions
+_AT_ONCE = 2000  # decisions per batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ async def _relearn(connection: Any, row: PointRow, target: SnapshotRow) -> Promo
     held: dict[UUID, CreditedUpdate] = {}
     for stretch, after in tail:
         ids = await decisions_learned(connection, point, stretch, after=after)
-        for begin in range(0, len(ids), _AT_ONCE):  # lets the service answer in between
+        for begin in range(0, len(ids), _AT_ONCE):  # other tasks run between two batches
             some = ids[begin : begin + _AT_ONCE]
             held |= await learned_of(connection, point, target.version, some)
     policy = load_policy(unpack_state(await base_state(connection, point, target.version)))

@@ -74,8 +74,8 @@ class Signer(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
-    """Signer that knows every signed version, even after a database restore."""
+class VersionHistory(Protocol):
+    """Signer that lists every signed version, even after a database restore."""
 
     def taken(self, skill: str, point: str) -> Collection[str]:
         """Return all versions ever published for a decision point."""
@@ -178,7 +178,7 @@ async def _latest(connection: Any, row: PointRow, wanted: PointRow) -> SnapshotR
 
 async def _taken(signer: Signer, row: PointRow) -> Collection[str]:
     """Return the versions in the registry; a restored database may lack some."""
-    if not isinstance(signer, Remembers):
+    if not isinstance(signer, VersionHistory):
         return ()
     return await asyncio.to_thread(signer.taken, row.skill, row.point)
 
@@ -208,7 +208,7 @@ async def _reserve(
             new = await relearn(connection, row, wanted, spec, seq)
             made = NewSnapshot(new.row, new.policy, new.seq, new.origin)
         evidence = await judge(connection, made, reason)
-        await hold_point(connection, point)  # from here on erasures wait, and then find the version
+        await hold_point(connection, point)  # blocks erasures until they can find the version
         if gone := await count_erased(connection, grown_from):
             raise InputError(
                 f"{gone} of its {len(grown_from):,} training selections were erased "
@@ -291,7 +291,7 @@ async def _sign(
         needed = await _needed(connection, point)
         standing = (await read_known(connection, point)).standing(found.version)
     described = Description.from_json(found.description or {})
-    if not is_compressed(data):  # reserved by a version that stored plain states
+    if not is_compressed(data):  # reserved by a release that stored uncompressed states
         data = await asyncio.to_thread(compress_state, data)
     signed = await asyncio.to_thread(
         signer.publish, data, described, needed=needed, standing=standing
@@ -314,7 +314,7 @@ async def _sign(
 
 
 async def _needed(connection: Any, point: Point) -> set[str]:
-    """Return the versions that services load: the live version and rollout arms."""
+    """Return the versions that services load: live version and rollout arms."""
     row = await hold_view(connection, point)
     arms = [
         (one.candidate, one.control)

@@ -2,8 +2,8 @@
 
 The guard rejects a state whose size or scale leaves the range of its predecessors
 (`steersman.points.scale_guard`). It also rejects one that is shown to be worse than the previous
-version on held-out decisions (`steersman.learning.held_out`). A state need not be shown to be
-better. An operator may override the guard with a reason, which is audited.
+version on held-out decisions (`steersman.learning.held_out`). It does not require an
+improvement. An operator may override the guard with a reason, which is audited.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Reason:
         actor: actor name for the audit log.
         force: reason to override the guard; None to obey it.
         evidence: further evidence to sign.
-        git_commit: commit of the publishing code.
+        git_commit: git commit of the publisher.
         level: confidence level that must show a loss on held-out decisions.
     """
 

@@ -183,7 +183,7 @@ def decided(
     for row in range(len(reference)):
         eligible = None if reference.eligible is None else reference.eligible[row]
         features = None if reference.features is None else reference.features[row]
-        if isinstance(policy, SequencePolicy):  # what was drawn, and anything else
+        if isinstance(policy, SequencePolicy):  # two columns: drawn or not drawn
             names.append((reference.actions[row], _ANOTHER))
             offered, steps = features or _no_offer(row)
             whole = weigh_whole(policy, offered, steps)
@@ -196,7 +196,7 @@ def decided(
         except InputError as error:
             message = f"row {row} of the reference log cannot be decided: {error}"
             raise InputError(message) from error
-        if are_configurations(policy.actions):  # thousands: what was drawn, and anything else
+        if are_configurations(policy.actions):  # thousands of actions: only drawn or not drawn
             action = reference.actions[row]
             names.append((action, _ANOTHER))
             barred = action not in policy.actions

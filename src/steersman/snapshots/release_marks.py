@@ -53,7 +53,7 @@ async def alone(connection: Any, point: Point, *, wait: bool = True) -> AsyncIte
         await unlock(connection, name)
 
 
-_MANY = 1000  # rollouts of one point, or entries of the audit
+_MANY = 1000  # rollouts of one point, or audit entries
 _MARKED = "snapshot.mark"
 
 
@@ -99,13 +99,13 @@ class VersionFacts(NamedTuple):
         if one.line not in self.lines or self._is_relearned(one) or not holds_line(one):
             return "candidate"
         if latest is not None and latest.is_under_way and version in self.taken_back:
-            return "candidate"  # in a rollout again
+            return "candidate"  # a new rollout is active
         if one.line == self.row.snapshot:
             pinned = self.row.pinned_seq
             return "released" if pinned is None or (one.line_seq or 0) <= pinned else "candidate"
         if self._is_tainted(one):
             return "candidate"
-        # Its lineage was live before. Only the mark tells whether it was pinned at the freeze.
+        # Its lineage was live before. Only the mark records a pin at the freeze.
         return signed or "released"
 
     def wanted(self, signed: Mapping[str, Standing | None]) -> dict[str, Standing]:

@@ -32,21 +32,21 @@ class RetractionResult(NamedTuple):
 
     Attributes:
         row: the retracted version.
-        serves: the live version that replaces it; None if it was not live.
+        serves: new live version; None if the retracted one was not live.
     """
 
     row: SnapshotRow
     serves: str | None = None
 
 
-class Offers(Protocol):
+class VersionListing(Protocol):
     """Repository that can remove versions: `steersman.registry.repository.Publisher`."""
 
     def retract(self, skill: str, point: str, version: str, *, reason: str = "") -> None:
         """Remove a version from the listing for consumers."""
 
 
-def take_out(registry: Offers, row: SnapshotRow, reason: str) -> bool:
+def take_out(registry: VersionListing, row: SnapshotRow, reason: str) -> bool:
     """Remove a version from the listing for consumers; a repeated call changes nothing.
 
     Raises:
@@ -54,7 +54,7 @@ def take_out(registry: Offers, row: SnapshotRow, reason: str) -> bool:
     """
     try:
         registry.retract(row.skill, row.point, row.version, reason=reason)
-    except MissingSnapshotError:  # archived, or already removed by a killed call
+    except MissingSnapshotError:  # archived, or removed by an interrupted call
         return False
     return True
 

@@ -38,14 +38,16 @@ if TYPE_CHECKING:
     from steersman.registry.loaded import LoadedSnapshot
     from steersman.spec.point import DecisionPoint
 
-_KEEP = 10  # versions of a point in the cache: explaining old ones must not push out the live one
-_QUICK_S = 2.0  # to ask a registry that may hang, where the cache could answer
-_PATIENT_S = 20.0  # to fetch what the cache has not; a process that is stopped waits for it
-_FAILURES = 3  # in a row, until a registry is left alone for a while
+_KEEP = (
+    10  # cached versions per point: explanations load old ones, which must not evict the live one
+)
+_QUICK_S = 2.0  # timeout if the cache may have the version
+_PATIENT_S = 20.0  # timeout of a fetch; a stopping process waits for it
+_FAILURES = 3  # consecutive failures that open the circuit breaker
 _REST_S = 5.0
 
 
-class Sought(NamedTuple):
+class BaseRequest(NamedTuple):
     """Wanted base, as the store describes it.
 
     Attributes:
@@ -80,7 +82,7 @@ class PreparedBase:
 
 
 class VerifiedBases:
-    """Loader of verified bases for all tenants; a `steersman.learning.replica.Bases`.
+    """Loader of verified bases for all tenants; implements `steersman.learning.replica.Bases`.
 
     Args:
         home: directory of the cache, the trusted roots, and the registry unless ``source`` is
@@ -105,12 +107,11 @@ class VerifiedBases:
         )
         self._names: dict[UUID, str] = {}
         self._consumers: dict[str, _Consumers] = {}
-        # Its own threads: a registry that hangs must not keep states from being made of what is
-        # there.
+        # Separate threads: a registry that hangs must not delay states from the cache.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="registry")
 
     def close(self) -> None:
-        """Stop its threads."""
+        """Stop the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def check(self, connection: Any, row: PointRow) -> None:
@@ -134,7 +135,7 @@ class VerifiedBases:
         prepared = await self.fetch(await self.find(connection, row))
         return await prepared.base(connection, row)
 
-    async def find(self, connection: Any, row: PointRow) -> Sought:
+    async def find(self, connection: Any, row: PointRow) -> BaseRequest:
         """Return the store's description of a snapshot, without a request to the registry.
 
         Raises:
@@ -147,9 +148,9 @@ class VerifiedBases:
             name = f"{row.skill}/{row.point} {row.snapshot}"
             raise MissingSnapshotError(f"{name} was retracted; serve another one")
         spec = await spec_of(connection, found.spec_hash)
-        return Sought(await self._name(connection, row.tenant), row, found, spec)
+        return BaseRequest(await self._name(connection, row.tenant), row, found, spec)
 
-    async def fetch(self, sought: Sought) -> PreparedBase:
+    async def fetch(self, sought: BaseRequest) -> PreparedBase:
         """Return a verified base; it needs no database connection.
 
         Raises:
@@ -202,10 +203,10 @@ class VerifiedBases:
     def _consumer(self, tenant: str, timeout_s: float) -> Consumer:
         root = self._home / "trust" / tenant / "root.json"
         if not root.is_file():
-            # Tenants read this over HTTP: where the home is does not concern them.
+            # Tenants read this over HTTP, so it must not contain the path.
             message = f"missing trusted root of tenant {tenant} in the service's home folder; "
             raise VerificationError(message + "copy root.json there from the holder of the keys")
-        # In this thread, and only where a registry is trusted: it brings TUF, which takes a while.
+        # The import loads TUF, which is slow: only in this thread, and only with a trusted root.
         from steersman.registry.consumer import Consumer  # noqa: PLC0415
 
         source = self._source
@@ -251,8 +252,8 @@ async def _proven(connection: Any, row: PointRow) -> set[str]:
 async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> PointRow:
     """Return a decision point with the declaration that a snapshot needs.
 
-    The current declaration stays if the snapshot is compatible with it, so that both arms of a
-    rollout get the same credit; else it is the declaration of the snapshot.
+    This is the current declaration if the snapshot is compatible with it, so that both arms of a
+    rollout get the same credit; else the declaration of the snapshot.
     """
     spec = await spec_of(connection, found.spec_hash)
     same = learned_from(spec) == learned_from(row.spec)
@@ -269,13 +270,13 @@ async def of_snapshot(connection: Any, row: PointRow, found: SnapshotRow) -> Poi
 
 
 def _description(loaded: LoadedSnapshot) -> Description:
-    if loaded.description is None:  # of a warm start or a prior, which are never asked for here
+    if loaded.description is None:  # a warm start or a prior; neither may serve
         message = "a state without a signed description was loaded; only signed states serve"
         raise VerificationError(message)
     return loaded.description
 
 
-def _fitting(loaded: LoadedSnapshot, sought: Sought) -> ChoicePolicy:
+def _fitting(loaded: LoadedSnapshot, sought: BaseRequest) -> ChoicePolicy:
     """Return the policy if its signed description matches the store's."""
     said, row, found = _description(loaded), sought.row, sought.found
     signed = said.skill, said.point, said.version, said.spec_hash, said.feature_hash

@@ -1,6 +1,6 @@
 """Comparison of two versions of a point on held-out decisions.
 
-What both learned from the held-out decisions is withdrawn from copies first, so that the newer
+Copies of both states first withdraw what they learned from these decisions, so that the newer
 version gets no advantage. Parameters, features and origin are the signed ones.
 """
 

@@ -1,1 +1,1 @@
-"""Background workers: snapshot publisher and their metrics."""
+"""Background workers: learner, rollout controller, snapshot publisher, and their metrics."""

@@ -18,7 +18,7 @@ import asyncpg
 from steersman.db.updates import write_checkpoint
 from steersman.db.work_queue import due_work, fence, holder_of
 from steersman.errors import FencedError, RegistryError, StateError
-from steersman.learning.learner import Claims, batch_span, fail_work, learn_batch, tell
+from steersman.learning.learner import Claims, batch_span, fail_work, learn_batch, trace_learned
 from steersman.learning.replica import StoredBases
 from steersman.platform.postgres.database import as_tenant, plan_by_index
 from steersman.points.state_bytes import pack_state
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from steersman.platform.postgres.database import Database
 
 _log = logging.getLogger(__name__)
-_BAD_DATA = ("22", "23")  # classes of SQL states: data exceptions, violated constraints
+_BAD_DATA = ("22", "23")  # SQLSTATE classes: data exceptions, constraint violations
 _SCAN = 2000
 _IDLE_S = 60.0
 _BROKEN_S = 10.0
@@ -44,8 +44,8 @@ class LearnerSettings:
     """Settings of a learner.
 
     Attributes:
-        batch: maximum work rows per transaction, plus further work rows of the same decisions if
-            outcomes credit whole episodes.
+        batch: maximum work rows per transaction; with rewards per episode, plus further rows of the
+            same decisions.
         checkpoint_every: updates between two checkpoints of a point.
         lease_s: seconds without a heartbeat after which another learner takes over.
         poll_s: maximum wait for work, in case a notification is lost.
@@ -120,7 +120,7 @@ class _Learner:
             await self._last_checkpoint(work, claim)
 
     async def _round(self, connection: Any, claims: Claims) -> int:
-        """Process due work; return its amount."""
+        """Process due work; return the number of work rows."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         due = await due_work(connection, now, without=claims.elsewhere(), limit=_SCAN)
         taken = 0
@@ -176,7 +176,7 @@ class _Learner:
                 done = await learn_batch(
                     connection, claim, ids, now=self._clock(), bases=self._bases
                 )
-                tell(span, "/".join(claim.point[1:]), done.traceparents)
+                trace_learned(span, "/".join(claim.point[1:]), done.traceparents)
         except Exception as error:
             if not _is_poison(error):
                 raise
@@ -196,7 +196,7 @@ class _Learner:
             return
         state = pack_state(replica.policy.state())
         async with as_tenant(connection, claim.point[0]):
-            # A former holder's state may contain data that was erased since.
+            # The state from an earlier claim may contain erased data.
             await fence(connection, claim.point, claim.epoch)
             await write_checkpoint(connection, claim.point, replica.snapshot, replica.seq, state)
         claim.checkpointed = replica.seq
@@ -217,7 +217,7 @@ class _Learner:
 
 
 def _is_poison(error: Exception) -> bool:
-    """Return whether a retry of the same rows would fail again."""
+    """Return whether the error would occur again with the same rows."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_BAD_DATA)
     return not isinstance(error, (*UNAVAILABLE, StateError, RegistryError))

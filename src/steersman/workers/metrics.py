@@ -1,9 +1,9 @@
-"""Metrics of the processes next to the service: rollouts, controllers, learners, signing.
+"""Metrics of the background workers: rollouts, controllers, learners, signing.
 
-The controller's process writes them to its home directory, and every service process of that home
-includes them in its metrics. All values come from the store, so they do not depend on which
-controller or person changed a rollout. Labels contain no tenant: for decision points with equal
-names the worst value counts.
+The controller's process writes them to its home directory; every service process of that home
+includes them in its metrics. All values come from the store, so they are complete with any number
+of controllers. Labels contain no tenant: for decision points with equal names the worst value
+counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ControllerMetrics:
         home: home directory in which services look for the metrics.
         place: location of the registry; None: no metrics about its signatures.
         clock: seconds since 1970.
-        process: name of this process among those that write metrics.
+        process: name of this process in the metrics files.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ControllerMetrics:
                 yield row, since, {one["name"]: one["alive"] for one in sources}
 
     def _since(self, row: RolloutRow, since: datetime | None) -> datetime | None:
-        """Return since when a rollout is on hold: by its verdicts, or paused as observed here."""
+        """Return the start of the current hold, or of the pause as observed here."""
         if row.status != "paused":
             self._paused.pop(row.id, None)
             return since

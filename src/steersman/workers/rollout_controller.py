@@ -67,10 +67,10 @@ class Claims(Leases[Task, Claim]):
 
 _log = logging.getLogger(__name__)
 _BROKEN_S = 10.0
-_EVER = datetime(9999, 1, 1, tzinfo=UTC)  # whichever clock is wrong, what is under way is looked at
-_TENANTS_S = 5.0  # a new tenant takes longer to count anything
+_EVER = datetime(9999, 1, 1, tzinfo=UTC)  # every rollout is due, even if a clock is wrong
+_TENANTS_S = 5.0  # cache time; a new tenant needs longer to produce counts
 _MIXED = "its counts cover all tenants together, and this store has several; run without it"
-_BAD_DATA = {"22", "23", "42"}  # data exceptions, violated constraints, what may not be done
+_BAD_DATA = {"22", "23", "42"}  # SQLSTATE classes: data, constraints, access rules
 _TRY_AGAIN = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
@@ -208,7 +208,7 @@ class _Controller:
             _log.info("rollout %s is being changed by another process: %r", row.id, error)
             self._looking.pop(task, None)
         except Exception as error:
-            self._looking.pop(task, None)  # it may be ahead of what was committed
+            self._looking.pop(task, None)  # its memory may contain uncommitted results
             if isinstance(error, UNAVAILABLE) and not _is_broken(error):
                 raise
             _log.exception("rollout %s will not be checked for %g s", row.id, _BROKEN_S)
@@ -233,10 +233,9 @@ class _Controller:
         return said
 
     async def _is_only_tenant(self) -> bool:
-        """Return whether the store has a single tenant, so that common counts are its counts.
+        """Return whether the store has a single tenant, so that total counts are its counts.
 
-        Other tenants' decision points of the same name are not checked: the verdict would disclose
-        them.
+        Names of other tenants' points are not compared, because the verdict would disclose them.
         """
         now = asyncio.get_running_loop().time()
         if now >= self._tenants_until:

@@ -1,4 +1,4 @@
-"""Runs a worker: opens its connections, wakes it, and tries again after an outage."""
+"""Worker loop: opens connections, waits for notifications, reconnects after an outage."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ UNAVAILABLE = (*AWAY, StoreError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """When a worker looks for work.
+    """Polling and lease settings of a worker.
 
     Attributes:
         worker: name of its sessions.
         poll_s: maximum wait for work in seconds, in case a notification is lost.
-        channel: notifications that wake it; empty: none.
-        lease_s: lease of what it holds, in seconds; None: it holds no leases.
+        channel: notification channel; empty: none.
+        lease_s: duration of its leases in seconds; None: no leases.
     """
 
     worker: Worker
@@ -46,9 +46,9 @@ class Session:
     """Connections of a worker, until it is stopped or one of them is lost.
 
     Attributes:
-        connections: of role worker: for work; with a lease also for locks and for wake-ups.
-        heartbeat: called four times a lease; the worker may replace it.
-        rounds: number of looks for work so far.
+        connections: connections of role worker: for work; with leases also for locks and notices.
+        heartbeat: called four times per lease duration; the worker may replace it.
+        rounds: number of polls so far.
     """
 
     def __init__(self, pace: Pace, stop: asyncio.Event) -> None:
@@ -60,7 +60,7 @@ class Session:
         self._wake = asyncio.Event()
 
     def goes_on(self) -> bool:
-        """Return whether to look for work once more, and forget earlier wake-ups.
+        """Return whether to poll once more; clear earlier wake-ups.
 
         Raises:
             StoreError: a connection was lost.
@@ -78,7 +78,7 @@ class Session:
                 await self._wake.wait()
 
     async def run(self, database: Database, serve: Callable[[Session], Awaitable[None]]) -> None:
-        """Connect and work."""
+        """Connect and work until the session ends."""
         async with AsyncExitStack() as stack:
             for _ in range(1 if self._pace.lease_s is None else 3):
                 self.connections.append(await self._connect(database, stack))
@@ -125,7 +125,7 @@ async def run_worker(
     """Serve with new connections after each outage, until stopped.
 
     Args:
-        serve: works while the session goes on.
+        serve: does the work of one session.
     """
     failures = 0
     while not stop.is_set():

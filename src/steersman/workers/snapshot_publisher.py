@@ -59,7 +59,7 @@ class Freshness(Protocol):
 
     @property
     def expires(self) -> datetime:
-        """Time at which consumers reject the registry."""
+        """Expiry time; later, consumers reject the registry."""
 
 
 class Registry(Signer, Marks, Protocol):
@@ -72,7 +72,7 @@ class Registry(Signer, Marks, Protocol):
         """Remove a version from the listing for consumers."""
 
     def listed(self) -> Collection[tuple[str, str, str]]:
-        """Return skill, point and version of everything that consumers can find."""
+        """Return skill, point and version of every listed snapshot."""
 
     def anchored(self) -> tuple[int, bytes] | None:
         """Return number and hash of the last signed audit entry."""
@@ -146,7 +146,7 @@ async def run_shipping(
 
 
 async def _lost(connection: Any, signed: tuple[int, bytes]) -> str | None:
-    """Return what is wrong if the signed entry is not in the audit log; None if it is."""
+    """Return an error if the audit log lacks the signed entry; else None."""
     seq, digest = signed
     rows = await history(connection, limit=1, before=seq + 1)
     if rows and (rows[0].seq, rows[0].hash) == (seq, digest):
@@ -282,7 +282,7 @@ class _Shipping:
             await self._mark(connection, row, registry, done)
         for row in rows:
             if (row.skill, row.point) in busy:
-                continue  # a rollout compares its versions; new ones would displace them
+                continue  # a new version would displace the arms of the rollout
             try:
                 await self._check(row, tenant, done)
                 if row.pinned_seq is None:
