@@ -1,10 +1,10 @@
 """ASGI application: one dispatcher for all routes.
 
-Starlette matches the paths, runs the lifespan, and sends streams and files. The raw routes, decide
-and events, are found in a dictionary instead. For every request the dispatcher then checks the key
-and the scope, asks the load guard and awaits the handler. Every refusal is a `Refused` exception;
-one place turns it into an answer. The order matters: a request without a valid key learns nothing,
-and a shed request costs no work.
+Starlette matches the paths, runs the lifespan, and sends streams and files. A dictionary finds the
+raw routes, decide and events. For every request the dispatcher then checks the key and the scope,
+asks the load guard and awaits the handler. Every refusal is a `Refused` exception; one place turns
+it into an answer. The order matters: a request without a valid key learns nothing, and a shed
+request costs no work.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Application:
     async def respond(
         self, methods: Methods, scope: MutableMapping[str, Any], receive: Receive, send: Send
     ) -> None:
-        """Answer a request for a path that has these methods; none: the path is unknown."""
+        """Answer a request; without methods the path is unknown."""
         begun = self._clock()
         headers: dict[bytes, bytes] = dict(scope["headers"])
         request_id = self._request_id(headers.get(b"x-request-id"))
@@ -209,10 +209,10 @@ async def _handled(handler: Handler, request: Request) -> Answer | Response:
         arguments.append(read_query(request.scope["query_string"], route.query))
     if route.body is not None:
         arguments.append(converted(await read_json(request, route.limit), route.body))
-    told = await handler(request, *arguments)
-    if isinstance(told, Answer | Response):
-        return told
-    return json_answer(told, route.status)
+    result = await handler(request, *arguments)
+    if isinstance(result, Answer | Response):
+        return result
+    return json_answer(result, route.status)
 
 
 async def _send(
@@ -222,7 +222,7 @@ async def _send(
     send: Send,
     request: str,
 ) -> int:
-    """Send a stream or a file and return its status; 500 if it broke off."""
+    """Send a stream or a file and return its status; 500 after an error."""
     stream: Any = response.body_iterator if isinstance(response, StreamingResponse) else None
     try:
         if stream is None or scope["method"] != "HEAD":
@@ -231,12 +231,12 @@ async def _send(
             head = {"status": response.status_code, "headers": response.raw_headers}
             await send({"type": "http.response.start", **head})
             await send({"type": "http.response.body"})
-    except Exception:  # noqa: BLE001 (its head may be out: the server closes the connection)
+    except Exception:  # noqa: BLE001 (the head may be sent; the server closes the connection)
         _log.exception("the answer of request %s broke off", request)
         return 500
     finally:
         if stream is not None:
-            await stream.aclose()  # a client that went away leaves it suspended
+            await stream.aclose()  # after a disconnect the generator is still suspended
     return response.status_code
 
 
@@ -251,5 +251,5 @@ def _choose(methods: Methods, method: str) -> tuple[Route, Handler]:
 
 
 def _allowed(methods: Methods) -> str:
-    """Return methods in the format of the header ``Allow``."""
+    """Return the value of the header ``Allow``."""
     return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))

@@ -33,7 +33,7 @@ _FOREVER = float("inf")
 _CHUNK = 1_000
 
 
-class _Known:
+class _CachedKey:
     """Cached key with its expiry and the times of last verification and use."""
 
     __slots__ = ("ends", "place", "row", "used", "verified")
@@ -84,9 +84,9 @@ class Authenticator:
         self._absent_s = absent_s
         self._most_absent = most_absent
         self._most_pending = most_pending
-        self._known: dict[bytes, _Known] = {}
-        # The same entries by a hash that costs a third of the store's, since every request pays.
-        self._places: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _CachedKey] = {}
+        # The same entries by a faster hash (a third of the time), because every request needs it.
+        self._places: dict[bytes, _CachedKey] = {}
         self._place_key = os.urandom(32)
         self._absent: OrderedDict[bytes, float] = OrderedDict()
         self._pending: dict[bytes, asyncio.Future[KeyRow | None]] = {}
@@ -99,7 +99,7 @@ class Authenticator:
         self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop verifying and looking up keys."""
         for task in (self._refreshing, self._asking):
             if task is not None:
                 task.cancel()
@@ -121,7 +121,7 @@ class Authenticator:
             raise _unauthorized("missing Authorization header; send `Authorization: Bearer sk_…`")
         if not authorization.startswith(b"Bearer ") and authorization[:7].lower() != b"bearer ":
             raise _unauthorized("the Authorization header has no bearer key; send `Bearer sk_…`")
-        # Looked up by keyed hash: how long a comparison takes tells nothing about any key.
+        # Looked up by keyed hash, so the time of a comparison reveals nothing about a key.
         entry = self._places.get(self._place(authorization[7:].strip()))
         if entry is None:
             return None
@@ -179,11 +179,11 @@ class Authenticator:
             except asyncio.CancelledError:
                 self._fail(dict(self._pending))
                 raise
-            except Exception as error:  # noqa: BLE001 (all of them, and it goes on)
+            except Exception as error:  # noqa: BLE001 (logged; the loop continues)
                 self._fail(asked)
                 expected = isinstance(error, Refused) or store_is_away(error)
-                told = _log.warning if expected else _log.exception
-                told("keys cannot be verified now: %r", error)
+                log = _log.warning if expected else _log.exception
+                log("keys cannot be verified now: %r", error)
             else:
                 for digest, future in asked.items():
                     self._settle(digest, future, rows.get(digest), now)
@@ -194,14 +194,14 @@ class Authenticator:
             if not future.done():
                 detail = "the store does not respond, and this API key is not cached"
                 future.set_exception(_away(detail))
-                future.exception()  # the caller may be gone: mark the exception as fetched
+                future.exception()  # retrieved, even if the caller has left
 
     def _settle(
         self, digest: bytes, future: asyncio.Future[KeyRow | None], row: KeyRow | None, now: float
     ) -> None:
         self._pending.pop(digest, None)
         if row is not None and self._wall() < _ends(row):
-            self._known[digest] = _Known(row, now)
+            self._known[digest] = _CachedKey(row, now)
         else:
             self._absent[digest] = now + self._absent_s
             while len(self._absent) > self._most_absent:
@@ -217,7 +217,7 @@ class Authenticator:
             self._changed.clear()
             try:
                 await self.verify()
-            except Exception as error:  # noqa: BLE001 (this must go on, or no key is revoked)
+            except Exception as error:  # noqa: BLE001 (the loop must continue, or no key is revoked)
                 known = isinstance(error, Refused) or store_is_away(error)
                 _log.warning("API keys in use cannot be verified: %r", error, exc_info=not known)
 

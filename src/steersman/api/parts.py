@@ -1,4 +1,4 @@
-"""What a system's HTTP part is given, and what it gives back."""
+"""Interface between the service and the HTTP part of an installed system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Route table: what the router and the OpenAPI document are made from.
+"""Route table, the source of the router and the OpenAPI document.
 
 A handler is a method of a noun's class and carries its routes. `declared` reads them from the
 class, for the document; `bound` reads them from an instance, for the router.
@@ -30,7 +30,7 @@ _UUIDS: Mapping[str, Any] = MappingProxyType({"id": UUID})
 
 
 class Route(NamedTuple):
-    """One method of one path: how it is protected, read, answered and described.
+    """Method and path of a route with its protection, messages and description.
 
     The types `answer` and `body` are message types, Python types, or combinations of them: a tuple
     is one of several types, a list an array of one of several, a mapping an object with these
@@ -55,7 +55,7 @@ class Route(NamedTuple):
         raw: whether the handler reads the body and writes the `Answer` itself. The path has no
             variable parts, and is found without Starlette, which is faster.
         hidden: whether the OpenAPI document leaves it out.
-        variant: word that tells a handler of several routes which of them was requested.
+        variant: name of the route for a handler of several routes.
     """
 
     method: str
@@ -133,7 +133,7 @@ def read_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
 
 @cache
 def _parameters(kind: type[msgspec.Struct]) -> dict[str, tuple[type, ...]]:
-    """Return the kinds of value that each parameter takes."""
+    """Return the value types of each parameter."""
     return {
         field.encode_name: tuple(type(one) for one in getattr(field.type, "types", (field.type,)))
         for field in inspect.type_info(kind).fields  # type: ignore[attr-defined]

@@ -69,8 +69,8 @@ def components(routes: Iterable[Route]) -> dict[str, Any]:
     kinds = [kind for route in routes for kind in _kinds([route.answer, route.body])]
     _, found = msgspec.json.schema_components((*_BATCHES, *kinds), ref_template=_REFS)
     schemas = {name: _described(schema) for name, schema in sorted(found.items())}
-    # Items are checked one by one, so that one bad item does not refuse the others: their type is
-    # not in the message.
+    # Items are checked one by one, so that a bad item does not refuse the others. So the message
+    # type does not contain the type of the items.
     _properties(schemas, "BatchRequest")["requests"]["items"] = shape(DecideRequest)
     _properties(schemas, "EventBatch")["events"]["items"] = shape(Event)
     records = _properties(schemas, "EventBatch")["records"]
@@ -84,7 +84,7 @@ def components(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _kinds(kind: Any) -> Iterator[Any]:
-    """Yield the types that a type of a `Route` is made of."""
+    """Yield the message types within a type of a `Route`."""
     if isinstance(kind, dict):
         kind = [*kind.values()]
     if isinstance(kind, tuple | list):
@@ -167,8 +167,8 @@ def _described(schema: dict[str, Any]) -> dict[str, Any]:
     text = cleandoc(schema.get("description", ""))
     summary, _, attributes = text.partition("\n\nAttributes:\n")
     about = {
-        name: " ".join(told.split())
-        for name, told in re.findall(r"^ {4}(\w+): ((?:.|\n {8})*)", attributes, re.MULTILINE)
+        name: " ".join(words.split())
+        for name, words in re.findall(r"^ {4}(\w+): ((?:.|\n {8})*)", attributes, re.MULTILINE)
     }
     properties = {
         name: {**inner, "description": _sentence(about[name])} if name in about else inner

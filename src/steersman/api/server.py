@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_OF_A_TERMINAL = {signal.SIGINT, signal.SIGHUP}  # which reach every process of ours at once
+_OF_A_TERMINAL = {signal.SIGINT, signal.SIGHUP}  # a terminal sends these to all our processes
 _BACKLOG = 2048
 _FILES = 16_384
 _STOP_S = 25.0
 _LAST_S = 0.25
-"""Time in seconds in which a kept connection may send one more request and learn that it closes."""
+"""Seconds for which a kept-alive connection may send a last request during a drain."""
 _RESTART_S = 1.0
 
 
@@ -158,7 +158,7 @@ def serve(
         ready(listener.getsockname()[1])
         uvloop.run(_serve_one(database, home, listener, limits, Settings.from_environment()))
         return 0
-    # Bound, but not listening: it keeps the port ours while processes come and go.
+    # Bound without listening, to reserve the port while processes restart.
     with _bind(host, port) as reserved, tempfile.TemporaryDirectory(prefix="steersman-") as folder:
         number: int = reserved.getsockname()[1]
         context = multiprocessing.get_context("spawn")
@@ -171,7 +171,7 @@ def serve(
                 name=f"steersman-{index}",
             )
             # A worker that is still importing would end with a traceback, so stop it here.
-            resource_tracker.ensure_running()  # which, when it begins, lets these signals through
+            resource_tracker.ensure_running()  # its start unblocks these signals
             before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_A_TERMINAL)
             try:
                 process.start()
@@ -186,7 +186,7 @@ def serve(
 def _supervise(start: Callable[[int], SpawnProcess], count: int) -> int:
     """Run processes until a signal, then drain them."""
     stopping: list[int] = []
-    before = {s: signal.signal(s, lambda number, _: stopping.append(number)) for s in _heard()}
+    before = {s: signal.signal(s, lambda number, _: stopping.append(number)) for s in _signals()}
     running = {index: start(index) for index in range(count)}
     try:
         while not stopping:
@@ -211,7 +211,7 @@ def _drain(processes: list[SpawnProcess]) -> int:
         process.terminate()
     for process in processes:
         process.join(max(0.0, until - time.monotonic()))
-    # One that was still starting ends by the signal itself: it had nothing to drain.
+    # A process that is still starting ends by SIGTERM itself; it has nothing to drain.
     return int(any(process.exitcode not in {0, -signal.SIGTERM} for process in processes))
 
 
@@ -235,18 +235,18 @@ async def _serve_one(
         async with AsyncExitStack() as stack:
             service = await assemble(stack, database, home, settings)
             server = HttpServer(service.app, limits)
-            for number in _heard():
+            for number in _signals():
                 loop.add_signal_handler(number, _stop, service, server)
             _collect_rarely()
             listener.listen(_BACKLOG)
-            watching = loop.create_task(_outlive_nobody(service, server))
+            watching = loop.create_task(_stop_with_supervisor(service, server))
             await server.serve(sockets=[listener])
             watching.cancel()
     finally:
         finish_tracing(provider)
 
 
-async def _outlive_nobody(service: Service, server: HttpServer) -> None:
+async def _stop_with_supervisor(service: Service, server: HttpServer) -> None:
     """Stop when the supervisor has ended for any reason."""
     supervisor = multiprocessing.parent_process()
     while supervisor is not None:
@@ -257,7 +257,7 @@ async def _outlive_nobody(service: Service, server: HttpServer) -> None:
             return
 
 
-def _heard() -> list[signal.Signals]:
+def _signals() -> list[signal.Signals]:
     """Return the signals that stop the service, including SIGHUP unless `nohup` ignores it."""
     stays = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [*_SIGNALS] if stays else [*_SIGNALS, signal.SIGHUP]
@@ -278,14 +278,14 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError:
         listener.close()
         raise
-    listener.setblocking(False)  # noqa: FBT003 (the standard library's)
+    listener.setblocking(False)  # noqa: FBT003 (standard library)
     return listener
 
 
 def _collect_rarely() -> None:
     """Freeze long-lived objects and raise the threshold of the garbage collector.
 
-    Its passes made decoding a body of many small objects four times slower.
+    Its default threshold makes decoding of bodies with many small objects four times slower.
     """
     gc.collect()
     gc.freeze()

@@ -116,7 +116,7 @@ def _under_way(replicas: Replicas) -> list[tuple[str, str]]:
 def _rollouts(
     replicas: Replicas, read: Callable[[Arms[ServedPoint]], float]
 ) -> dict[tuple[str, ...], float]:
-    """Return a number per active rollout; the largest for tenants with equal names."""
+    """Return a number per active rollout; for tenants with equal names the largest."""
     found: dict[tuple[str, ...], float] = {}
     for _, served in replicas:
         if served.arms is not None:
@@ -214,7 +214,7 @@ class Service:
         secret: secret of the service, from `load_secret`.
         settings: settings of the process.
         verified: loader of verified snapshots.
-        beside: folder for the metrics of processes next to the service.
+        beside: folder with the metrics of background workers.
         embedders: embedders of corpora by name; default: local embedders.
         home: directory of state and caches, for installed systems.
     """
@@ -238,7 +238,7 @@ class Service:
         self.draining = False
         self.verified = verified
         self.breakers = {name: store_breaker() for name in _BREAKERS}
-        for slow in ("rebuilding", "rollouts", "units"):  # loads states and reads many rows
+        for slow in ("rebuilding", "rollouts", "units"):  # these load states or read many rows
             self.breakers[slow] = store_breaker(timeout_s=60.0)
         self.breakers["registry"] = verified.breaker
         self.replicas = Replicas(
@@ -397,7 +397,7 @@ class Service:
 
     def _settles(self, row: DecisionRow) -> bool:
         served = self.replicas.find(row.tenant, row.skill, row.point)
-        # A point that is gone meanwhile: its learner finds nothing to do, which costs little.
+        # A missing point counts as True, because work without a point costs little.
         if served is None or served.settles:
             return True
         arms = served.arms

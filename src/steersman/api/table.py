@@ -1,4 +1,4 @@
-"""Table of nouns: the classes whose handlers answer the HTTP API.
+"""Table of the handler classes of the HTTP API, one per noun.
 
 A new noun needs its module under `routes` and one line here. The router and the OpenAPI document
 follow, in this order.
@@ -14,9 +14,9 @@ from steersman.api.routes.descriptions import Descriptions
 from steersman.api.routes.explain import Explain
 from steersman.api.routes.health import Health
 from steersman.api.routes.keys import KeyAdmin
-from steersman.api.routes.rollout_plans import Planning
+from steersman.api.routes.rollout_plans import RolloutForecasts
 from steersman.api.routes.rollouts import Rollouts
-from steersman.api.routes.search import Searching
+from steersman.api.routes.search import CorpusSearch
 from steersman.api.routes.snapshots import Snapshots
 from steersman.api.routes.status import StatusPage
 from steersman.api.routes.ui import WebFiles
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 NOUNS = (
     Endpoints,
     Explain,
-    Searching,
+    CorpusSearch,
     StatusPage,
     Snapshots,
     Rollouts,
-    Planning,
+    RolloutForecasts,
     KeyAdmin,
     Units,
     Health,

@@ -79,7 +79,7 @@ def off_policy(
     Args:
         level: confidence level, in (0, 1).
     """
-    from steersman.ope import evaluate, suited_estimator  # noqa: PLC0415 (who serves must not wait for it)
+    from steersman.ope import evaluate, suited_estimator  # noqa: PLC0415 (slow import)
 
     rewarded = [one for one in logged if one.reward is not None and one.p > 0]
     if candidate.spec.explore == "none":
@@ -95,7 +95,7 @@ def off_policy(
         data = logged_data(candidate, rewarded)
         estimator = suited_estimator(data)
         report = evaluate(data, estimators=(estimator,), level=level, adaptive=True)
-    except Exception as error:  # noqa: BLE001 (whatever it raises, it is not shown to be good)
+    except Exception as error:  # noqa: BLE001 (any error means no evidence)
         reason = f"the candidate cannot be evaluated on the log: {error!r:.300}"
         return OffPolicyEvidence(reasons=(reason,))
     found = report[estimator]
@@ -133,7 +133,7 @@ def shadow(
         agrees = 0.0
         try:
             agrees = candidate.mass(one)
-        except Exception as error:  # noqa: BLE001 (whatever it raises, it would have failed to serve)
+        except Exception as error:  # noqa: BLE001 (any error is a failure)
             found.failures += 1
             if len(found.examples) < 3:
                 found.examples.append(f"{one.id}: {error!r:.200}")
@@ -175,7 +175,7 @@ def logged_data(candidate: Candidate, logged: Sequence[LoggedChoice]) -> LoggedD
     Raises:
         SteersmanError: the candidate cannot decide one of them.
     """
-    from steersman.ope import LoggedData, drawn_or_another, never_drawn  # noqa: PLC0415 (likewise)
+    from steersman.ope import LoggedData, drawn_or_another, never_drawn  # noqa: PLC0415 (slow import)
 
     selects = isinstance(candidate.spec.actions, SequenceActions)
     if selects or isinstance(candidate.spec.actions, Mixed):

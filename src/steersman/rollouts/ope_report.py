@@ -172,7 +172,7 @@ def value(log: Log, policies: Mapping[str, Candidate], *, level: float = 0.95) -
     Raises:
         InputError: `level` is out of range.
     """
-    from steersman.ope import evaluate  # noqa: PLC0415 (who serves must not wait for it)
+    from steersman.ope import evaluate  # noqa: PLC0415 (slow import)
 
     if not 0 < level < 1:
         raise InputError(f"invalid level {level!r}: expected a number between 0 and 1")

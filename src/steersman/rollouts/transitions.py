@@ -141,7 +141,7 @@ async def audit(
     detail: Mapping[str, Any] | None = None,
 ) -> None:
     """Write an audit entry about a rollout."""
-    told = {
+    entry = {
         "rollout": str(row.id),
         "candidate": row.candidate,
         "status": row.status,
@@ -149,4 +149,4 @@ async def audit(
         "reason": reason,
         **(detail or {}),
     }
-    await record(connection, row.tenant, actor, action, f"{row.skill}/{row.point}", told)
+    await record(connection, row.tenant, actor, action, f"{row.skill}/{row.point}", entry)

@@ -108,7 +108,7 @@ class ArmDispatch:
         for n, result in zip(own, results, strict=True):
             if isinstance(result, Exception):
                 errors[n] = result
-            elif not result.degraded:  # else nothing was eligible: control says the same
+            elif not result.degraded:  # else no action was eligible, and control answers the same
                 result.label, result.arm = turns[n].label, "candidate"
                 drawn[n] = result
                 self._on_arm(arms.row.skill, arms.row.point, "candidate", "ok", seconds)
@@ -129,7 +129,7 @@ class ArmDispatch:
         """Return the draws of control or of the fallback."""
         if self._guardian() == "LOCKDOWN":
             return [self._fall_back(one, "lockdown", stored=False) for one in asked]
-        # With nothing waiting, one decision goes through to see whether the store is back.
+        # With an empty queue, one decision passes as a probe of the store.
         through = len(asked) if self._commits.available else int(self._commits.depth == 0)
         pairs = [(one.served, one) for one in asked[:through]]
         results: list[Drawn] = []
@@ -139,7 +139,7 @@ class ArmDispatch:
                 _log.error("%s/%s uses the fallback: %r", skill, point, drawn)
                 results.append(self._fall_back(one, "policy"))
                 continue
-            if not isinstance(drawn, Exception) and drawn.degraded:  # nothing was eligible
+            if not isinstance(drawn, Exception) and drawn.degraded:  # no action was eligible
                 self._on_fallback("eligible")
             results.append(drawn)
         return results + [self._fall_back(one, "store", stored=False) for one in asked[through:]]

@@ -128,7 +128,7 @@ class Slot:
         """Start loading the wanted state unless it is loaded or loading.
 
         Args:
-            make: loads it; its result None means that nothing is needed now.
+            make: loads the state; returns None if no state is needed now.
         """
         if key != self.key:
             self.forget()
@@ -170,7 +170,7 @@ class Slot:
         except (*AWAY, SteersmanError) as error:
             self._refused(key, str(error) or repr(error))
             _log.warning("%s cannot be loaded; another state serves instead: %s", self._name, error)
-        except Exception as error:  # noqa: BLE001 (one must not stop the others)
+        except Exception as error:  # noqa: BLE001 (logged; retried later)
             self._refused(key, repr(error))
             _log.exception("%s cannot be loaded", self._name)
         else:

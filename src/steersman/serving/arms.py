@@ -1,8 +1,8 @@
 """Arms of a rollout in one process: which policy serves a unit, and how its row is labelled.
 
-All data for a decision is in one object that is replaced as a whole. A decision sees the stage
-before or after a change, never a mixture. If the candidate cannot serve its unit, control serves
-it: the row keeps the rollout and names control as the arm that drew.
+All data for a decision is in one object that is replaced as a whole, so a decision never sees a
+mixture of two stages. If the candidate cannot serve its unit, control serves it: the row keeps the
+rollout and names control as the arm that drew.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class Arms(Generic[C]):
     def __init__(self, row: RolloutRow, candidate: C | None) -> None:
         self.row = row
         self.candidate = candidate
-        self.failures = 0  # of the candidate, since the last change
+        self.failures = 0  # of the candidate, since the arms last changed
         self._holdback = RolloutPlan.from_json(row.plan).holdback
         self._salt = row.salt
         self._stage: Any = row.stage
-        self._share = min(row.share, 0.5)  # at live it is the holdback that counts
-        place(position(row.salt, ""), self._stage, self._share, self._holdback)  # or refuses
+        self._share = min(row.share, 0.5)  # at live the holdback decides
+        place(position(row.salt, ""), self._stage, self._share, self._holdback)  # validates
         own, candidates = (Label(str(row.id), row.stage, arm) for arm in ("control", "candidate"))
         self._control: Turn[C] = Turn("control", None, own, own)
         self._turn = Turn("candidate", candidate, candidates, own)

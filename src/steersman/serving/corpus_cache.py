@@ -111,13 +111,13 @@ class CorpusCache:
             return found
         older = None if place.snapshot is not None else self._older(key)
         if older is not None and older.loaded.place.revision > key.revision:
-            return older  # the caller read its place before the commit
+            return older  # the caller read its revision before the commit
         at, error = self._failed.get(key, (0.0, None))
         failed = error if self.clock() - at < _AGAIN_S else None
         if older is None and failed is not None:
             raise failed
         if older is None or (failed is None and self._lost_index(key)):
-            # The first caller may leave; the loaded revision serves the next one.
+            # Shielded: the first caller may leave, but the load continues for the next one.
             opened = await asyncio.shield(self._begin(key, place))
             self._note(key, place)
             return opened
@@ -195,10 +195,10 @@ class CorpusCache:
         newest = self._newest.get(key[:3])
         late = newest is not None and newest in self._held and newest.revision > key.revision
         if place.snapshot is None and late:
-            return opened  # the next caller needs the newer one
+            return opened  # a newer revision is already cached
         self._held[key] = opened
         self._note(key, place)
-        # The same revision with another index than it has now.
+        # Evict the same revision with an older index.
         for one in [one for one in self._held if one[:4] == key[:4] and one != key]:
             self._held.pop(one)
         self._make_room(key)
@@ -213,7 +213,7 @@ class CorpusCache:
             self.counts.failures += 1
             now = self.clock()
             lately = {k: one for k, one in self._failed.items() if now - one[0] < _AGAIN_S}
-            # Without its frames, which may hold what was loaded so far.
+            # Without the traceback, whose frames may keep the partial load in memory.
             self._failed = {**lately, key: (now, error.with_traceback(None))}
             _log.warning("corpus %s cannot be loaded: %r", key.corpus, error)
 

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from steersman.serving.replicas import Replicas
 
 _log = logging.getLogger(__name__)
-_TOGETHER = 512  # rows that share a wait: as many as a flush holds
+_TOGETHER = 512  # rows per shared wait: the size of a flush
 
 
 class Decider:
     """Answers decide requests of all tenants.
 
-    A request takes three forms: `PointRequest`, `PendingDecision` and `DecisionRow`. Requests wait
-    in a queue; a task takes them from there while any wait, draws them and submits their rows.
+    A request takes three forms: `PointRequest`, `PendingDecision` and `DecisionRow`. Requests enter
+    a queue; a task takes them until the queue is empty, draws them and submits their rows.
 
     Args:
         replicas: decision points.
@@ -143,12 +143,12 @@ class Decider:
         for place, body in enumerate(bodies):
             try:
                 asked[place] = await self._read(tenant, body, traceparent)
-            except Exception as error:  # noqa: BLE001 (the others get their answers)
+            except Exception as error:  # noqa: BLE001 (fails one request only)
                 answers[place] = _problem(error)
         for place, drawn in (await self._draw_all(asked)).items():
             try:
                 answers[place] = await self._answer(drawn)
-            except Exception as error:  # noqa: BLE001 (the others are stored, and get their answers)
+            except Exception as error:  # noqa: BLE001 (fails one request only)
                 answers[place] = _problem(error)
         if asked:
             self._on_answered(time.monotonic() - max(one.read_at for one in asked.values()))
@@ -191,13 +191,13 @@ class Decider:
         return dict(zip([*others, *slow], [*drawn, *selected], strict=True))
 
     def _draw_batched(self, asked: Sequence[PointRequest]) -> asyncio.Future[list[Drawn]]:
-        """Draw requests together with others that come now."""
+        """Queue requests for the next micro-batch."""
         future = self._batch.put(asked)
         self._batch_task = _running(self._batch_task, self._take_batches)
         return future
 
     def _draw_slow(self, asked: Sequence[PointRequest]) -> asyncio.Future[list[Drawn]]:
-        """Draw requests one by one, a few in each loop iteration."""
+        """Queue requests that are drawn one by one, a few in each loop iteration."""
         future = self._slow.put(asked)
         self._slow_task = _running(self._slow_task, self._take_slow)
         return future
@@ -231,11 +231,11 @@ class Decider:
             await asyncio.sleep(0)
 
     def _begin(self, asked: Sequence[PointRequest]) -> list[Drawn]:
-        """Draw each request, or find the same one in progress; submit the rows to the store."""
+        """Draw each request, or find an equal one in progress; submit the rows to the store."""
         begun: dict[int, Drawn] = {}
         first: dict[tuple[UUID, str], int] = {}
         twins: list[tuple[int, int]] = []
-        apart: dict[ServedPoint | None, list[int]] = {}  # by point where a rollout is under way
+        apart: dict[ServedPoint | None, list[int]] = {}  # grouped by point with a rollout
         for place, one in enumerate(asked):
             key = one.request.idempotency_key
             if key is not None:
@@ -255,14 +255,14 @@ class Decider:
             other = begun[original]
             if isinstance(other, PendingDecision) and other.stored:
                 begun[place] = _same_request(other, asked[place])
-            else:  # that request failed
+            else:  # the original request failed
                 (begun[place],) = self._begin([asked[place]])
         drawn = [begun[place] for place in range(len(asked))]
         self._submit([one for one in drawn if isinstance(one, PendingDecision) and one.stored])
         return drawn
 
     def _draw_apart(self, asked: Sequence[PointRequest]) -> list[Drawn]:
-        """Draw per request after a common failure, so that an error affects one request only."""
+        """Draw requests; after a failure draw each half, so that one error fails one request."""
         try:
             return self._draw(asked)
         except Exception as error:  # noqa: BLE001 (raised where the request waits)
@@ -272,7 +272,7 @@ class Decider:
             return self._draw_apart(asked[:half]) + self._draw_apart(asked[half:])
 
     def _draw(self, asked: Sequence[PointRequest]) -> list[Drawn]:
-        """Draw for requests of points that share a rollout or have none; make their rows."""
+        """Draw requests of one point with a rollout, or of points without one; make their rows."""
         now = self._clock()
         at = datetime.fromtimestamp(now, UTC)
         identifiers = [new_id(now) for _ in asked]
@@ -339,7 +339,7 @@ class Decider:
         row, spec, commit = drawn.row, drawn.served.spec, drawn.commit
         if commit is None:  # the fallback answered, and the client keeps the row
             return to_answer(row, spec, logged=False, record=sign(self._secret, row))
-        # A caller that leaves must not cancel the wait that others share.
+        # Shielded: a caller that leaves must not cancel the shared wait.
         verdicts = commit.result() if commit.done() else await asyncio.shield(commit)
         if isinstance(verdicts, WriteTimeout):
             return to_answer(row, spec, logged="unknown", record=sign(self._secret, row))
@@ -377,7 +377,7 @@ def _running(
 
 
 def _hand_over(future: asyncio.Future[list[Drawn]], drawn: list[Drawn]) -> None:
-    """Resolve a request's future; for one decision when its row is settled, to wake it once."""
+    """Resolve a request's future; a single decision waits for its row and wakes only once."""
 
     def wake(_: object = None) -> None:
         if not future.done():

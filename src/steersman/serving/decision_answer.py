@@ -1,4 +1,4 @@
-"""Answer of a decision, made of its row."""
+"""Answer of a decision, made from its row."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
 
 
 def picked_in(row: DecisionRow) -> list[str]:
-    """Return the picks of a stored selection in order; for a client's own answer, its content."""
+    """Return the picks of a stored selection in order, or a client's default answer as it is."""
     try:
         found = read(row.action.encode())
     except Refused:

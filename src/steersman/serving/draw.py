@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 GUARDIAN = "guardian_state"
 _FIRST = "first"
-_TOGETHER = 256  # contexts as one matrix: more cost no less each, and memory
+_TOGETHER = 256  # contexts per matrix; larger ones are not faster and need more memory
 
 
 class ServedPoint:
-    """Decision point as this process serves it: its replica and derived data for requests.
+    """Served decision point: its replica and derived data for requests.
 
     Args:
         replica: policy state that updates are applied to.
@@ -81,9 +81,9 @@ class ServedPoint:
 
     @property
     def likeness(self) -> Hashable:
-        """Key of points whose requests can be drawn together because they encode contexts equally.
+        """Group key: requests of points with equal keys can be drawn together.
 
-        Every other point is its own key.
+        Equal keys mean equal encodings of contexts. Other points have a unique key.
         """
         row, policy = self.replica.row, self.replica.policy.likeness
         return self if policy is None else (row.spec_hash, row.feature_hash, policy)
@@ -115,7 +115,7 @@ class ServedPoint:
         return action
 
     def _allowed(self, eligible: Sequence[str]) -> Sequence[str]:
-        """Return the eligible actions, also if given by some of their parts; all if invalid."""
+        """Return the eligible actions, which may be named by parts; all if invalid."""
         if not isinstance(self.spec.actions, Mixed):
             return eligible
         if self._configurations is None:
@@ -149,7 +149,7 @@ def draw_many(asked: Asked, rng: np.random.Generator) -> list[Drawn]:
 
 def _draw_alike(asked: Asked, rng: np.random.Generator) -> Sequence[Drawn]:
     """Return draws of similar points; the requests of one point are adjacent."""
-    if len(asked) > 1:  # for one alone it costs half as much again
+    if len(asked) > 1:  # for one request it is 50 % slower
         # Separate draws, per point and then per request, locate the failing request.
         with suppress(Exception):
             return _draw_together(asked, rng)
@@ -179,7 +179,7 @@ def _draw_together(asked: Asked, rng: np.random.Generator) -> list[Drawn]:
 def _draw_or_error(served: ServedPoint, asked: PointRequest, rng: np.random.Generator) -> Drawn:
     try:
         return _draw(served, asked, rng)
-    except Exception as error:  # noqa: BLE001 (each is answered by itself)
+    except Exception as error:  # noqa: BLE001 (fails one request only)
         return error
 
 
@@ -271,4 +271,4 @@ def _holds(rule: Any, context: Mapping[str, Any]) -> bool:
     try:
         return bool(rule(context))
     except InputError:
-        return False  # a rule that cannot read this context does not hold
+        return False  # a rule that fails on this context does not match

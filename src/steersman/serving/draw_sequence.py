@@ -1,4 +1,4 @@
-"""Draw of a selection: from a request's candidates to the row of a sequence of picks."""
+"""Draw of a selection: from a request's candidates to the row with its picks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def offered_in(request: DecideRequest, actions: SequenceActions) -> Offered:
     if not request.eligible:
         detail = "no candidates; give the initial candidates in eligible, one or more"
         raise Refused.of("invalid", detail, field="eligible")
-    _check_count(len(request.eligible), actions)  # before anything is done with that many
+    _check_count(len(request.eligible), actions)  # before any work per candidate
     try:
         names = offered_names(request.eligible, request.links)
     except InputError as error:

@@ -1,7 +1,7 @@
 """Intake of events and records: checked one by one, stored in groups, answered when durable.
 
-Records come first, because events may be about them. A record is a signed decision that could not
-be stored when it was answered; events about it wait for it in the client's queue.
+A record is a signed decision that could not be stored when it was answered. Records come first,
+because events may be about them.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Intake:
             except Refused as refused:
                 identifier = raw.get("event_id", "") if isinstance(raw, dict) else ""
                 rows.append(_refused(str(identifier)[:128], refused.problem))
-            except (TypeError, ValueError, OverflowError):  # the scrubbed event is not JSON
+            except (TypeError, ValueError, OverflowError):  # the scrubbed event is not valid JSON
                 _log.exception("an event cannot be stored")
                 rows.append(_unstorable(raw["event_id"]))
         return rows
@@ -156,7 +156,7 @@ class Intake:
             return await self._local(tenant, record)
         except Refused as refused:
             problem = refused.problem
-        except Exception:  # noqa: BLE001 (logged; the others of its batch have nothing to do with it)
+        except Exception:  # noqa: BLE001 (logged; fails one item only)
             _log.exception("a record cannot be stored")
             problem = Problem.of(
                 "internal", "this record could not be stored; the server log has the error"
@@ -167,7 +167,7 @@ class Intake:
     async def _local(self, tenant: UUID, raw: Any) -> DecisionRow:
         """Return the row of a decision that the client answered with its own default."""
         local: LocalDecision = converted(raw, LocalDecision)
-        # A process that has just started has loaded nothing yet; its client's queue comes first.
+        # `get` loads the point, because the first requests after a start may be queued events.
         served = await self._replicas.get(tenant, local.skill, local.decision)
         made = id_time(local.decision_id)
         if local.decision_id.version != 7 or not OLDEST_S <= made <= self._clock() + _AHEAD_S:
@@ -207,7 +207,7 @@ class Intake:
 
 
 def _each_once(rows: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the first row of each id, and the repeats, which are compared with the stored row."""
+    """Return the first row of each id, and the repeats; those are compared with the store."""
     if len(set(map(_ID, rows))) == len(rows):
         return rows, []
     first = {row.id: row for row in reversed(rows)}
@@ -301,6 +301,6 @@ def _pack(
         {name: float(value) for name, value in event.outcomes.items()} if event.outcomes else None,
         event.action_taken,
         body,
-        # The same event, whichever path it took.
+        # Equal for both routes: with the type in the path or in the body.
         canonical_hash(raw if raw.get("type") == kind else {**raw, "type": kind}),
     )

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
-from uuid import UUID  # noqa: TC003 (of a field)
+from uuid import UUID  # noqa: TC003 (field type)
 
 import msgspec
 import numpy as np
@@ -214,12 +214,12 @@ class Explanation(msgspec.Struct, omit_defaults=True):
 
 _MOST_EVENTS = 1_000
 _PLAIN = 1e-9
-_SINGLE = 1e-6  # of a distribution that is stored as float32
-_AT_A_TIME = 2  # a state may be large, and has one of four connections while it is built
-_OF_TENANT = 4  # building or waiting
+_SINGLE = 1e-6  # tolerance of probabilities stored as float32
+_AT_A_TIME = 2  # parallel rebuilds: each holds a large state and one of four connections
+_OF_TENANT = 4  # running and waiting rebuilds of a tenant
 _MOST = 32
 _WAIT_S = 60.0
-_BUILD_S = 50.0  # less than the breaker waits: how much a tenant logged is not the store's fault
+_BUILD_S = 50.0  # below the breaker's timeout: a long log must not open the breaker
 _NOT_BUILT = "leave out recompute: the policy state of this decision was not rebuilt"
 
 
@@ -301,7 +301,7 @@ class Explainer:
             spec.reward.scope == "episode",
         )
         async with self._pool.acquire() as connection, as_tenant(connection, row.tenant):
-            bases = _OrFromLog(self._bases)
+            bases = _BasesWithReplay(self._bases)
             policy = await state_at(connection, point, row.snapshot, row.update_seq, bases=bases)
         if isinstance(spec.actions, SequenceActions):
             return _compared_steps(row, cast("SequencePolicy", policy))
@@ -315,7 +315,7 @@ class Explainer:
 
 
 class _Turns:
-    """Queue of rebuilds: one at a time per tenant, a few for all tenants, in order of arrival.
+    """Fair queue of rebuilds: one at a time per tenant, a few in total, in order of arrival.
 
     ``tests/api/test_explain_turns.py`` shows its fairness.
     """
@@ -351,7 +351,7 @@ class _Turns:
                 del self._inside[tenant], self._own[tenant]
 
 
-class _OrFromLog:
+class _BasesWithReplay:
     """Verified bases; a version that was unpublished is relearned from the log.
 
     Only explanations use relearned states; serving uses verified ones.
@@ -370,8 +370,7 @@ class _OrFromLog:
             point = row.tenant, row.skill, row.point
             found = await find_snapshot(connection, point, row.snapshot)
             if ((found.description or {}).get("evidence") or {}).get("trained"):
-                # Its lineage never had this state: only its stored bytes can reproduce the
-                # decision.
+                # Its lineage never had this state, so only the stored bytes can reproduce it.
                 if not found.is_stored:
                     raise
                 return await StoredBases().base(connection, row)
@@ -404,24 +403,24 @@ def _compared(row: DecisionRow, spec: DecisionPoint, distribution: Floats) -> Re
 
 
 def _compared_steps(row: DecisionRow, policy: SequencePolicy) -> Recomputed:
-    """Return each step's recomputed distribution beside the stored one.
+    """Return the recomputed distribution of each step, compared with the stored one.
 
-    The eligible candidates must be equal as a set. Their order may differ: ties are ordered by the
-    last bit of their scores, which differs between processors.
+    The eligible candidates must be equal as a set. Their order may differ, because the last bit of
+    a score orders ties and differs between processors.
     """
     offered = offered_of(row.eligible, row.links, row.features)
     found = policy.along(offered, done_in(row.steps))
-    told, exact, largest = [], abs(policy.chance(offered, done_in(row.steps)) - (row.p or 0.0)), 0.0
-    same = True
+    exact, largest = abs(policy.chance(offered, done_in(row.steps)) - (row.p or 0.0)), 0.0
+    steps, same = [], True
     for step, stored in zip(found, _steps(row), strict=True):
         values = dict(zip(step.eligible, step.distribution.tolist(), strict=True))
-        told.append(ExplainedStep(list(step.eligible), stored.action, step.chance, values))
+        steps.append(ExplainedStep(list(step.eligible), stored.action, step.chance, values))
         same = same and set(step.eligible) == set(stored.eligible)
         exact = max(exact, abs(step.chance - stored.p))
         gaps = [abs(p - stored.distribution.get(name, 0.0)) for name, p in values.items()]
         largest = max([largest, *gaps])
     same = same and exact <= _PLAIN and largest <= _SINGLE
-    return Recomputed(same, {}, max(exact, largest), steps=told)
+    return Recomputed(same, {}, max(exact, largest), steps=steps)
 
 
 def _steps(row: DecisionRow) -> list[ExplainedStep]:

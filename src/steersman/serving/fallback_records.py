@@ -21,8 +21,8 @@ from steersman.wire import Refused
 if TYPE_CHECKING:
     from uuid import UUID
 
-# What a request of 1 MiB may become, at two or three bytes a number there and six here ("1," is a
-# float32 in base64), with names again in every step; and still comes back in a body of 8 MiB.
+# Large enough for the record of a request of 1 MiB: its numbers grow from 2 or 3 bytes ("1,") to 6
+# (float32 in base64), and every step repeats names. Small enough for a request body of 8 MiB.
 _MAX_BYTES = 15 << 19
 _NUMBERS = ("distribution", "x", "features")
 _encode = msgspec.json.encode
@@ -36,7 +36,7 @@ def sign(secret: bytes, row: DecisionRow) -> str:
     Raises:
         Refused: the record would be too large to be sent back.
     """
-    # Its key may meanwhile have been given to a retry; the id alone must find this decision.
+    # Without the key, because a retry may use it meanwhile; the id identifies this decision.
     payload = urlsafe_b64encode(_packed(replace(row, idempotency_key=None, body_hash=None)))
     record = f"{payload.decode()}.{_signature(secret, row.tenant, payload)}"
     if len(record) > _MAX_BYTES:
@@ -63,7 +63,7 @@ def verify(secret: bytes, tenant: UUID, record: str) -> DecisionRow:
         raise Refused.of("invalid", detail, field="records")
     try:
         return _unpacked(urlsafe_b64decode(payload))
-    except (ValueError, TypeError, KeyError) as error:  # signed by a newer version during an update
+    except (ValueError, TypeError, KeyError) as error:  # a newer version signed it during an update
         detail = "this record was signed by another version of the service: "
         raise Refused.of(
             "unavailable", detail + "send it again later", retry_after_s=30.0
@@ -75,15 +75,15 @@ def _packed(row: DecisionRow) -> bytes:
     columns = {name: array("f", one) for name, one in held.items() if one is not None}
     counts = {name: len(column) for name, column in columns.items()}
     rest = replace(row, distribution=[], x=None, features=None)
-    # JSON holds no NUL, so the first one ends it.
+    # JSON contains no zero byte, so the first one ends it.
     return b"\0".join((_encode((rest, counts)), b"".join(map(bytes, columns.values()))))
 
 
 def _unpacked(content: bytes) -> DecisionRow:
-    told, there, raw = content.partition(b"\0")
-    if not there:  # as earlier versions signed them, with every number in JSON
-        return _decode_older(told)
-    row, counts = _decode(told)
+    head, separator, raw = content.partition(b"\0")
+    if not separator:  # an earlier version signed it, with all numbers in JSON
+        return _decode_older(head)
+    row, counts = _decode(head)
     numbers = array("f", raw)
     columns: dict[str, array[float]] = {}
     for name, count in counts.items():

@@ -31,7 +31,7 @@ class GuardianState(IntEnum):
 
 SHEDS: dict[str, GuardianState] = {
     "read": GuardianState.BROWNOUT,  # explain, status, listing keys
-    "search": GuardianState.BROWNOUT,  # it takes a core for as long as a hundred decisions
+    "search": GuardianState.BROWNOUT,  # costs as much CPU time as a hundred decisions
     "large_batch": GuardianState.BROWNOUT,  # of more than LARGE_BATCH items
     "events": GuardianState.LOCKDOWN,  # clients queue them on disk
 }
@@ -101,7 +101,8 @@ class Guard:
         self._limits = limits or GuardLimits()
         self._seconds = 0.0
         self._count = 0
-        self._latest: deque[tuple[float, float, int]] = deque()  # of each tick in the window
+        # Time, seconds and count of each tick in the window.
+        self._latest: deque[tuple[float, float, int]] = deque()
         self._latency_ms = 0.0
         self._above_since: float | None = None
         self._least_above = GuardianState.NORMAL
@@ -144,7 +145,7 @@ class Guard:
         self._above_since = _since(self._above_since, now, holds=wanted > self.state)
         self._below_since = _since(self._below_since, now, holds=bearable < self.state)
         if self._above_since is not None and now - self._above_since >= self._limits.rise_s:
-            self._change(self._least_above)  # a short peak alone does not count
+            self._change(self._least_above)  # ignores a short peak
         elif self._below_since is not None and now - self._below_since >= self._limits.fall_s:
             self._change(GuardianState(self.state - 1))
 

@@ -165,9 +165,9 @@ class Metrics:
     def on_flush(self, kind: str) -> Callable[[int, float, bool], None]:
         """Return a callback for `GroupCommit` that counts its flushes."""
         labels = (kind,)
-        self._flush_failures[labels] += 0  # exported before the first one, as those of arms are
+        self._flush_failures[labels] += 0  # exported as 0 first, because a rate needs a first value
 
-        def count(rows: int, seconds: float, answered: bool) -> None:  # noqa: FBT001 (the seam's)
+        def count(rows: int, seconds: float, answered: bool) -> None:  # noqa: FBT001 (callback signature)
             if answered:
                 self.flushes.observe(labels, seconds)
                 self.flush_rows.observe(labels, rows)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_ENOUGH = 32  # waiting decisions are enough for a batch: the store works meanwhile
-_MOST = 256  # in one batch: more together cost no less each, and hold up everything else
+_ENOUGH = 32  # decisions that start a batch at once; the store works in parallel
+_MOST = 256  # decisions per batch; larger batches are not faster and block other work
 _BATCH_S = 0.004
-_IDLE_S = 3e-5  # what a loop iteration takes that had nothing else to do, at most
+_IDLE_S = 3e-5  # maximum duration of an idle loop iteration
 _SLOW_S = 0.002
 
 W = TypeVar("W")
@@ -73,7 +73,7 @@ class MicroBatch(Generic[W, B]):
     def put(self, items: Sequence[W]) -> asyncio.Future[list[B]]:
         """Queue the items of one request."""
         if not self._entries:
-            # Asked for once a batch: `asyncio` makes a system call of it.
+            # Once per batch, because `asyncio` makes a system call for it.
             self._loop = asyncio.get_running_loop()
             self._until = self._clock() + _BATCH_S
         future: asyncio.Future[list[B]] = self._loop.create_future()
@@ -82,9 +82,9 @@ class MicroBatch(Generic[W, B]):
         return future
 
     async def ready(self) -> None:
-        """Wait until the loop brings no more requests, unless enough wait already.
+        """Wait until no more requests arrive, the batch is full enough, or its time is over.
 
-        Answers are work of the loop, too, and their receivers often send the next request.
+        A busy loop counts as arrivals: it also sends answers, and clients often reply at once.
         """
         seen, last = 0, -inf
         while True:
@@ -107,7 +107,7 @@ class MicroBatch(Generic[W, B]):
             batch.append(entries.popleft())
             count += len(batch[-1].items)
         self._items -= count
-        self._until = 0.0  # the others have waited already
+        self._until = 0.0  # the remaining entries need no further wait
         return batch
 
 
@@ -146,14 +146,14 @@ class SlowLane(Generic[W, B]):
         return future
 
     def take(self) -> Iterator[tuple[Entry[W, B], W]]:
-        """Yield items for two milliseconds, each of the request that waits longest.
+        """Yield items for two milliseconds, in turn between the waiting requests.
 
         The caller appends the item's result to the entry, or settles its future.
         """
         until = self._clock() + _SLOW_S
         while self._entries:
             entry = self._entries.popleft()
-            if not entry.future.done():  # else its caller has left
+            if not entry.future.done():  # done: its caller has left
                 yield entry, entry.items[len(entry.results)]
                 if len(entry.results) < len(entry.items) and not entry.future.done():
                     self._entries.append(entry)

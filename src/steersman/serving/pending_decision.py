@@ -1,7 +1,7 @@
 """The three forms of a decide request: request with its point, pending decision, row.
 
-A request is drawn once and becomes a pending decision, which has all that its row needs. The row
-goes to the store, and the answer is made of it.
+A request is drawn once and becomes a pending decision with all data of its row. The row goes to the
+store, and the answer is made from it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class PendingDecision(msgspec.Struct, eq=False):
         return self._row
 
     def identify(self, identifier: UUID, at: datetime) -> None:
-        """Make the row, under the decision's id and time."""
+        """Make the row with the decision's id and time."""
         asked, served, label = self.asked, self.served, self.label
         request, replica = asked.request, served.replica
         self._row = DecisionRow(

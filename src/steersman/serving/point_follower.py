@@ -1,4 +1,4 @@
-"""Control and candidate of one decision point in a process, and the switch between them.
+"""Control and candidate of one decision point in a process, loaded as the store defines.
 
 The store defines what to serve (`Plan`). A state reachable by updates is updated in place, between
 two decisions. Every other state is loaded in the background while the old one serves, and replaces
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from steersman.serving.draw import ServedPoint
 
 _log = logging.getLogger(__name__)
-_FAR = 2_000  # updates; a replica further behind is reloaded from a stored state
+_FAR = 2_000  # missing updates above which a stored state is loaded
 _FIRST_S = 5.0  # wait for the replica of a tenant's first request
 
 
@@ -131,7 +131,7 @@ class PointFollower:
         self._name = name
         self._loader = loader
         self._serve = serve
-        self._key: Any = None  # of what control serves; None: something else than was wanted
+        self._key: Any = None  # key of the served control state; None: not the wanted state
         self._control = Slot(f"control of {name}", clock, self._arrange)
         self._stand_in = Slot(f"substitute for {name}", clock, self._arrange)
         self._candidate = Slot(f"candidate of {name}", clock, self._arrange)
@@ -149,7 +149,7 @@ class PointFollower:
     def want(self, plan: Plan) -> None:
         """Serve the newest plan, now or after loading."""
         if self.served is not None and self.plan is not None and self.plan.key != plan.key:
-            self._stand_in.forget()  # it stood in for something else
+            self._stand_in.forget()  # the substitute was for an older plan
         self.plan = plan
         self._want_control(plan)
         if plan.rollout is None:
@@ -208,7 +208,7 @@ class PointFollower:
             return True
         promoted = self._candidate.served
         if promoted is not None and plan.rollout is None and _leads_to(promoted, plan):
-            # The candidate goes on as it is: no unit sees another state until it learns on.
+            # Serve the loaded candidate as control, so that its units see no other state.
             promoted.arms = None
             self.served = promoted
         elif (
@@ -239,7 +239,7 @@ class PointFollower:
             self._stand_in.forget()
         elif self._key != plan.key and self._stand_in.served is not None:
             self.served, self._key = self._stand_in.served, None
-            self._stand_in.forget()  # and from now on it is live, which may be retracted
+            self._stand_in.forget()  # it serves now; a retraction replaces it
         elif self._key != plan.key and self._control.error and self.served is not None:
             self._leave_retracted(plan, self.served)
         if self.served is not None:

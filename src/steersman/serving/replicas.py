@@ -1,8 +1,8 @@
 """Decision points that this process serves, refreshed by NOTIFY and by polling.
 
 A tenant's points are loaded at its first request and refreshed every second and after each notice
-of the store. One snapshot of the store defines what to serve (`following.plans_of`); loads run in
-the background. During a store outage the loaded points keep serving.
+of the store. One snapshot of the store defines what to serve (`point_follower.plans_of`). Loads run
+in the background. During a store outage the loaded points keep serving.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Replicas:
             raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
 
     async def _refresh(self, tenant: UUID) -> None:
-        """Read what one tenant's points should serve, and follow it."""
+        """Read the plans of one tenant's points and follow them."""
         async with (
             self._pool.acquire() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
@@ -174,12 +174,12 @@ class Replicas:
                 await self._want(plan).catch_up(connection)
         broken = {(tenant, one.skill, one.point): one.why for one in unreadable}
         self._tell(tenant, broken)
-        # What was loaded before it could not be read goes on serving as it is.
+        # A point that cannot be read keeps serving its loaded state.
         wanted = {(tenant, plan.row.skill, plan.row.point) for plan in plans} | broken.keys()
         for place in [p for p in self._following if p[0] == tenant and p not in wanted]:
             self._following.pop(place).close()
             self._served.pop(place, None)
-        if not broken:  # else what it says of personal data is not known: what was known holds
+        if not broken:  # else keep the known rules, because the new ones are unreadable
             self._scrubbing[tenant] = scrubbing_of_events(plan.row.spec for plan in plans)
 
     def _tell(self, tenant: UUID, broken: Mapping[Place, str]) -> None:
@@ -217,7 +217,7 @@ class Replicas:
                 _log.warning("replicas wait for the store: %r", error)
                 await asyncio.sleep(_POLL_S)
             except Exception:  # noqa: BLE001 (logged)
-                # Serving goes on with what is loaded, and so must looking for news.
+                # The loaded states keep serving, so the loop must continue.
                 _log.exception("replicas could not be refreshed")
                 await asyncio.sleep(_POLL_S)
             with suppress(TimeoutError):

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from steersman.registry.loaded import LoadedSnapshot
     from steersman.spec.point import DecisionPoint
 
-_KEEP = (
-    10  # cached versions per point: explanations load old ones, which must not evict the live one
-)
+# Cached versions per point: explanations load old ones, which must not evict the live one.
+_KEEP = 10
 _QUICK_S = 2.0  # timeout if the cache may have the version
 _PATIENT_S = 20.0  # timeout of a fetch; a stopping process waits for it
 _FAILURES = 3  # consecutive failures that open the circuit breaker

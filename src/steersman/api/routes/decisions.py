@@ -58,7 +58,7 @@ _EVENTS: Mapping[EventType, str] = {
 }
 
 
-class Decides(Protocol):
+class DecisionService(Protocol):
     """Protocol of `Decider`."""
 
     async def decide(
@@ -72,7 +72,7 @@ class Decides(Protocol):
         """Answer a batch; each request may be refused separately."""
 
 
-class Takes(Protocol):
+class EventSink(Protocol):
     """Protocol of `Intake`."""
 
     async def take(
@@ -101,8 +101,8 @@ class Endpoints:
 
     def __init__(
         self,
-        deciding: Decides,
-        intake: Takes,
+        deciding: DecisionService,
+        intake: EventSink,
         guard: Guard,
         metrics: Metrics,
         *,

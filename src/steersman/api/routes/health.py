@@ -31,7 +31,7 @@ class Health:
         metrics: metrics of this process.
         exchange: metrics of the other processes on the port; None: single process.
         metrics_token: token for remote metrics requests; None: local requests only.
-        beside: folder with the metrics of processes next to the service, such as the controller.
+        beside: folder with the metrics of background workers, such as the controller.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Health:
         own, families = "0", self._metrics.families()
         found = {} if self._beside is None else self._beside.others()
         if self._exchange is not None:
-            # Written before the answer: the process that is asked next must not report an older
-            # count, which Prometheus would take for a restart. On a full disk it may.
+            # Written before the answer: another process must not report an older count next, which
+            # Prometheus would read as a restart. A full disk is the exception.
             with suppress(OSError):
                 self._exchange.leave(families)
             own, found = self._exchange.own, {**found, **self._exchange.others()}

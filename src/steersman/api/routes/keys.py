@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Self, TypeVar
-from uuid import UUID  # noqa: TC003 (of a field)
+from uuid import UUID  # noqa: TC003 (field type)
 
 import msgspec
 from msgspec import Meta
@@ -95,7 +95,8 @@ class KeyAdmin:
         self._database = database
         self._secret = secret
         self._breaker = breaker
-        self._listing, self._changing = Apart(), Apart()  # who lists without end still revokes
+        # Separate, so that endless listing does not block revocation.
+        self._listing, self._changing = Apart(), Apart()
 
     @classmethod
     def open(cls, service: Service) -> Self:

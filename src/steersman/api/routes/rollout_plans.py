@@ -70,7 +70,7 @@ class ShownForecast(msgspec.Struct):
     logged: Traffic
 
 
-class Planning:
+class RolloutForecasts:
     """Handler of the route for forecasts.
 
     Args:
@@ -132,10 +132,10 @@ class Planning:
         row, logged = found
         try:
             plan = plan_of(row.spec, salt="plan", overrides=asked.overrides)
-            told = _forecast(plan, asked, logged)
+            result = _forecast(plan, asked, logged)
         except InputError as error:
             raise Refused.of("invalid", str(error)) from None
-        return ShownForecast(told, plan.to_json(), logged)
+        return ShownForecast(result, plan.to_json(), logged)
 
 
 def _forecast(plan: RolloutPlan, asked: NewForecast, logged: Traffic) -> Forecast:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Self
-from uuid import UUID  # noqa: TC003 (of a field)
+from uuid import UUID  # noqa: TC003 (field type)
 
 import msgspec
 from msgspec import Meta

@@ -203,7 +203,7 @@ _MOST_CHARACTERS = 100_000
 _MOST_ALSO = 20
 
 
-class Searching:
+class CorpusSearch:
     """Handlers of the routes for corpora.
 
     Args:
@@ -349,7 +349,7 @@ def told(name: str) -> Iterator[None]:
     except CorpusError as error:
         raise Refused.of("not_allowed", str(error)) from None
     except DataError as error:
-        # An extra that is not installed, most of all: the message says which.
+        # Usually a missing extra; the message names it.
         raise Refused.of("unavailable", str(error)) from None
     except (StoreError, *AWAY) as error:
         if isinstance(error, StoreError) or store_is_away(error):

@@ -227,7 +227,7 @@ class Snapshots:
         shown = []
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):
             rollouts = await active_rollouts(connection, tenant)
-            # Of a declaration nothing is shown, so its versions are there whether it can be read.
+            # The answer contains no declaration, so unreadable points are listed too.
             rows, unreadable = await points_as_they_are(connection, tenant)
             known: list[PointRow | UnreadablePoint] = [*rows, *unreadable]
             for row in sorted(known, key=lambda it: (it.skill, it.point)):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _HOUR_S = 3_600.0
 _MOST = 100_000
 _KEPT_S = 1.0
-_Asked = tuple["UUID", bool]
+_StatusKey = tuple["UUID", bool]
 _NOT_READ = "the last hour was not counted"
 
 
@@ -165,8 +165,8 @@ class StatusPage:
         self._guard = guard
         self._replicas = replicas
         self._clock = clock
-        self._kept: dict[_Asked, Status] = {}
-        self._looking: dict[_Asked, asyncio.Task[Status]] = {}
+        self._kept: dict[_StatusKey, Status] = {}
+        self._looking: dict[_StatusKey, asyncio.Task[Status]] = {}
 
     @classmethod
     def open(cls, service: Service) -> Self:
@@ -203,7 +203,7 @@ class StatusPage:
             status = await asyncio.shield(looking)
         return status
 
-    async def _look(self, asked: _Asked, now: float) -> Status:
+    async def _look(self, asked: _StatusKey, now: float) -> Status:
         tenant, states = asked
         points = await self._breaker.call(
             lambda: in_time(lambda: self._points(tenant, now), READ_S, _NOT_READ)
@@ -218,15 +218,15 @@ class StatusPage:
         served = self._replicas.find(tenant, point.skill, point.decision)
         if served is not None:
             replica = served.replica
-            # Read together, so that it is the state of this update; a copy, hashed aside.
+            # Read without an await in between, so that state and update number match.
             point.replica_snapshot, point.replica_seq = replica.snapshot, replica.seq
             state = replica.policy.state()
             point.replica_sha256 = await asyncio.to_thread(state_sha256, state)
 
-    def _looked(self, asked: _Asked, done: asyncio.Task[Status]) -> None:
+    def _looked(self, asked: _StatusKey, done: asyncio.Task[Status]) -> None:
         del self._looking[asked]
         if not done.cancelled():
-            done.exception()  # waiting clients have it; they may all have left
+            done.exception()  # marks the exception as retrieved; all clients may have left
 
     async def _points(self, tenant: UUID, now: float) -> list[PointStatus]:
         async with self._pool.acquire() as connection, as_tenant(connection, tenant):

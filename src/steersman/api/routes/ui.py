@@ -46,7 +46,7 @@ class WebFiles:
             raise _no_such_file()
         if request.scope["path"] == "/ui":
             return RedirectResponse("/ui/")
-        # Starlette refuses what lies outside the directory.
+        # Starlette refuses paths outside the directory.
         path = posixpath.normpath(request.scope["path_params"]["file"])
         try:
             return await self._files.get_response(path, dict(request.scope))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Self
-from uuid import UUID  # noqa: TC003 (of a field)
+from uuid import UUID  # noqa: TC003 (field type)
 
 import msgspec
 from msgspec import Meta

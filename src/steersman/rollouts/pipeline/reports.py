@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable  # noqa: TC003 (of a field)
+from collections.abc import Callable  # noqa: TC003 (field type)
 from dataclasses import asdict, dataclass, field
-from pathlib import Path  # noqa: TC003 (of a field)
+from pathlib import Path  # noqa: TC003 (field type)
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
