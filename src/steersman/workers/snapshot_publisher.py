@@ -303,11 +303,11 @@ class _Shipping:
         point, name = (row.tenant, row.skill, row.point), f"{row.skill}/{row.point}"
         async with as_tenant(connection, row.tenant):
             known = await read_known(connection, point)
-        told = {
+        marks = {
             one.version: known.standing(one.version) for one in available(known.snapshots.values())
         }
         until, before = self._marked.get(point, (0.0, {}))
-        if told == before and time.monotonic() < until:
+        if marks == before and time.monotonic() < until:
             return
         try:
             changed = await mark_point(self._database, point, registry, actor=ACTOR, wait=False)
@@ -321,7 +321,7 @@ class _Shipping:
             done.failed.append(str(error))
             return
         done.marked |= {f"{name} {version}": standing for version, standing in changed.items()}
-        self._marked[point] = time.monotonic() + self._settings.refresh_s, told
+        self._marked[point] = time.monotonic() + self._settings.refresh_s, marks
 
     def _tell_unreadable(
         self, tenant: Tenant, unreadable: Sequence[UnreadablePoint], done: PublisherResult
