@@ -93,7 +93,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone: uvicorn would raise them again before rows are written.
+        """Disable uvicorn's signal handling: it raises signals again before rows are written.
 
         Yields:
             None.

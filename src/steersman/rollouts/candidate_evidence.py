@@ -221,9 +221,9 @@ def least_value(
 
     The standard error covers observed failures only. With high rewards and rare failures, a log of
     some hundred rows may contain no failure, and its interval has no width. A failure that does not
-    occur in ``effective`` rows may still have the rate log(2 / (1 − level)) / ``effective`` and
-    cost the whole value, so this product is subtracted. In a simulation with 24 looks and an action
-    that fails once in a hundred, the bound exceeded the true value in 2 of 150 logs; without the
+    occur in ``effective`` rows may still have the rate log(2 / (1 − level)) / ``effective``. It may
+    cost the whole value, so the margin is rate times value. Simulation: an action that fails once
+    in a hundred, and 24 looks. The bound exceeded the true value in 2 of 150 logs; without the
     margin in 17.
 
     Args:

@@ -57,7 +57,7 @@ class SourceEvidence:
         reason: why it is not alive.
         candidate: errors of the candidate by window; see `stretches`. A missing window has no rate.
         control: errors of the control, if the source knows them.
-        behind: what it has not counted yet; empty: nothing.
+        behind: why its counts are incomplete; empty: complete.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Memory of a controller about one rollout, kept between its turns.
 
-Nothing here is stored. A controller that takes over reads the log from the beginning and gets the
-same numbers, except for outcomes that were reported after their window had been read.
+It is not stored. A controller that takes over reads the log from the beginning and gets the same
+numbers. Only outcomes that were reported after their window had been read can differ.
 """
 
 from __future__ import annotations

@@ -41,12 +41,12 @@ class SteadyClock:
     >>> times = iter([(100.0, 0.0), (101.0, 1.0), (3702.0, 2.0), (3765.0, 65.0)])
     >>> now = [0.0, 0.0]
     >>> clock = SteadyClock(lambda: now[0], lambda: now[1])
-    >>> told = []
+    >>> readings = []
     >>> for now[0], now[1] in times:
-    ...     told.append(clock.look())
-    >>> [moment.now for moment in told]
+    ...     readings.append(clock.look())
+    >>> [moment.now for moment in readings]
     [100.0, 101.0, 102.0, 3765.0]
-    >>> told[2].doubt
+    >>> readings[2].doubt
     'the clock jumped by +3600.0 s; it is trusted again after it is steady for 60 s'
     """
 

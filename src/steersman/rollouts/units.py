@@ -120,11 +120,11 @@ class AnalysedDecision(NamedTuple):
 
     Attributes:
         unit: unit that stays on one arm.
-        arm: assigned arm of the unit, whichever arm answered.
+        arm: assigned arm of the unit, even if another arm answered.
         at: time of the decision in seconds since 1970.
         reward: reward, 0 to 1; None: no reward.
         outcomes: raw outcomes that a guardrail reads, by name.
-        failed: whether the arm failed and something else answered.
+        failed: whether the arm failed, so that control or the fallback answered.
     """
 
     unit: str

@@ -149,7 +149,7 @@ class Slot:
             self.key, self.error = key, error
 
     def forget(self) -> None:
-        """Drop the state and want nothing."""
+        """Drop the state and stop loading."""
         if self._task is not None:
             self._task.cancel()
         self.key = self.served = self._task = None

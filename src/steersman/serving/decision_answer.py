@@ -54,7 +54,7 @@ def parts_of(row: DecisionRow, spec: DecisionPoint) -> dict[str, Any] | None:
     try:
         parts = read(row.action.encode())
     except Refused:
-        return None  # what a client answered with its own default may be anything
+        return None  # a client's default answer may have any form
     return parts if isinstance(parts, dict) else None
 
 
@@ -63,7 +63,7 @@ def picked_in(row: DecisionRow) -> list[str]:
     try:
         found = read(row.action.encode())
     except Refused:
-        return [row.action]  # what a client answered with its own default may be anything
+        return [row.action]  # a client's default answer may have any form
     return [str(one) for one in found] if isinstance(found, list) else [row.action]
 
 

@@ -1,8 +1,8 @@
 """Release marks: released, candidate or rolled back, signed for each published version.
 
 Released versions are or were live: promoted versions, and frozen states of a live lineage. A
-candidate was relearned under another declaration, frozen while its point was pinned to an earlier
-state, or trained from the log, and is not yet promoted. Rolled back means that its last rollout was
+candidate is not yet promoted: it was relearned under another declaration, frozen while its point
+was pinned to an earlier state, or trained from the log. Rolled back means that its last rollout was
 rolled back. Marks depend on database rows only, so any process can sign them later.
 """
 

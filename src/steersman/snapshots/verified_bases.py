@@ -2,7 +2,7 @@
 
 A published base comes from the tenant's registry with its signatures, never from the store's row. A
 declared or rebuilt base is the prior, recomputed from its declaration. Verified bases stay in a
-cache shared by all processes of a home directory, so they serve during a registry outage as long as
+cache shared by all processes of a home directory. During a registry outage they serve as long as
 the consumer allows.
 """
 
