@@ -108,14 +108,14 @@ async def rebuild(
     """
     point = row.tenant, row.skill, row.point
     meant = [] if exclude is None else await matching(database, point, exclude)
-    unwanted = _Exclusion(exclude, meant, decisions, keep_unseen, until)
+    exclusion = _Exclusion(exclude, meant, decisions, keep_unseen, until)
     connection = await database.connect("worker")
     try:
         async with connection.transaction():
             row = await hold_point(connection, point)
             await check_settled(connection, point)
             _check_relearnable(row)
-            made, policy = await _relearned(connection, row, unwanted)
+            made, policy = await _relearned(connection, row, exclusion)
             if until is not None and exclude is None:
                 await _check_until(connection, point, made, until)
             await _serve(connection, row, made, policy)
@@ -159,7 +159,7 @@ def _check_relearnable(row: PointRow) -> None:
 
 
 async def _relearned(
-    connection: Any, row: PointRow, unwanted: _Exclusion
+    connection: Any, row: PointRow, exclusion: _Exclusion
 ) -> tuple[RebuildResult, ChoicePolicy]:
     """Create an empty snapshot and relearn the live lineage."""
     point = row.tenant, row.skill, row.point
@@ -167,12 +167,12 @@ async def _relearned(
     policy = initial_policy(row.spec)
     snapshot = await add_snapshot(connection, row, pack_state(policy.state()))
     sources = [segment.id for segment in segments]
-    left_out = [*unwanted.meant, *unwanted.named]
+    left_out = [*exclusion.meant, *exclusion.named]
     await exclude_decisions(connection, point, sources, snapshot, left_out)
-    unseen = await _unseen(connection, row, segments, snapshot, unwanted)
+    unseen = await _unseen(connection, row, segments, snapshot, exclusion)
     relearning = Relearner(connection, row, snapshot, policy)
     for segment in segments:
-        await relearning.follow(segment, until=unwanted.until)
+        await relearning.follow(segment, until=exclusion.until)
     counts = relearning.seq, relearning.excluded, relearning.lost
     return RebuildResult(snapshot, *counts, unseen), policy
 
@@ -182,19 +182,19 @@ async def _unseen(
     row: PointRow,
     segments: Sequence[Segment],
     snapshot: str,
-    unwanted: _Exclusion,
+    exclusion: _Exclusion,
 ) -> int:
     """Return the number of updates that the condition could not check, if they may stay."""
     point = row.tenant, row.skill, row.point
-    if unknown := await unknown_among(connection, point, unwanted.named):
+    if unknown := await unknown_among(connection, point, exclusion.named):
         raise InputError(
             f"{len(unknown)} id(s) are not decisions of {row.skill}/{row.point}, first "
             f"{unknown[0]}; nothing was changed; correct or remove them"
         )
-    if unwanted.condition is None:
+    if exclusion.condition is None:
         return 0
-    unseen, newest = await unseen_by(connection, point, segments, snapshot, unwanted.until)
-    if newest is None or unwanted.keep_unseen:
+    unseen, newest = await unseen_by(connection, point, segments, snapshot, exclusion.until)
+    if newest is None or exclusion.keep_unseen:
         return unseen
     at = datetime.fromtimestamp(id_time(newest), UTC)
     raise InputError(

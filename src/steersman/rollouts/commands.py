@@ -123,8 +123,8 @@ async def act(
             wanted = known.step if step is None and action == "promote" else step
             if wanted is not None and row.step != wanted:
                 raise _moved_on(row, wanted)
-            deed = _RolloutAction(connection, row, held, actor, reason, now)
-            return await deed.do(action, force=force)
+            change = _RolloutAction(connection, row, held, actor, reason, now)
+            return await change.do(action, force=force)
     finally:
         await connection.close()
 

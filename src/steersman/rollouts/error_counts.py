@@ -136,20 +136,20 @@ class Tally:
 
     async def _recount(self, connection: Any, now: float) -> None:
         """Recount the part of each tier that is due."""
-        for walk in self._recount_tiers:
-            wanted = _AGAIN * abs(now - walk.at)
+        for tier in self._recount_tiers:
+            wanted = _AGAIN * abs(now - tier.at)
             if wanted < _STEP_S or self._known_from is None:
                 continue
-            young, old = now - walk.near_s, max(now - walk.far_s, self._known_from)
+            young, old = now - tier.near_s, max(now - tier.far_s, self._known_from)
             if old < young:
-                end = walk.place if old < walk.place < young else young
+                end = tier.place if old < tier.place < young else young
                 begin = max(old, end - min(wanted, self._step_s))
                 await self._step(connection, begin, end)
-                walk.place = begin
+                tier.place = begin
                 if begin > old:  # the rest is due at the next look
-                    walk.at = max(walk.at, now - (wanted - (end - begin)) / _AGAIN)
+                    tier.at = max(tier.at, now - (wanted - (end - begin)) / _AGAIN)
                     continue
-            walk.at = now
+            tier.at = now
 
     async def _step(self, connection: Any, begin: float, end: float) -> None:
         """Count a part of the old rows, and adapt the length of the next part to their number."""

@@ -56,8 +56,8 @@ class Loader:
             SteersmanError: the state cannot be loaded or must not be served.
         """
         async with self._connection(row.tenant) as connection:
-            sought = await self._verified.find(connection, row)
-        bases = await self._verified.fetch(sought)
+            request = await self._verified.find(connection, row)
+        bases = await self._verified.fetch(request)
         async with self._slots, self._connection(row.tenant) as connection:
             replica = await load(connection, row, until=until, bases=bases)
         return ServedPoint(replica)

@@ -120,9 +120,9 @@ class VerifiedBases:
             SnapshotError: the base is missing or does not verify.
             StateError: the snapshot is unknown.
         """
-        sought = await self.find(connection, row)
-        if sought.found.reason == "published":
-            await self.fetch(sought)
+        request = await self.find(connection, row)
+        if request.found.reason == "published":
+            await self.fetch(request)
 
     async def base(self, connection: Any, row: PointRow) -> ChoicePolicy:
         """Return the policy that a snapshot starts from.
@@ -149,17 +149,17 @@ class VerifiedBases:
         spec = await spec_of(connection, found.spec_hash)
         return BaseRequest(await self._name(connection, row.tenant), row, found, spec)
 
-    async def fetch(self, sought: BaseRequest) -> PreparedBase:
+    async def fetch(self, request: BaseRequest) -> PreparedBase:
         """Return a verified base; it needs no database connection.
 
         Raises:
             SnapshotError: the base is missing or does not verify.
         """
-        if sought.found.reason != "published":
-            return PreparedBase(lambda: initial_policy(sought.spec))
-        row = sought.row
-        loaded = await self._load(sought.tenant, row.skill, row.point, row.snapshot)
-        return PreparedBase(lambda: _fitting(loaded, sought))
+        if request.found.reason != "published":
+            return PreparedBase(lambda: initial_policy(request.spec))
+        row = request.row
+        loaded = await self._load(request.tenant, row.skill, row.point, row.snapshot)
+        return PreparedBase(lambda: _fitting(loaded, request))
 
     async def last_good(self, connection: Any, row: PointRow) -> PointRow:
         """Return a decision point with the newest released snapshot that verifies.
@@ -275,17 +275,17 @@ def _description(loaded: LoadedSnapshot) -> Description:
     return loaded.description
 
 
-def _fitting(loaded: LoadedSnapshot, sought: BaseRequest) -> ChoicePolicy:
+def _fitting(loaded: LoadedSnapshot, request: BaseRequest) -> ChoicePolicy:
     """Return the policy if its signed description matches the store's."""
-    said, row, found = _description(loaded), sought.row, sought.found
+    said, row, found = _description(loaded), request.row, request.found
     signed = said.skill, said.point, said.version, said.spec_hash, said.feature_hash
     wanted = row.skill, row.point, row.snapshot, found.spec_hash.hex(), found.feature_hash.hex()
     name = f"{row.skill}/{row.point} {row.snapshot}"
-    if signed != wanted or sought.spec.spec_hash != said.spec_hash:
+    if signed != wanted or request.spec.spec_hash != said.spec_hash:
         raise VerificationError(
             f"{name} was signed as {signed}, but the store has {wanted}; publish it again"
         )
-    policy, prior = load_policy(loaded.state), initial_policy(sought.spec)
+    policy, prior = load_policy(loaded.state), initial_policy(request.spec)
     parts = policy.algorithm, policy.actions, policy.floor
     declared = prior.algorithm, prior.actions, prior.floor
     if parts != declared:
