@@ -1,4 +1,4 @@
-"""Ablations: the same evaluation with one part changed at a time."""
+"""Ablations: repeats of an evaluation with one part changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from steersman_systems.evidence_selection.reward import RewardTerms
 
 SIZES = (20, 50)
-"""Beside the hundred candidates of the evaluation itself."""
+"""Pool sizes, besides the evaluation's hundred candidates."""
 _RERANKER = "reranker of the baseline"
 SHAPINGS = {
     f"information {gained:g}, redundancy {repeated:g}": replace(
@@ -52,22 +52,22 @@ SHAPINGS = {
     )
     for gained, repeated in ((0.2, 0.0), (0.0, 0.1), (0.2, 0.1), (0.6, 0.3))
 }
-"""REWARD with potentials of information gained and of repetition: the way, not the worth. RAFT sees
-whole selections, whose sum of shaping is the same for all, so that it matters to PPO alone."""
+"""REWARD with shaping weights. Only PPO uses them: RAFT sees whole selections, for which the sum
+of shaping is constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class AblationResult:
-    """One variant beside what it is a variant of.
+    """Result of one variant against the unchanged policy.
 
     Attributes:
-        part: that was changed.
-        variant: what it was changed to.
+        part: part that was changed.
+        variant: its new value.
         over: policy that it is compared with.
-        figure: all gold found, share of questions; None: it could not be tried.
-        ahead: over that policy, paired; None for that one itself. Of the two steps of learning from
-            feedback, which are compared with one start for one goal, both together in 95 %.
-        why: it could not be tried; "" where it was.
+        figure: share of questions with all gold; None if it could not run.
+        ahead: paired difference to that policy; None for the policy itself. The learning steps that
+            start from one clone are a family with simultaneous 95 % intervals.
+        why: why it could not run; "" if it did.
     """
 
     part: str
@@ -93,11 +93,11 @@ def ablations(
     shared: SharedTraining | None = None,
     done: Callable[[int], None] | None = None,
 ) -> list[AblationResult]:
-    """Return what changes when one part does: K, λ, reranker, expanding, stopping, shaping, steps.
+    """Return ablations of K, λ, reranker, expansion, stopping, shaping and learning steps.
 
     Args:
-        query: form of the query; None for the question's own text.
-        done: called with 1 after each question of each variant that was tried.
+        query: query form; None for the question text.
+        done: called with 1 after each question of each variant.
     """
     rules = limits or Limits()
     by_size = {
@@ -130,7 +130,7 @@ def _largest(evaluation: Evaluation) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    """What is changed to what, and which policy of the evaluation it is a variant of."""
+    """A changed part, its value, and the policy it is compared with."""
 
     part: str
     name: str
@@ -178,7 +178,7 @@ def _tried(
     wanted: Sequence[_Variant],
     address: str | None,
 ) -> list[AblationResult]:
-    """Return what became of variants, in their order; all that can be tried are spread at once."""
+    """Return the results of variants in their order; all run in parallel."""
     can = [one for one in wanted if one.unchanged in evaluation.rows]
     trials = [Trial(one.contender, one.pools) for one in can]
     told = select_held_out(trials, fold_of, seed=seed, address=address, done=done)
@@ -223,7 +223,7 @@ def _of(
 
 
 def _steps(evaluation: Evaluation) -> Iterator[AblationResult]:
-    """Each step of learning over what it began from; those on the clone are one family."""
+    """Yield the gain of each learning step over its start; steps on the clone are one family."""
     yield _of(evaluation, "learning", BASELINE, BASELINE, BASELINE)
     yield _of(evaluation, "learning", CLONE, CLONE, BASELINE)
     family = max(sum(one in evaluation.rows for one in (RAFT, PPO)), 1)
@@ -233,13 +233,13 @@ def _steps(evaluation: Evaluation) -> Iterator[AblationResult]:
 
 @dataclass(frozen=True, slots=True)
 class RerankedTopK:
-    """The best of the fused ranking, in the order that a reranker gives its leading candidates.
+    """Top of the fused ranking, with its first candidates reordered by a reranker.
 
     Args:
-        reranker_name: in reports.
-        reranker: reads question and passage.
-        environment: its limits count.
-        depth: leading candidates that are read, ≥ 1.
+        reranker_name: name in reports.
+        reranker: scores a question and passage.
+        environment: gives the limits.
+        depth: number of candidates to rerank, ≥ 1.
     """
 
     reranker_name: str
@@ -249,11 +249,11 @@ class RerankedTopK:
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """Name in reports."""
         return f"top-k, {self.reranker_name} reranked"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return the best that fit."""
+        """Return the highest-ranked passages within the limits."""
         leading = min(self.depth, len(pool))
         texts = [f"{one.title}\n{one.text}" for one in pool.candidates[:leading]]
         if not texts:

@@ -1,6 +1,6 @@
-"""Answers from passages: a short prompt, a local or remote model, and a cache of answers.
+"""Answers from passages by a language model, with a cache.
 
-A small model is slow and inaccurate on long texts. So each passage is shortened to the sentences
+Small models are slow and inaccurate on long texts. So each passage is shortened to the sentences
 that match the question best, in the same way for every selector.
 """
 
@@ -54,17 +54,17 @@ _LEAD = re.compile(r"^(the )?(short )?answer( is)?:?\s+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a model answered from some passages.
+    """Answer of a model from passages.
 
     Attributes:
-        text: the answer, bare; "" where there is none.
-        failed: why there is none; "" where there is one.
-        context_characters: of the passages as they were shown.
-        shown: id of each passage -> what was shown of it.
-        calls: requests that were made.
-        cached: answers that were found in the cache instead.
-        missing: whether the model was not asked, or was away: nothing is known of what it would
-            have said. Not where nothing was picked to answer from, nor where it said nothing.
+        text: bare answer; "" without one.
+        failed: why the answer is missing; "" if there is one.
+        context_characters: length of the passages in the prompt.
+        shown: passage id -> text in the prompt.
+        calls: number of requests.
+        cached: number of answers from the cache.
+        missing: whether the model was not called or not available, so its answer is unknown. False
+            without passages and for an empty answer.
     """
 
     text: str
@@ -79,18 +79,18 @@ class ModelAnswer:
 class Answerer:
     """Answers questions from passages by a language model.
 
-    What a passage says is shown to the model as it is: a passage may talk it into another answer,
-    and nothing but an answer comes of it.
+    The prompt contains the passages unchanged. A passage can inject a wrong answer, but has no
+    other effect.
 
     Args:
-        judge: the model, with its cache, budget and time; any `Backend` behind it.
-        sentences: of each passage that are shown, 1 to 50.
-        max_tokens: of an answer, 1 to 1,000.
-        continued: whether the model goes on with a text, worked examples first, instead of being
-            told what to do: for one that was not trained to chat.
+        judge: language model with cache, budget and timeout; any `Backend`.
+        sentences: sentences per passage in the prompt, 1 to 50.
+        max_tokens: maximum tokens of an answer, 1 to 1,000.
+        continued: whether to use few-shot completion instead of an instruction, for a model without
+            chat training.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: an argument is out of range.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Answerer:
         return self._judge.name
 
     def __call__(self, question: str, passages: Sequence[Candidate]) -> ModelAnswer:
-        """Return what the model answers.
+        """Return the model's answer.
 
         Raises:
             DataError: the cache is damaged.
@@ -144,7 +144,7 @@ class Answerer:
 
 
 def answering_prompt(question: str, texts: Sequence[str]) -> str:
-    """Return what a model is asked.
+    """Return the instruction prompt.
 
     >>> print(answering_prompt("Where?", ["Curie: Born in Warsaw."]))
     Question: Where?
@@ -158,7 +158,7 @@ def answering_prompt(question: str, texts: Sequence[str]) -> str:
 
 
 def continued_prompt(question: str, texts: Sequence[str]) -> str:
-    r"""Return the text that a model goes on with, which ends where the answer is missing.
+    r"""Return the few-shot completion prompt, which ends before the answer.
 
     >>> print(continued_prompt("Where?", ["Curie: Born in Warsaw."]).split("\n\n")[-1])
     Curie: Born in Warsaw.
@@ -174,7 +174,7 @@ def _unanswered(question: str, texts: Sequence[str]) -> str:
 
 
 def telling(text: str, question: str, count: int) -> str:
-    """Return the sentences of a text that say most of what is asked, in their order.
+    """Return the sentences of a text that match the question best, in their order.
 
     >>> telling("Curie, a chemist. It rained. She was born in Warsaw.", "Where was Curie born?", 2)
     'Curie, a chemist. She was born in Warsaw.'
@@ -187,7 +187,7 @@ def telling(text: str, question: str, count: int) -> str:
 
 
 def bare(said: str) -> str:
-    """Return an answer without what models put around it.
+    """Return an answer without the wrapping that models add.
 
     >>> bare('Answer: "Warsaw".')
     'Warsaw'

@@ -21,20 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerStability:
-    """How sure an answerer is of its answer from the passages picked so far.
+    """Confidence of an answerer in its answer from the picked passages.
 
-    Half for an answer that stands in what was shown word for word, half for the same answer with
-    one passage fewer. The model is not asked how certain it is: small ones are always
-    certain.
+    It adds ½ if the answer is in the passages word for word, and ½ if the answer is the same with
+    one passage fewer. It does not ask the model, because small models are always certain.
 
     Args:
-        answerer: that is asked, once for each number of passages if its answers are kept.
+        answerer: called once per number of passages if its answers are cached.
     """
 
     answerer: Answerer
 
     def __call__(self, state: State) -> float:
-        """Return 0, ½ or 1; 0 where nothing is picked, and where no answer came."""
+        """Return 0, ½ or 1; 0 without picks or without an answer."""
         picked = [state.pool.candidates[place] for place in state.picked]
         now = self.answerer(state.pool.asked, picked)
         if not now.text:
@@ -47,12 +46,12 @@ class AnswerStability:
 
 @dataclass(frozen=True, slots=True)
 class StopWhenStable:
-    """A contender whose selections end when the answerer is sure; it learns as it would anyhow.
+    """Contender that stops when the answerer is confident; its training does not change.
 
     Args:
-        inner: makes a selector that scores.
-        confidence: of the answerer in a state.
-        confident: from which on a selection ends, in (0, 1].
+        inner: contender whose selector uses scores.
+        confidence: confidence of the answerer in a state.
+        confident: confidence at which a selection ends, in (0, 1].
     """
 
     inner: Contender
@@ -61,14 +60,14 @@ class StopWhenStable:
 
     @property
     def name(self) -> str:
-        """The inner one's, and that it ends when it is sure."""
+        """Name of the inner contender, with its stopping rule."""
         return f"{self.inner.name}, until sure"
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the inner one's selector under rules that ask the answerer.
+        """Return the inner selector with confidence stopping.
 
         Raises:
-            InputError: what it makes does not select by scores.
+            InputError: the inner selector does not use scores.
         """
         made = self.inner.fitted(pools)
         if not isinstance(made, ScoredSelector):

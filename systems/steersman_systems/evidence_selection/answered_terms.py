@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTerms:
-    """Each method is a term of `RewardTerms.finals`; answers that are kept are asked for once.
+    """Terms for `RewardTerms.finals`, one per method; cached answers are requested once.
 
     Args:
-        answerer: of questions from what was picked.
-        judge: of an answer's faithfulness; None: whether it stands in what was shown.
+        answerer: answers questions from the picked passages.
+        judge: faithfulness of an answer; None: whether the passages contain it.
     """
 
     answerer: Answerer
     judge: Measure | None = None
 
     def match(self, state: State) -> float:
-        """Return F1 of the answer with the right one nearest to it, in [0, 1].
+        """Return the F1 of the answer with the nearest correct one, in [0, 1].
 
         Raises:
-            BackendUnavailableError: the model was not asked or not available.
+            BackendUnavailableError: the model was not called or not available.
         """
         return answers.f1(self._answered(state).text, state.question.answers)
 
     def attribution(self, state: State) -> float:
-        """Return 1 where the answer stands in a passage that was shown; no gold is looked at.
+        """Return 1 if a passage in the prompt contains the answer; does not read gold.
 
         Raises:
             BackendUnavailableError: as `match`.
@@ -50,7 +50,7 @@ class AnsweredTerms:
         return float(bool(cited(found.text, dict(found.shown))))
 
     def faithfulness(self, state: State) -> float:
-        """Return how far what was shown bears the answer out, in [0, 1].
+        """Return how well the passages support the answer, in [0, 1].
 
         Raises:
             BackendUnavailableError: as `match`, or the judge gave no verdict.

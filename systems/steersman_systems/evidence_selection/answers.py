@@ -1,4 +1,4 @@
-"""Correctness of an answer: exact match, F1 of words, and containment in a text.
+"""Correctness of an answer: exact match, word F1, and containment in a text.
 
 Texts are normalised as in SQuAD, HotpotQA and MuSiQue: lower case, no punctuation, no articles,
 single blanks.
@@ -23,12 +23,10 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @lru_cache(maxsize=4096)
 def normalised(text: str) -> str:
-    """Return a text as answers are compared.
+    """Return the normalised form of a text.
 
-    The last few thousand are remembered: learning asks of one passage again and again.
-
-    Only the punctuation of ASCII goes, as in the published code; what a language other than English
-    takes for an article stays.
+    The last few thousand results are cached, because training repeats passages. As in the published
+    code, only ASCII punctuation and English articles are removed.
 
     >>> normalised("The  Beatles (band)!")
     'beatles band'
@@ -40,7 +38,7 @@ def normalised(text: str) -> str:
 
 
 def exact_match(answer: str, right: Sequence[str]) -> float:
-    """Return 1 if an answer is one of the right ones, else 0; 0 without a right one.
+    """Return 1 if an answer equals a correct one, else 0; 0 without a correct one.
 
     >>> exact_match("the Beatles.", ["Beatles", "Fab Four"])
     1.0
@@ -50,15 +48,15 @@ def exact_match(answer: str, right: Sequence[str]) -> float:
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
-    """Return the F1 of the words of an answer, against the right one that it fits best.
+    """Return the highest word F1 of an answer with a correct one.
 
     Args:
-        right: answers; 0 if there is none.
+        right: correct answers; 0 without any.
 
     Returns:
-        In [0, 1]. An answer without words fits a right one without words alone: the published
-        code of SQuAD 1.1 gives 0 there, that of 2.0, which is followed here, 1. A yes or a no, on
-        either side, fits nothing but itself, as in the published code of HotpotQA.
+        In [0, 1]. An answer without words matches only a correct one without words. This follows
+        SQuAD 2.0, which gives 1; SQuAD 1.1 gives 0. Yes and no match only themselves, as in
+        HotpotQA.
 
     >>> f1("in Warsaw, Poland", ["Warsaw"])
     0.5
@@ -68,7 +66,7 @@ def f1(answer: str, right: Sequence[str]) -> float:
 
 
 def contains(text: str, right: Sequence[str]) -> bool:
-    """Return whether a text holds a right answer, as whole words in a row.
+    """Return whether a text contains a correct answer as consecutive whole words.
 
     >>> contains("She was born in Warsaw.", ["warsaw", "Paris"])
     True
@@ -81,9 +79,9 @@ def contains(text: str, right: Sequence[str]) -> bool:
 
 
 def in_words(right: Sequence[str]) -> list[str]:
-    """Return the right answers that a passage can hold: all but yes and no.
+    """Return the correct answers that a passage can contain: all but yes and no.
 
-    That a text has the word "no" somewhere says nothing of whether it answers anything.
+    The word "no" in a text does not show that the text answers the question.
 
     >>> in_words(["No.", "Norway"])
     ['Norway']

@@ -30,14 +30,14 @@ LAMBDAS = (0.2, 0.4, 0.6, 0.8)
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """The best of one ranking, in its order.
+    """Top of one ranking, in its order.
 
     Args:
         ranking: ``lexical`` (BM25), ``dense`` (cosine) or ``fused`` (both).
-        environment: its limits count; nothing is expanded.
+        environment: gives the limits; without expansion.
 
     Raises:
-        InputError: another ranking.
+        InputError: unknown ranking.
     """
 
     ranking: Ranking = "fused"
@@ -49,25 +49,25 @@ class TopK:
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """Name in reports."""
         return f"top-k, {self.ranking}"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return the best that fit."""
+        """Return the highest-ranked passages within the limits."""
         scores = {"lexical": pool.lexical, "dense": pool.dense, "fused": pool.fused}[self.ranking]
         return greedily(pool, self.environment, lambda _: (scores, self.ranking))
 
 
 @dataclass(frozen=True, slots=True)
 class Mmr:
-    """Maximal marginal relevance: λ relevance − (1 − λ) largest cosine with what is picked.
+    """Maximal marginal relevance: λ relevance − (1 − λ) largest cosine with a pick.
 
     Args:
         weight: λ, in [0, 1].
-        environment: its limits count; nothing is expanded.
+        environment: gives the limits; without expansion.
 
     Raises:
-        InputError: λ out of its range.
+        InputError: λ is out of range.
 
     Source: Carbonell & Goldstein, The Use of MMR, Diversity-Based Reranking (1998).
     """
@@ -76,17 +76,17 @@ class Mmr:
     environment: Environment = field(default_factory=Environment)
 
     def __post_init__(self) -> None:
-        # Written so that NaN is refused as well.
+        # This form also refuses NaN.
         if not 0.0 <= self.weight <= 1.0:
             raise InputError(f"λ is {self.weight!r}; allowed: 0 to 1")
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """Name in reports."""
         return f"MMR, λ {self.weight:g}"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return what it picks."""
+        """Return a selection."""
         return greedily(pool, self.environment, self._scores)
 
     def _scores(self, state: State) -> tuple[Floats, str]:
@@ -99,12 +99,12 @@ class Mmr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pointwise:
-    """The best by a scorer that sees every candidate as it stands at first: no step is looked at.
+    """Top by a scorer that scores all candidates once, in the first state.
 
     Args:
-        scorer: of the rows of `features`.
-        environment: its limits count; nothing is expanded.
-        name: in reports.
+        scorer: scores rows of `features`.
+        environment: gives the limits; without expansion.
+        name: name in reports.
     """
 
     scorer: Scorer
@@ -112,7 +112,7 @@ class Pointwise:
     name: str = "pointwise"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return the best that fit."""
+        """Return the highest-scored passages within the limits."""
         if not len(pool):
             return Selection((), stopped="stop")
         rows = features.rows(self.environment.start(pool))[: len(pool)]
@@ -122,27 +122,27 @@ class Pointwise:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Picks gold passages greedily: whatever is in the pool, and what a gold pick leads to.
+    """Greedy picks of gold passages, in the pool or linked from a gold pick.
 
-    It takes no passage that is not gold for what it leads to, so it is not a ceiling: a policy that
-    picks such a bridge can do better, and `ceiling` says how much better at most.
+    It never picks a bridge that is not gold, so other policies can do better; `ceiling` gives the
+    upper bound.
 
     Args:
-        environment: the rules; what it may expand, the oracle expands.
-        name: in reports.
+        environment: rules; the oracle expands if they allow it.
+        name: name in reports.
     """
 
     environment: Environment = field(default_factory=Environment)
     name: str = "oracle"
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return what it picks; the rest of its picks are the best by fused score."""
+        """Return a selection, completed by the highest fused scores."""
         task, expert = EvidenceTask(pool, self.environment), GoldExpert()
         standing, why = task.begin(), []
         while (options := task.options(standing)) is not None:
             labels = expert.labels(task, standing, options)
             places = standing.places
-            if not labels.any():  # nothing is left to be right about: fill up by rank
+            if not labels.any():  # no gold is left: fill up by rank
                 labels = np.where(places >= 0, standing.state.pool.fused[places], -1.0)
             place = int(labels.argmax())
             if places[place] != EXPAND_ACTION:
@@ -160,7 +160,7 @@ class Oracle:
 def greedily(
     pool: Pool, environment: Environment, scores: Callable[[State], tuple[Floats, str]]
 ) -> Selection:
-    """Return the selection that takes the best score at each step, without expanding."""
+    """Return the selection with the highest score at each step, without expansion."""
     rules = replace(environment, limits=replace(environment.limits, expanding="never"))
     state, why = rules.start(pool), []
     while (legal := rules.legal(state)).ended is None:
@@ -177,12 +177,12 @@ def greedily(
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """How much of the gold can be had at all.
+    """Upper bound on the gold that can be picked.
 
     Args:
-        retrieved: share of the gold passages among the candidates.
-        reachable: at most so much can any selector pick: what is among the candidates, or so few
-            links from one, whatever stands between, that the picks suffice to follow them.
+        retrieved: share of the gold among the candidates.
+        reachable: maximum share that any selector can pick: candidates, and passages few enough
+            links away to follow within the picks.
         unknown: gold ids that are not in the collection.
     """
 
@@ -192,7 +192,7 @@ class Ceiling:
 
 
 def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
-    """Return how much of the question's gold any selector could pick from a pool.
+    """Return the share of a question's gold that can be picked from a pool.
 
     Raises:
         InputError: the question has no gold.
@@ -215,7 +215,7 @@ def ceiling(pool: Pool, environment: Environment | None = None) -> Ceiling:
 
 
 def _within(pool: Pool, links: int) -> set[int]:
-    """Return the positions that so many links or fewer lead to."""
+    """Return the positions within a number of links."""
     found = set(pool.positions.tolist())
     edge = found
     for _ in range(links):

@@ -21,14 +21,14 @@ _EXCERPT = 220
 
 @dataclass(frozen=True, slots=True)
 class PickedPassage:
-    """One passage that was picked.
+    """Passage that a policy picked.
 
     Attributes:
-        title: of the passage.
-        excerpt: how it begins.
+        title: title of the passage.
+        excerpt: its beginning.
         gold: whether the answer needs it.
-        brought: whether following a link brought it in.
-        why: what spoke for it, in words; "" if nothing is known.
+        brought: whether it was found by following a link.
+        why: features that favoured it; "" if unknown.
     """
 
     title: str
@@ -40,14 +40,14 @@ class PickedPassage:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one policy made of a question.
+    """Result of one policy on a question.
 
     Attributes:
-        policy: its name.
-        picked: in order.
+        policy: policy name.
+        picked: passages in order.
         missed: titles of gold passages that it did not pick, and whether they were in reach.
         stopped: why it ended.
-        answer: that a model gave from it; "" if none was asked.
+        answer: answer of the model; "" without a model.
     """
 
     policy: str
@@ -59,14 +59,14 @@ class PolicyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CaseStudy:
-    """A question with what several policies made of it.
+    """Question with the results of several policies.
 
     Attributes:
-        question: as it was asked.
-        answers: that are right.
-        kind: why it is shown: ``gained``, ``lost``, ``both missed`` or ``both found``.
-        sides: one a policy.
-        searched: what was searched for instead of the question; "" where it was the question.
+        question: question text.
+        answers: correct answers.
+        kind: outcome: ``gained``, ``lost``, ``both missed`` or ``both found``.
+        sides: one result per policy.
+        searched: query text; "" if it is the question.
     """
 
     question: str
@@ -79,13 +79,13 @@ class CaseStudy:
 def case_studies(
     evaluation: Evaluation, baseline: str, policy: str, *, each: int = 2, seed: int = 0
 ) -> list[CaseStudy]:
-    """Return some questions of every kind: the wins, and the losses as well.
+    """Return random questions of every kind, losses included.
 
     Args:
-        each: of a kind at most, drawn at random, ≥ 1.
+        each: maximum number per kind, ≥ 1.
 
     Returns:
-        At most 4 × `each`; none where no question has gold.
+        At most 4 × `each`; () if no question has gold.
     """
     before, after = (evaluation.column(one, "all_gold") for one in (baseline, policy))
     kinds = {
@@ -102,8 +102,10 @@ def case_studies(
     ]
 
 
-def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: str = "") -> CaseStudy:
-    """Return one question as policies answered it."""
+def case_of(
+    evaluation: Evaluation, place: int, policies: Sequence[str], kind: str = ""
+) -> CaseStudy:
+    """Return one question with the results of policies."""
     pool = evaluation.pools[place]
     question, query = pool.question, pool.query.text
     sides = tuple(_side(evaluation, place, evaluation.rows[one][place]) for one in policies)
@@ -112,7 +114,7 @@ def case_of(evaluation: Evaluation, place: int, policies: Sequence[str], kind: s
 
 
 def reasons_of_picks(selection: Selection) -> list[Mapping[str, float]]:
-    """Return what spoke for each pick: the reasons of its steps without expanding and stopping.
+    """Return the reasons of each pick, without those of expand and stop.
 
     >>> from steersman.policies.sequence import Step
     >>> from steersman_systems.evidence_selection.environment import Selection
@@ -141,7 +143,9 @@ def _side(evaluation: Evaluation, place: int, row: Row) -> PolicyOutcome:
     return PolicyOutcome(
         row.policy,
         tuple(
-            PickedPassage(one.title, _excerpt(one), one.id in gold, one.id in brought, _told(reasons))
+            PickedPassage(
+                one.title, _excerpt(one), one.id in gold, one.id in brought, _told(reasons)
+            )
             for one, reasons in zip(row.picked, why, strict=False)
         ),
         tuple(missed), row.selection.stopped, row.answered.text if row.answered else "",

@@ -1,11 +1,11 @@
 """Credit assignment: from the passage with the answer to the passage that leads to it.
 
 Feedback shows at best which passages contain an answer. Some contain its words by accident, and a
-needed supporting passage contains none of them. Both follow from the relations between the passages
-of all questions. The needed passages form a pair: a passage with the answer, and its support. A
-model scores all pairs of a question; it is right as far as the first passage of its pair contains
-an answer. Feedback on many questions teaches which words, links and similarities make a pair
-likely. So the support of each answer is learned, although feedback never names it.
+needed supporting passage contains none of them. A model learns both from the relations between
+passages. The needed passages form a pair: a passage with the answer, and its support. The model
+scores all pairs of a question; a pair is right if its first passage contains an answer. Feedback on
+many questions teaches which words, links and similarities make a pair likely. So it also finds the
+support, although feedback never names it.
 """
 
 from __future__ import annotations
@@ -39,41 +39,40 @@ ALONE = (
     "lexical", "dense", "fused", "lexical_rank", "dense_rank", "fused_rank", "length", "topic",
     "title_overlap", "title_asked", "coverage", "named_by_leading", "names_leading",
 )  # fmt: skip
-"""Columns of `features` that are looked at of either passage, as they stand before any pick."""
+"""Columns of `features` for either passage, before any pick."""
 TOGETHER = (
     "covered", "covered_twice", "named", "named_alone", "names", "shares", "near", "beyond",
     "named_by_score", "names_by_score", "linked_covered",
 )  # fmt: skip
-"""What is looked at of both: the share of the question's terms that either has, and that both have;
-whether the support names the answer's passage, and over how many it names; whether it is named by
-it; whether both share a rare name; their cosine; what the answer's cosine with the question has
-beyond that; the two links by the support's fused score and the answer's own; and the first where
+"""Features of both passages: share of the question's terms that either has, and that both have;
+whether the support names the answer's passage, and that divided by all it names; whether it is
+named by it; whether both share a rare name; their cosine; the answer's cosine with the question
+beyond that; the two links times the support's fused score and the answer's; and the first where
 there is any link."""
 _TURNS = 1000
-"""Of the fit at most, which settles after some tens: where it stops must not be what decides."""
+"""Iteration cap; the fit converges in some tens, so the cap does not decide."""
 _COLUMNS = [FEATURES.index(name) for name in ALONE]
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Passes credit on along pairs of passages (see `training.raft`).
+    """Passes credit along pairs of passages (see `training.raft`).
 
     Args:
-        ridges: of the fit, falling, each > 0: a fit starts where the one before it ended. A
-            likelihood of what is hidden has more than one top; coming from the strongest ridge
-            leads to the same one every time.
-        least: how surely a passage of a question must hold an answer for the model to be fitted to
-            it, in (0, 1). For a question of which none does, such as one whose answer is yes, the
-            model says by itself what is needed.
-        most: passages of a question that are looked at, ≥ 2; those that rank highest, and those
-            that may hold the answer.
-        fitted: questions that the model is fitted to at most, ≥ 1, which bounds what is held in
-            memory: of more, as many, evenly from first to last. It has some forty weights.
+        ridges: penalties of successive fits, falling, each > 0; each fit starts at the previous
+            result. The likelihood has several maxima; this order always leads to the same one.
+        least: minimum probability that a passage contains an answer, in (0, 1), to fit the model to
+            its question. For other questions, such as those answered by yes, the model alone
+            predicts what is needed.
+        most: maximum passages per question, ≥ 2: those ranked highest and those that may contain
+            the answer.
+        fitted: maximum questions for the fit, ≥ 1, evenly spaced, to bound memory. The model has
+            some forty weights.
 
-    Source: maximum marginal likelihood over what feedback leaves open, as Min et al., A Discrete
-    Hard EM Approach for Weakly Supervised Question Answering (2019); finding the evidence of
-    several hops by the answer alone: Zhao et al., Distantly-Supervised Evidence Retrieval Enables
-    Question Answering without Evidence Annotation (2021).
+    Source: maximum marginal likelihood over hidden pairs, as Min et al., A Discrete Hard EM
+    Approach for Weakly Supervised Question Answering (2019); evidence of several hops from the
+    answer alone: Zhao et al., Distantly-Supervised Evidence Retrieval Enables Question Answering
+    without Evidence Annotation (2021).
     """
 
     ridges: tuple[float, ...] = (1.0, 0.1)
@@ -82,7 +81,7 @@ class Chains:
     fitted: int = 1_000
 
     def __call__(self, tasks: Sequence[EvidenceTask], causes: Credits) -> Credits:
-        """Return how surely each passage is one of the two that its question needs."""
+        """Return each passage's probability of being one of the two needed."""
         asked = [task for task in tasks if task.id in causes]
         telling = [task for task in asked if _tells(task.pool, causes[task.id], self.least)]
         if not telling:
@@ -92,7 +91,7 @@ class Chains:
         pairs = {name: _pairs(task.pool, causes[name], self.most) for name, task in chosen.items()}
         model = _fitted(list(pairs.values()), self.ridges)
         needed = {}
-        for task in asked:  # those that nothing was fitted to one by one, so that none is kept
+        for task in asked:  # unfitted questions one by one, to bound memory
             own = pairs.get(task.id) or _pairs(task.pool, causes[task.id], self.most)
             needed[task.id] = own.needed(model, self.least)
         return needed
@@ -100,10 +99,10 @@ class Chains:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """All ordered pairs of a question's passages: one with the answer, and its support.
+    """All ordered pairs of a question's passages: answer and support.
 
-    A pair's row is what is seen of the first, of the second, and of both; only the last differs
-    from pair to pair, so it alone is held for each.
+    A pair's row has features of the first, of the second, and of both. Only the last are stored per
+    pair.
     """
 
     names: Sequence[str]
@@ -115,15 +114,15 @@ class _Pairs:
 
     @property
     def rows(self) -> Floats:
-        """One for each pair; made again each time, as all of them would fill the memory."""
+        """(pairs, columns) features; computed each time to save memory."""
         alone = self.alone
         return np.concatenate([alone[self.answers], alone[self.supports], self.together], axis=1)
 
     def needed(self, model: _Model, least: float) -> dict[str, float]:
-        """Return each passage's probability of being in the pair, by its name."""
+        """Return each passage's probability of being in the pair, by name."""
         if not len(self.holds):  # a pair needs two passages
             return {}
-        told = self.holds.max() >= least  # what never came out right says nothing of who holds
+        told = self.holds.max() >= least  # without a success, `holds` has no information
         right = model.prior(self.rows) * (self.holds if told else 1.0)
         chances = right / right.sum()
         count = len(self.names)
@@ -134,7 +133,7 @@ class _Pairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Model:
-    """A log-linear model of which pair of a question is the one."""
+    """Log-linear model of the needed pair of a question."""
 
     mean: Floats
     scale: Floats
@@ -153,7 +152,7 @@ def _softmax(scores: Floats) -> Floats:
 def _fitted(pairs: Sequence[_Pairs], ridges: Sequence[float]) -> _Model:
     mean = np.mean([one.rows.mean(axis=0) for one in pairs], axis=0)
     spread = np.mean([((one.rows - mean) ** 2).mean(axis=0) for one in pairs], axis=0) ** 0.5
-    scale = np.where(spread > 1e-9, spread, np.inf)  # what never differs says nothing
+    scale = np.where(spread > 1e-9, spread, np.inf)  # a constant column has no information
     weights = np.zeros(len(mean))
     for ridge in ridges:
         found = scipy.optimize.minimize(
@@ -169,7 +168,7 @@ def _fitted(pairs: Sequence[_Pairs], ridges: Sequence[float]) -> _Model:
 def _loss(
     weights: Floats, pairs: Sequence[_Pairs], mean: Floats, scale: Floats, ridge: float
 ) -> tuple[float, Floats]:
-    """Return −mean ln P(the pair's answer holds one) + ridge/2 |w|², and its gradient."""
+    """Return −mean ln P(the first passage contains an answer) + ridge/2 |w|², and its gradient."""
     loss, slope = 0.5 * ridge * float(weights @ weights), ridge * weights
     for one in pairs:
         rows = (one.rows - mean) / scale
@@ -181,11 +180,11 @@ def _loss(
     return loss, slope
 
 
-# -- what is seen of a pair -----------------------------------------------------------------------
+# -- features of a pair ---------------------------------------------------------------------------
 
 
 def _tells(pool: Pool, causes: Mapping[str, float], least: float) -> bool:
-    """Return whether a question has a pair, and a passage that is sure enough to hold an answer."""
+    """Return whether a question has a pair, and a passage with a probable enough answer."""
     known = [sure for name, sure in causes.items() if name in pool.collection.place_of]
     return len(known) > 1 and max(known) >= least
 
@@ -206,7 +205,7 @@ def _pairs(pool: Pool, causes: Mapping[str, float], most: int) -> _Pairs:
 
 
 def _together(pool: Pool, places: NDArray[np.intp]) -> Floats:
-    """Return (m, m, len(TOGETHER)): the first is the answer's passage, the second its support."""
+    """Return (m, m, len(TOGETHER)) features; axis 0 is the answer's passage, axis 1 its support."""
     found = np.zeros((len(places), len(places), len(TOGETHER)))
     columns = dict(zip(TOGETHER, np.moveaxis(found, 2, 0), strict=True))
     terms, total = pool.covered[places], max(float(pool.rarity.sum()), 1e-9)

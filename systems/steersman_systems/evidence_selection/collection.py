@@ -33,7 +33,7 @@ _K1 = 1.2
 
 
 def about_tokens(text: str) -> int:
-    """Return about how many tokens a text has: its words and marks.
+    """Return the approximate number of tokens: words and punctuation marks.
 
     >>> about_tokens("They hum, softly.")
     5
@@ -42,19 +42,19 @@ def about_tokens(text: str) -> int:
 
 
 class Collection:
-    """Passages with what selecting needs of them, worked out once.
+    """Passages with precomputed data for selection.
 
     Args:
-        passages: all of them, at least one; a document of one passage goes by the document's id,
-            other passages by their own.
-        embedder: of passages and queries; None: by words alone, and all vectors are missing.
-        vectors: (n, size) float32 rows of length one of the passages, if they are known already.
-        links: between the passages; None: found now, by titles and shared names.
-        count_tokens: of a text; what `Limits.tokens` counts.
+        passages: at least one; a document of one passage has the document's id, other passages have
+            their own.
+        embedder: of passages and queries; None: words only, without vectors.
+        vectors: (n, size) float32 unit vectors of the passages, if known.
+        links: links between passages; None: computed from titles and shared names.
+        count_tokens: token counter for `Limits.tokens`.
 
     Raises:
-        InputError: no passage, two of one id, an id that is an action's name, or vectors or links
-            of another number.
+        InputError: no passage, a duplicate id, an id that is an action's name, or a wrong number of
+            vectors or links.
         DataError: the extra ``rag`` is not installed.
     """
 
@@ -103,35 +103,35 @@ class Collection:
         return cls(passages, **given)  # type: ignore[arg-type]
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave the engines behind: a copy in another process selects, and retrieves nothing."""
+        """Pickle without the engines: a copy in another process selects but cannot retrieve."""
         return self.__dict__ | {"embedder": None, "_index": None, "_words": None}
 
     def __len__(self) -> int:
-        """Return how many passages there are."""
+        """Return the number of passages."""
         return len(self.candidates)
 
     def pool(self, question: Question, *, query: str | None = None, size: int = 100) -> Pool:
-        """Return the candidates that are retrieved for a question.
+        """Return the candidates retrieved for a question.
 
         Args:
-            size: how many candidates, 1 to 100.
+            size: maximum number of candidates, 1 to 100.
 
         Returns:
-            At most `size` candidates, best first by the convex fusion of both rankings; none where
-            no passage shares a word with the query and nothing compares meanings.
+            Candidates by the convex fusion of both rankings, best first; empty without a shared
+            word and without an embedder.
 
         Raises:
-            InputError: `size` is out of its range.
+            InputError: `size` is out of range.
         """
         if isinstance(size, bool) or size not in range(1, 101):
             raise InputError(f"size is {size!r}; allowed: 1 to 100")
         return Pool.retrieved(self, question, self.query(query or question.text), size)
 
     def query(self, text: str) -> Query:
-        """Return a query as both engines see it.
+        """Return a query as input of both engines.
 
         Raises:
-            InputError: this is a copy in another process, without its engines.
+            InputError: this is a copy in another process, without engines.
         """
         if self._words is None:
             raise InputError("this collection is a copy without engines; search the original")
@@ -145,11 +145,11 @@ class Collection:
 
 
 class Terms:
-    """Which stems stand in which text, and how rare each is.
+    """Index of the stems of texts, with their rarity.
 
     Args:
         texts: any texts.
-        numbers: of stems known already; what is not there is left out. None: all are taken.
+        numbers: numbers of known stems; other stems are ignored. None: all stems.
 
     >>> terms = Terms(["blue whales", "blue skies"])
     >>> terms.of(0).tolist(), terms.known(["whale", "blue", "unheard"]).tolist()
@@ -174,15 +174,15 @@ class Terms:
         self.rarity = np.log1p(len(rows) / (0.5 + named_in))
 
     def of(self, position: int) -> NDArray[np.int32]:
-        """Return the numbers of the stems of one text, in rising order."""
+        """Return the stem numbers of one text, rising."""
         return self._rows[position]
 
     def known(self, stems: Iterable[str]) -> NDArray[np.int32]:
-        """Return the numbers of those stems that any text has, in rising order."""
+        """Return the numbers of those stems that any text has, rising."""
         return np.array(sorted({self.numbers[s] for s in stems if s in self.numbers}), np.int32)
 
     def among(self, wanted: NDArray[np.int32], positions: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which of some stems stand in which of some texts."""
+        """Return whether each given text has each given stem."""
         found = np.zeros((len(positions), len(wanted)), np.bool_)
         rows = [self._rows[position] for position in positions]
         if rows and len(wanted):

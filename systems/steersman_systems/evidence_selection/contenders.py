@@ -1,4 +1,4 @@
-"""Policies in an evaluation: baselines, and policies trained for it."""
+"""Policies in an evaluation: baselines, and policies trained on each fold."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from steersman_systems.evidence_selection.pool import Pool
 
 Train = Callable[[Sequence[EvidenceTask], Any, int], Any]
-"""Better scorer out of (tasks of training questions, the clone it starts from, seed)."""
+"""Trains a better scorer from (tasks of training questions, start clone, seed)."""
 
 BASELINE = "top-k, fused"
 CLONE, STOPPING = "+BC", "+BC, may stop"
 RAFT, PPO = "+BC+RAFT", "+BC+RAFT+PPO"
 NETWORK = "+BC, network"
 ONLY_BY_NAME = (NETWORK,)
-"""Take part where they are named: they train for longer than all others together."""
+"""Take part only by name: they train longer than all other policies together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cloned:
-    """Clone of an expert with the gold passages, trained on each fold's training questions.
+    """Trees that imitate an expert with the gold passages, trained per fold.
 
     Args:
-        name: in reports.
-        limits: of a selection.
-        settings: of the training.
-        seed: of the training.
-        improve: makes a better scorer of the clone; None: the clone itself takes part.
-        pointwise: whether it sees each candidate as it stands at first, and no step.
-        shared: what was learned already by contenders that begin with the same.
+        name: name in reports.
+        limits: limits of a selection.
+        settings: training settings.
+        seed: random seed.
+        improve: trains a better scorer from the clone; None: no improvement.
+        pointwise: whether it scores candidates once, in the first state.
+        shared: cache of training shared with other contenders.
     """
 
     name: str
@@ -58,10 +58,10 @@ class Cloned:
     shared: SharedTraining = field(default_factory=SharedTraining, repr=False, compare=False)
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the selector that learned from some questions.
+        """Return the selector trained on questions.
 
         Raises:
-            InputError: none of them has its gold in reach.
+            InputError: no question has its gold in reach.
             DataError: an extra is not installed.
         """
         environment = Environment(self.limits)
@@ -76,12 +76,12 @@ class Cloned:
 
 @dataclass(frozen=True, slots=True)
 class LinearlyCloned:
-    """A clone that is a weighted sum of features, where trees cannot be grown.
+    """Linear clone, for installations without LightGBM.
 
     Args:
-        name: in reports.
-        limits: of a selection.
-        seed: of the training.
+        name: name in reports.
+        limits: limits of a selection.
+        seed: random seed.
     """
 
     name: str
@@ -89,10 +89,10 @@ class LinearlyCloned:
     seed: int = 0
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the selector that learned from some questions.
+        """Return the selector trained on questions.
 
         Raises:
-            InputError: none of them has its gold in reach.
+            InputError: no question has its gold in reach.
         """
         environment = Environment(self.limits)
         tasks = [EvidenceTask(pool, environment) for pool in pools if pool.question.gold]
@@ -102,15 +102,15 @@ class LinearlyCloned:
 
 @dataclass(frozen=True, slots=True)
 class NeurallyCloned:
-    """A clone that is a network, trained on the states of the expert and of a clone of trees.
+    """Network clone, trained on the states of the expert and of a tree clone.
 
     Args:
-        name: in reports.
-        limits: of a selection.
-        seed: of the training.
-        updates: of the network, ≥ 1.
-        learning_rate: of the network, > 0.
-        shared: what was learned already by contenders that begin with the same.
+        name: name in reports.
+        limits: limits of a selection.
+        seed: random seed.
+        updates: network updates, ≥ 1.
+        learning_rate: network learning rate, > 0.
+        shared: cache of training shared with other contenders.
     """
 
     name: str
@@ -121,10 +121,10 @@ class NeurallyCloned:
     shared: SharedTraining = field(default_factory=SharedTraining, repr=False, compare=False)
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the selector that learned from some questions.
+        """Return the selector trained on questions.
 
         Raises:
-            InputError: none of them has its gold in reach.
+            InputError: no question has its gold in reach.
             DataError: the extra ``rl`` or ``evidence`` is not installed.
         """
         from steersman_systems.evidence_selection.training.network import (  # noqa: PLC0415 - the extra rl
@@ -150,7 +150,7 @@ def contenders(
     """Return the policies of an evaluation; a missing extra is reported at training.
 
     Args:
-        limits: picks and tokens of everybody; None for `Limits`' defaults.
+        limits: pick and token limits of all policies; None for `Limits`' defaults.
 
     Raises:
         InputError: unknown policy.
@@ -170,7 +170,7 @@ def contenders(
 
 def _every(limits: Limits, seed: int, shared: SharedTraining) -> dict[str, Contender]:
     plain = Environment(limits)
-    # Who selects as many passages as are asked for is compared at equal length.
+    # Policies of a fixed length are compared at equal length.
     full = Limits(
         picks=limits.picks, tokens=limits.tokens, expanding="always", may_stop=False,
         added=limits.added,

@@ -1,8 +1,8 @@
-"""Question set for every machine: requests that need two or more tools of one catalogue.
+"""Question set for the demo: requests that need two or more tools of one catalogue.
 
-They are the parts parallel_multiple and live_parallel_multiple of the Berkeley Function-Calling
-Leaderboard. There, each request has the few tools that it needs and one or two more. Here, all
-requests use all tools of these parts and of the assistant's catalogue, about 1,200.
+The requests are parallel_multiple and live_parallel_multiple of the Berkeley Function-Calling
+Leaderboard. There, each request lists its tools and one or two others. Here, all requests search
+all tools of these parts and of the assistant's catalogue, about 1,200.
 """
 
 from __future__ import annotations

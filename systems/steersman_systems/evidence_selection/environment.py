@@ -33,18 +33,18 @@ Stopped = Literal["stop", "steps", "budget", "confidence"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds a selection.
+    """Limits of a selection.
 
     Args:
-        picks: passages at most, 1 to 8.
-        tokens: that all passages together may have, ≥ 1, as the collection counts them.
-        expanding: ``action``: the selector decides when what is selected is followed; ``always``:
-            after every pick; ``never``: the pool stays as it was retrieved.
-        may_stop: whether stopping is an action; without it a selection is as long as it may be.
-        added: candidates that one expansion brings in at most, 1 to 100.
+        picks: maximum passages, 1 to 8.
+        tokens: maximum total tokens of the passages, ≥ 1, as the collection counts them.
+        expanding: ``action``: the selector decides when to follow links; ``always``: after every
+            pick; ``never``: the pool does not grow.
+        may_stop: whether stop is an action; otherwise a selection ends at a limit.
+        added: maximum candidates per expansion, 1 to 100.
 
     Raises:
-        InputError: a value out of its range.
+        InputError: a value is out of range.
 
     >>> Limits().picks
     5
@@ -64,13 +64,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A selection in the making.
+    """State of an unfinished selection.
 
     Args:
-        pool: as it stands, with what was brought in.
-        picked: places in the pool, in the order of picking.
-        followed: how many of the picked ones were followed by expansion, the first first.
-        tokens: of what is picked.
+        pool: current candidates.
+        picked: pool indices in the order of picking.
+        followed: number of picks that were expanded, from the first.
+        tokens: total tokens of the picks.
     """
 
     pool: Pool
@@ -80,19 +80,19 @@ class State:
 
     @property
     def question(self) -> Question:
-        """What is asked."""
+        """Question of the pool."""
         return self.pool.question
 
 
 @dataclass(frozen=True, slots=True)
-class Legal:
-    """What may be done in a state.
+class LegalActions:
+    """Legal actions of a state.
 
     Args:
-        picks: (n,) of each candidate whether it may be picked.
-        expand: whether there is something to follow.
-        stop: whether stopping is a choice here.
-        ended: why nothing may be done any more; None: it goes on.
+        picks: (n,) whether each candidate may be picked.
+        expand: whether expand is legal.
+        stop: whether stop is legal.
+        ended: why the selection ended; None if it continues.
     """
 
     picks: NDArray[np.bool_]
@@ -103,15 +103,15 @@ class Legal:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a selector made of a pool: one decision.
+    """Finished selection: one decision.
 
     Args:
-        picked: ids of passages, in the order of picking.
-        steps: every step that was a choice; its `p` is exact.
-        propensity: of the whole selection, Π p_t; 1 for one that leaves nothing to chance.
-        why: for each step the features that spoke for it, the strongest first.
-        stopped: ``stop`` (chosen, or nothing was there), ``steps``, ``budget`` or ``confidence``.
-        brought: ids of passages that expansion brought in.
+        picked: passage ids in the order of picking.
+        steps: all steps with a choice, with exact propensities.
+        propensity: Π p_t of the whole selection; 1 for a deterministic selector.
+        why: reasons of each step, strongest first.
+        stopped: ``stop`` (chosen, or no action left), ``steps``, ``budget`` or ``confidence``.
+        brought: ids of passages added by expansion.
     """
 
     picked: tuple[str, ...]
@@ -123,27 +123,27 @@ class Selection:
 
 
 class Selector(Protocol):
-    """Anything that selects passages from a pool."""
+    """Selects passages from a pool."""
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """Name in reports."""
 
     def select(self, pool: Pool, *, rng: np.random.Generator) -> Selection:
-        """Return what it selects."""
+        """Return a selection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The rules by which states follow each other.
+    """Transition rules of a selection.
 
     Args:
-        limits: what bounds a selection.
-        confidence: of the answerer in a state, in [0, 1]; None: it is not asked.
-        confident: a selection ends where the answerer is at least this sure, in (0, 1].
+        limits: limits of a selection.
+        confidence: confidence of the answerer in a state, in [0, 1]; None: not used.
+        confident: confidence at which a selection ends, in (0, 1].
 
     Raises:
-        InputError: ``confident`` is out of its range.
+        InputError: ``confident`` is out of range.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -154,11 +154,11 @@ class Environment:
         check_numbers(self, {"confident": "(0, 1]"})
 
     def start(self, pool: Pool) -> State:
-        """Return the state before the first step."""
+        """Return the first state."""
         return State(pool)
 
-    def legal(self, state: State) -> Legal:
-        """Return what may be done."""
+    def legal(self, state: State) -> LegalActions:
+        """Return the legal actions."""
         picks = state.pool.tokens <= self.limits.tokens - state.tokens
         left = picks.copy()
         left[list(state.picked)] = False
@@ -167,14 +167,16 @@ class Environment:
         )
         ended = self._ended(state, left, expand=expand)
         if ended is not None:
-            return Legal(np.zeros(len(left), np.bool_), expand=False, stop=False, ended=ended)
-        return Legal(left, expand=expand, stop=self.limits.may_stop, ended=None)
+            return LegalActions(
+                np.zeros(len(left), np.bool_), expand=False, stop=False, ended=ended
+            )
+        return LegalActions(left, expand=expand, stop=self.limits.may_stop, ended=None)
 
     def step(self, state: State, action: int) -> State:
-        """Return the state after an action other than stop.
+        """Return the state after a pick or an expansion.
 
         Raises:
-            ActionError: no such candidate, or it was picked before.
+            ActionError: the candidate does not exist, or was picked before.
         """
         if action == EXPAND_ACTION:
             return self._followed(state)
@@ -208,7 +210,7 @@ class Environment:
 
 
 def name_of(state: State, action: int) -> str:
-    """Return how an action is logged: the passage's id, ``stop`` or ``expand``."""
+    """Return the logged name of an action: the passage id, ``stop`` or ``expand``."""
     if action < 0:
         return STOP if action == STOP_ACTION else EXPAND
     return state.pool.candidates[action].id

@@ -1,4 +1,4 @@
-"""Evaluation of policies on questions: selections, their measures and answers."""
+"""Evaluation of policies on questions: selections, measures and answers."""
 
 from __future__ import annotations
 
@@ -37,39 +37,39 @@ class Contender(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """Name in reports."""
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the selector to be measured."""
+        """Return the trained selector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A contender that learns nothing.
+    """Contender without training.
 
     Args:
-        selector: that is measured.
+        selector: selector to measure.
     """
 
     selector: Selector
 
     @property
     def name(self) -> str:
-        """The selector's."""
+        """Name of the selector."""
         return self.selector.name
 
     def fitted(self, pools: Sequence[Pool]) -> Selector:
-        """Return the selector itself."""
+        """Return the selector unchanged."""
         return self.selector
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A contender on candidates.
+    """Contender with its candidates.
 
     Args:
-        contender: that is measured.
-        pools: one a question.
+        contender: contender to measure.
+        pools: one per question.
     """
 
     contender: Contender
@@ -91,21 +91,21 @@ def evaluate(
     address: str | None = None,
     clock: Timer = time.perf_counter,
 ) -> Evaluation:
-    """Measure policies on questions, each on those it did not learn from.
+    """Measure policies on questions, each on held-out questions only.
 
     Args:
-        folds: 2 to 20.
-        answerer: of questions from what was picked; None: nothing is answered.
-        judge: of an answer's faithfulness; None: whether it stands in what was shown.
-        done: called with 1 after each question of each policy: selected from, or, with an
-            answerer, answered.
-        address: of a Ray cluster that trains and selects, a fold of a policy at a time; answers are
-            asked from here. None: all of it here.
-        clock: seconds.
+        folds: number of folds, 2 to 20.
+        answerer: answers questions from the picked passages; None: no answers.
+        judge: faithfulness of an answer; None: whether the passages contain it.
+        done: called with 1 after each selection; with an answerer, after each answer.
+        address: Ray cluster for training and selection, one fold of a policy per task; answers are
+            requested from this machine. None: everything runs here.
+        clock: clock in seconds.
 
     Raises:
         DataError: no policy could be evaluated.
-        InputError: too few questions or groups, folds out of range, or two contenders of one name.
+        InputError: too few questions or groups, folds out of range, or two contenders with one
+            name.
         ClusterError: as `steersman.training.parallel_map.spread`.
     """
     names = [one.name for one in contenders]
@@ -129,7 +129,7 @@ def evaluate(
         raise DataError("; ".join(f"{one}: {why}" for one, why in left_out.items()))
     rows: dict[str, list[Row]] = {one: [] for one in selected}
     valuing = SelectionMeasures(answerer, judge)
-    # Question by question over all policies: where calls run out, they run out for all alike.
+    # By question, not by policy: a used-up call budget then affects all policies equally.
     for place, pool in enumerate(pools):
         for one, found in selected.items():
             selection, took_ms = found[place]
@@ -149,22 +149,21 @@ def select_held_out(
     clock: Timer = time.perf_counter,
     done: Callable[[int], None] | None = None,
 ) -> Iterator[Selected | str]:
-    """Train each contender without each fold, and let it select for that fold's questions.
+    """Train each contender without each fold, and select for that fold's questions.
 
-    A fold of a contender is one item of `steersman.training.parallel_map.spread`: what it draws
-    depends on the seed and the question alone, so it is the same wherever and whenever it is worked
-    on.
+    One fold of a contender is one item of `steersman.training.parallel_map.spread`. Random draws
+    depend only on the seed and the question, so the results do not depend on the machine.
 
     Args:
-        address: of a Ray cluster; None: here.
-        clock: seconds; where the cluster's processor works, it is that one's.
+        address: Ray cluster; None: this machine.
+        clock: clock in seconds, of the machine that runs the fold.
         done: called with 1 after each question of each trial.
 
     Raises:
         ClusterError: as `steersman.training.parallel_map.spread`.
     """
     folds = np.unique(fold_of).tolist()
-    # Trials that share their candidates send them once.
+    # Trials with shared candidates send them once.
     different = list({id(one.pools): one.pools for one in trials}.values())
     where = {id(pools): place for place, pools in enumerate(different)}
     work = partial(_fold_of, different, fold_of, seed, clock)
@@ -185,13 +184,13 @@ def select_held_out(
 
 
 def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
-    """Return the fold of each question, all of one group in one fold.
+    """Return the fold of each question; a group is never split.
 
     Args:
-        folds: 2 to 20, at most as many as there are groups.
+        folds: 2 to the smaller of 20 and the number of groups.
 
     Raises:
-        InputError: `folds` is out of its range.
+        InputError: `folds` is out of range.
 
     >>> folds_of(["a", "a", "b"], 2, 0).tolist() in ([0, 0, 1], [1, 1, 0])
     True
@@ -205,7 +204,7 @@ def folds_of(groups: Sequence[str], folds: int, seed: int) -> NDArray[np.intp]:
 
 
 def groups_of(pools: Sequence[Pool], groups: Mapping[str, str] | None) -> list[str]:
-    """Return the conversation of each question; itself, where it is in none."""
+    """Return the conversation of each question; else the question id."""
     kept = groups or {}
     return [kept.get(pool.question.id, pool.question.id) for pool in pools]
 
@@ -221,7 +220,7 @@ def _fold_of(
     clock: Timer,
     part: tuple[Contender, int, int],
 ) -> list[tuple[int, Selection, float]] | str:
-    """Return (place, selection, ms) of a fold's questions; or why its policy cannot be trained."""
+    """Return (place, selection, ms) per question of a fold, or why training failed."""
     contender, which, fold = part
     pools = different[which]
     try:
@@ -229,7 +228,7 @@ def _fold_of(
             [pools[place] for place in np.flatnonzero(fold_of != fold).tolist()]
         )
     except (DataError, InputError, FloatingPointError) as refused:
-        # An extra is missing, there are too few to learn from, or a loss was no number.
+        # An extra is missing, there is too little data, or a loss was not finite.
         return str(refused)
     found = []
     for place in np.flatnonzero(fold_of == fold).tolist():

@@ -1,4 +1,4 @@
-"""Result of an evaluation: one row per policy and question, with figures over them."""
+"""Result of an evaluation: one row per policy and question, with statistics."""
 
 from __future__ import annotations
 
@@ -27,34 +27,35 @@ MEASURES = (
     "tokens", "latency_ms", "calls", "cost", "em", "f1", "answer_contained", "citation_accuracy",
     "attributed", "faithful", "unanswered",
 )  # fmt: skip
-"""recall, ndcg, all_gold: of the gold passages among those picked. holds_answer: whether a picked
-passage holds a right answer. redundancy: how near each passage is to the nearest before it;
-repetition: share of its runs of words said before. tokens: of the context. latency_ms: of selecting
-alone. calls: searches and expansions; cost: calls × tokens. em, f1, answer_contained: of the answer
-that a model gave from them. citation_accuracy: share of the passages it can be traced to that are
-gold; attributed: whether any is. faithful: whether what was shown bears it out: by a judge, or,
-without one, whether it stands there word for word. unanswered: whether the model was not asked, or
-was away; such a question has no value of the answer, and no pair of it counts. NaN where a question
-has none of it: no passage holds a yes or a no, and none can be traced."""
+"""Measures of a selection; NaN if undefined.
+
+recall, ndcg, all_gold: of gold among the picks. holds_answer: a pick contains a correct answer;
+undefined for yes and no. redundancy: mean cosine with the nearest earlier pick. repetition: share
+of repeated word runs. tokens: of the context. latency_ms: of selection only. calls: searches and
+expansions. cost: calls × tokens. em, f1, answer_contained: of the model's answer.
+citation_accuracy: share of gold among the passages that contain the answer. attributed: any of them
+is gold. faithful: by a judge, or without one, a passage contains the answer word for word.
+unanswered: the model was not called or not available; the question then has no answer measures and
+is left out of pairs."""
 
 
 COUNTED = frozenset({"redundancy", "passages", "tokens", "latency_ms", "calls", "cost"})
-"""Measures that are not shares: cosines, counts and times."""
+"""Measures other than shares: cosines, counts and times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy on one question.
+    """Result of one policy on one question.
 
     Attributes:
-        policy: its name.
-        question: id of the question.
-        group: its conversation, or the question's own id.
-        fold: in which it was held out.
-        selection: what was picked, with its steps.
-        values: measure -> value; NaN where it has none.
-        picked: the passages, in order.
-        answered: what a model answered; None: it was not asked.
+        policy: policy name.
+        question: question id.
+        group: its conversation, or the question's id.
+        fold: fold in which it was held out.
+        selection: picked passages and steps.
+        values: measure -> value; NaN if undefined.
+        picked: passages in order.
+        answered: answer of the model; None without a model.
     """
 
     policy: str
@@ -72,11 +73,11 @@ class Evaluation:
     """All rows of one set.
 
     Attributes:
-        name: of the set.
-        pools: as they were retrieved, in the order of the questions.
-        rows: policy -> one row a question, in that order.
+        name: name of the set.
+        pools: retrieved candidates, in the order of the questions.
+        rows: policy -> one row per question, in that order.
         absent: policy -> why it did not take part.
-        seed: of folds and draws.
+        seed: random seed of folds and draws.
     """
 
     name: str
@@ -86,25 +87,25 @@ class Evaluation:
     seed: int
 
     def column(self, policy: str, measure: str) -> Floats:
-        """Return (n,) a measure of a policy, question by question; NaN where it has none."""
+        """Return (n,) a measure of a policy per question; NaN if undefined."""
         return np.array([row.values.get(measure, nan) for row in self.rows[policy]])
 
     def mean(self, policy: str, measure: str) -> Estimate:
-        """Return a measure's mean with its interval."""
+        """Return the mean of a measure with its interval."""
         column, within = self.column(policy, measure), _range_of(measure)
         return mean_of(column, self._groups(policy), within=within, seed=self.seed)
 
     def difference(self, policy: str, other: str, measure: str, *, family: int = 1) -> Estimate:
-        """Return the mean of one policy less another's on the same questions, with its interval."""
+        """Return the paired difference of two policies' means, with its interval."""
         paired = self.column(policy, measure) - self.column(other, measure)
         within = None if (known := _range_of(measure)) is None else (-known[1], known[1])
         groups = self._groups(policy)
         return mean_of(paired, groups, family=family, within=within, seed=self.seed)
 
     def ceiling(self) -> tuple[float, int]:
-        """Return the share of gold that is in the pools as retrieved, and how often some is not.
+        """Return the share of gold among the retrieved candidates, and how often some is missing.
 
-        What is not there cannot be picked without expanding.
+        A selector can pick missing gold only by expansion.
         """
         shares = [
             len({*pool.question.gold} & {one.id for one in pool.candidates})

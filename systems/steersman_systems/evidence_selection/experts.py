@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GoldExpert:
-    """Picks gold passages, expands where that brings one nearer, and stops when there is none."""
+    """Expert that picks gold, expands if that leads nearer to gold, and stops without gold left."""
 
     def labels(self, task: EvidenceTask, standing: OpenState, options: Options) -> Floats:
-        """Return (k,) 1 for what is right, 0 for the rest."""
+        """Return (k,) 1 for correct actions, else 0."""
         state = standing.state
         gold = np.array([one.id in state.question.gold for one in state.pool.candidates], np.bool_)
         picked = {state.pool.candidates[place].id for place in state.picked}
@@ -40,7 +40,7 @@ class GoldExpert:
 
     @staticmethod
     def _brings(state: State, missing: set[str]) -> bool:
-        """Whether what an unfollowed pick leads to has a missing passage."""
+        """Return whether an unfollowed pick links to a missing gold passage."""
         pool = state.pool
         led = {
             pool.collection.candidates[position].id
@@ -52,17 +52,16 @@ class GoldExpert:
 
 @dataclass(frozen=True, slots=True)
 class RankExpert:
-    """A strong policy that needs no gold: follows every pick, then takes the best fused score.
+    """Expert without gold: follows every pick, then takes the highest fused score.
 
     Args:
-        share: of a linking passage's score that is added to the linked one's, ≥ 0: links as
-            search follows them.
+        share: share of a linking passage's score that is added to the linked passage, ≥ 0.
     """
 
     share: float = 0.0
 
     def labels(self, task: EvidenceTask, standing: OpenState, options: Options) -> Floats:
-        """Return (k,) 1 for the one action it would take, 0 for the rest."""
+        """Return (k,) 1 for the chosen action, else 0."""
         places = standing.places
         right = np.zeros(len(places))
         if (places == EXPAND_ACTION).any() and self.share > 0.0:

@@ -27,30 +27,28 @@ FEATURES = (
     "named_by_last", "shares_name", "names_selected", "named_alone", "gap", "selected",
     "uncovered", "unfollowed", "is_expand", "is_stop",
 )  # fmt: skip
-"""Names of the columns.
+"""Column names.
 
-lexical, dense, fused: scores (BM25 over the best one's, cosine, their fusion). lexical_rank,
-dense_rank, fused_rank: ln(1 + place). position: ln(1 + place in its document). length: ln(1 +
-tokens). topic: cosine with the centre of the ten best. title_overlap: share of the question's
-terms, by rarity, that its title has. title_asked: share of its title that the question has.
-coverage: as title_overlap, of the whole passage. hop: links followed to it. named_by_leading: how
-many of the five best name its title; names_leading: how many of the ten best it names.
-fresh_coverage: of the question's terms that nothing picked has. novelty: 1 − the largest cosine
-with anything picked. near_last: cosine with what was picked last. beyond: what its cosine with the
-question has beyond what that of the picked ones explains. named_by_selected, shares_name,
-names_selected: how many picked passages name it, share a rare name with it, are named by it.
-named_by_last: whether the last one does. named_alone: one over the passages that its namer names.
-gap: how far its fused score is below the best that is left. selected: passages picked. uncovered:
-share of the question's terms that nothing picked has. unfollowed: picked passages that were not
-followed. is_expand, is_stop: the two actions without a passage.
-"""
+lexical, dense, fused: scores (BM25 over the highest, cosine, their fusion). lexical_rank,
+dense_rank, fused_rank: ln(1 + rank). position: ln(1 + place in its document). length: ln(1 +
+tokens). topic: cosine with the centroid of the top ten. title_overlap: share of the question's
+terms in its title, by rarity. title_asked: share of its title in the question. coverage: as
+title_overlap, for the whole passage. hop: links followed to it. named_by_leading: how many of the
+top five name its title; names_leading: how many of the top ten it names. fresh_coverage: coverage
+of terms that no pick has. novelty: 1 − the largest cosine with a pick. near_last: cosine with the
+last pick. beyond: cosine with the question that the picks do not explain. named_by_selected,
+shares_name, names_selected: number of picks that name it, share a rare name with it, are named by
+it. named_by_last: whether the last pick names it. named_alone: one over the number of passages that
+its namer names. gap: fused score below the best remaining. selected: number of picks. uncovered:
+share of the question's terms that no pick has. unfollowed: picks that were not expanded. is_expand,
+is_stop: the two actions without a passage."""
 _PLACE = {name: place for place, name in enumerate(FEATURES)}
 _STATE = ("selected", "uncovered", "unfollowed")
 _LEADING, _TOPIC = 5, 10
 
 
 def rows(state: State) -> Floats:
-    """Return a row for every candidate of the state's pool, then expand's, then stop's.
+    """Return rows for all candidates of the state's pool, then expand and stop.
 
     Returns:
         (n + 2, len(FEATURES)) float64, all finite.
@@ -76,7 +74,7 @@ def rows(state: State) -> Floats:
 
 
 def _alone(pool: Pool, columns: dict[str, Floats]) -> None:
-    """What is the same in every state."""
+    """Return the features that are equal in every state."""
     for name, values in (("lexical", pool.lexical), ("dense", pool.dense), ("fused", pool.fused)):
         columns[name][:] = values
     for name, ranks in zip(("lexical_rank", "dense_rank", "fused_rank"), pool.ranks.T, strict=True):
@@ -126,7 +124,7 @@ def _links(pool: Pool, picked: list[int], columns: dict[str, Floats]) -> None:
 
 
 def _share(which: NDArray[np.bool_], weights: Floats) -> Floats:
-    """Return (n,) the weighted share of terms; 0 where the question has none that is known."""
+    """Return (n,) the weighted share of terms; 0 if the collection has no term of the question."""
     total = float(weights.sum())
     shares: Floats = which @ weights / total if total > 0.0 else np.zeros(len(which))
     return shares

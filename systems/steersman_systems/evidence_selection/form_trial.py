@@ -1,4 +1,4 @@
-"""Trial of learned query forms: every form on every turn, then held-out turns.
+"""Trial of learned query forms: search with every form, then evaluation on held-out turns.
 
 The policy learns as in service: one form per turn, drawn with its propensity, and the reward of
 that form only. Then it is frozen and measured on held-out conversations.
@@ -43,12 +43,12 @@ _EXPECTED, _TRUST = 0.7, 3.0
 
 @dataclass(frozen=True)
 class FormTable:
-    """What every form finds on every turn.
+    """Search results of every form on every turn.
 
     Attributes:
-        names: of the forms.
+        names: form names.
         found: (turns, forms) recall among the first passages.
-        contexts: of each turn, as the decision point reads it.
+        contexts: features of each turn for the decision point.
         groups: conversation of each turn.
     """
 
@@ -59,17 +59,17 @@ class FormTable:
 
 
 @dataclass(frozen=True)
-class FormsCompared:
-    """The learned form beside each single one, on held-out turns.
+class FormComparison:
+    """Learned form compared with each single form, on held-out turns.
 
     Attributes:
-        forms: name -> its mean.
-        learned: of the learned form.
+        forms: name -> mean.
+        learned: mean of the learned form.
         best: name of the best single form on all turns, in hindsight.
-        ahead: of the learned form over that one, paired.
-        history_costs: of concatenating everything, beside the last turn alone: its loss.
-        hindsight: the mean where each turn has the form that is best for it.
-        shares: form -> how often the learned policy took it.
+        ahead: paired difference, learned minus best.
+        history_costs: loss of the whole history against the last turn only.
+        hindsight: mean with the best form of each turn.
+        shares: form -> share of turns with it in the learned policy.
     """
 
     forms: Mapping[str, Estimate]
@@ -85,10 +85,10 @@ def load_form_point(path: Path | None = None) -> DecisionPoint:
     """Return the decision point of query forms.
 
     Args:
-        path: its YAML; None for the shipped one.
+        path: YAML file; None for the shipped one.
 
     Raises:
-        SpecError: it is not a valid declaration.
+        SpecError: the declaration is invalid.
 
     >>> load_form_point().actions.names
     ('last', 'last_two', 'history', 'keywords', 'rewrite')
@@ -108,11 +108,11 @@ def tabulate(
     """Search with every form for every turn.
 
     Args:
-        first: passages that count, ≥ 1.
+        first: number of passages that count for recall, ≥ 1.
         done: called with 1 after each turn.
 
     Raises:
-        InputError: a question without gold, or no form ``last``.
+        InputError: a question has no gold, or the form ``last`` is missing.
     """
     if "last" not in forms:
         raise InputError(f"the forms are {', '.join(forms)}; `last` is required")
@@ -141,13 +141,13 @@ def compare_forms(
     orders: int = 20,
     seed: int = 0,
     address: str | None = None,
-) -> FormsCompared:
-    """Learn from some conversations, measure on the others.
+) -> FormComparison:
+    """Train on some conversations and measure on the held-out ones.
 
     Args:
         point: declares policy and features; None for the shipped one.
-        orders: in which the training turns are seen, ≥ 1; the report gives their mean.
-        address: of a Ray cluster that learns, an order at a time; None: here.
+        orders: number of random orders of the training turns, ≥ 1; the report averages them.
+        address: Ray cluster, one order per task; None: this machine.
 
     Raises:
         InputError: too few conversations for the folds, or no order.
@@ -174,7 +174,7 @@ def _taken(
     seed: int,
     order: int,
 ) -> NDArray[np.intp]:
-    """Return (turns,) the form of each, learned from the other folds in one order."""
+    """Return (turns,) forms, each trained on the other folds in one order."""
     taken = np.zeros(len(fold_of), np.intp)
     for fold in np.unique(fold_of).tolist():
         rng = np.random.default_rng([seed, 18, order, fold])
@@ -192,11 +192,11 @@ def _learned(
     turns: NDArray[np.intp],
     rng: np.random.Generator,
 ) -> ChoicePolicy:
-    """Return the policy after one pass over some turns, from the reward of what it drew alone."""
+    """Return the policy after one pass over turns, trained on its own draws only."""
     names = tuple(getattr(point.actions, "names", ()))
     floor = point.floor if point.explore == "floor" else 0.0
     policy = build(point.policy, names, dim=vectors.shape[1], floor=floor)
-    # Zero for all that was not tried would make what was tried once look best.
+    # Untried forms at zero would make a form look best after one trial.
     start = np.zeros((len(names), vectors.shape[1]))
     start[:, 0] = 1.0
     for _ in range(int(_TRUST)):
@@ -214,7 +214,7 @@ def _greedy(policy: ChoicePolicy, x: Floats, names: tuple[str, ...]) -> int:
     return int(np.argmax(scores))
 
 
-def _compared(table: FormTable, taken: Floats, seed: int) -> FormsCompared:
+def _compared(table: FormTable, taken: Floats, seed: int) -> FormComparison:
     found, groups = table.found, table.groups
     learned = (taken * found).sum(axis=1)
     means = {
@@ -224,7 +224,7 @@ def _compared(table: FormTable, taken: Floats, seed: int) -> FormsCompared:
     best = max(means, key=lambda name: means[name].value)
     places = {name: column for column, name in enumerate(table.names)}
     whole = found[:, places.get("history", 0)] - found[:, places["last"]]
-    return FormsCompared(
+    return FormComparison(
         forms=means,
         learned=mean_of(learned, groups, within=(0.0, 1.0), seed=seed),
         best=best,

@@ -29,24 +29,22 @@ if TYPE_CHECKING:
 
 
 class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
-    """Selecting evidence for one question after the other.
+    """Evidence selection for one question after the other.
 
-    An observation has ``rows`` (most + 2, features): one for each candidate that may be picked, in
-    the pool's order, filled up with zeros; the last two are expand's and stop's; and ``mask``
-    (most + 2,) of what may be done. Actions are the places of rows. The reward is γΦ(s′) − Φ(s) by
-    the declared shaping terms, and at the end what the selection is worth on top. It ends as well
-    if only candidates that `most` hides are left. No agent can continue then, so this is a
-    termination, not a truncation. A masked action raises and ends nothing.
+    An observation has ``rows`` (most + 2, features): candidates in the pool's order, padded with
+    zeros, then expand and stop; and ``mask`` (most + 2,) of legal actions. Actions are row indices.
+    The reward is γΦ(s′) − Φ(s) by the declared shaping terms, plus the selection's reward at the
+    end. An episode also ends if only candidates hidden by `most` remain. No agent can continue
+    then, so this is a termination, not a truncation. A masked action raises an error and ends
+    nothing.
 
     Args:
         tasks: questions, at least one.
-        most: candidates that a state shows; later ones of a larger pool cannot be picked; 1 to
-            1,000.
-        gamma: of the shaping, in [0, 1].
+        most: maximum candidates in an observation; later ones cannot be picked; 1 to 1,000.
+        gamma: discount of the shaping, in [0, 1].
 
     Raises:
-        InputError: no question, one in whose first state nothing can be done, or a number out of
-            its range.
+        InputError: no question, a question without a legal first action, or a number out of range.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as the base class has it
@@ -76,10 +74,10 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Return the first observation of a question; with a seed, of one that it draws.
+        """Return the first observation of the next question, or of a random one with a seed.
 
         Args:
-            seed: draws the question; None: the next one.
+            seed: random seed of the question; None: the next question.
 
         Raises:
             InputError: the question does not exist.
@@ -96,7 +94,7 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
         return self._observed(), {"question": self._task.id}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Return what comes of an action.
+        """Return the result of an action.
 
         Raises:
             InputError: the mask does not allow it, or the selection has ended.
@@ -110,7 +108,7 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
         self._standing = self._task.take(self._standing, self._rows_of[int(action)])
         observed = self._observed()
         ended = not self._rows_of
-        # The task itself may go on, with what `most` hides; Φ is 0 wherever this environment ends.
+        # The task may continue with candidates hidden by `most`; Φ is 0 at the end of this episode.
         after = 0.0 if ended else self._task.potential(self._standing)
         reward = self._gamma * after - before
         if ended:
@@ -125,7 +123,7 @@ class EvidenceEnv(gymnasium.Env[dict[str, Any], Any]):
         self._rows_of: dict[int, int] = {}
         if options is not None:
             for place, action in enumerate(self._standing.places.tolist()):
-                # Expand is −2 and stop −1: the last two rows, by the very same numbers.
+                # Expand is −2 and stop −1, which also index the last two rows.
                 row = action if action >= 0 else self._most + 2 + action
                 if action < self._most:
                     rows[row], mask[row] = options.rows[place], 1

@@ -27,14 +27,14 @@ _ORIGIN = (
 
 @dataclass(frozen=True, slots=True)
 class HumanPair:
-    """Two answers and what people think.
+    """Two answers with human and model verdicts.
 
     Attributes:
         pair: question and both answers.
-        human: 1 or 2 for the better one, 0 for a tie: of three annotators what two say.
-        source: of the pair.
-        judges: name of a model -> its verdicts in both orders, as numbers of the answer that won;
-            the second is None where only one order was asked.
+        human: 1 or 2 for the better answer, 0 for a tie; the majority of three annotators.
+        source: data set of the pair.
+        judges: model name -> its verdicts in both orders, as the number of the winning answer; the
+            second is None if only one order was asked.
     """
 
     pair: Pair
@@ -44,15 +44,15 @@ class HumanPair:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Of both answers, in characters."""
+        """Length of both answers, in characters."""
         return len(self.pair.first), len(self.pair.second)
 
 
 def load_human_pairs(folder: Path) -> list[HumanPair]:
-    """Read LLMBar's and PandaLM's pairs.
+    """Read the pairs of LLMBar and PandaLM.
 
     Raises:
-        DataError: neither is there, or a line is not as it is published.
+        DataError: neither is found, or a line does not match the published format.
     """
     if not folder.is_dir():
         message = f"human verdicts not found: {folder}"
@@ -69,7 +69,7 @@ def load_human_pairs(folder: Path) -> list[HumanPair]:
 
 
 def recorded(pairs: Sequence[HumanPair], judge: str) -> list[Verdicts]:
-    """Return people's verdicts beside those that a model is on record with, in both orders.
+    """Return human verdicts with a model's recorded verdicts in both orders.
 
     >>> one = HumanPair(Pair("q", "long", "s"), 2, "made", {"m": (1, 2), "n": (1, None)})
     >>> recorded([one], "m"), recorded([one], "n")
@@ -83,7 +83,7 @@ def recorded(pairs: Sequence[HumanPair], judge: str) -> list[Verdicts]:
 
 
 def beside_people(pairs: Sequence[HumanPair], preferences: Sequence[Preference]) -> list[Verdicts]:
-    """Return people's verdicts beside those of a judge that was just asked."""
+    """Return human verdicts with those of a live judge."""
     found = []
     for one, preference in zip(pairs, preferences, strict=True):
         shown = [None if won is None else _NUMBER[won] for won in preference.shown]
@@ -120,7 +120,7 @@ def _pandalm(row: Entry) -> Iterator[HumanPair]:
 
 
 def _answer(row: Entry, field: str) -> str:
-    """Return an answer; some that are one word or number were published as that and no text."""
+    """Return an answer as text; a few are published as numbers or booleans."""
     value = row.fields.get(field)
     if value is None or isinstance(value, list | dict):
         raise row.wrong(field, "an answer")
@@ -128,7 +128,7 @@ def _answer(row: Entry, field: str) -> str:
 
 
 def _number(row: Entry, field: str) -> int | None:
-    """Return a verdict: 0, 1 or 2; None for anything else that a model said."""
+    """Return a verdict: 0, 1 or 2; None for any other model output."""
     value: Any = row.fields.get(field)
     told = str(value).strip().lower()
     return {"0": 0, "tie": 0, "1": 1, "2": 2}.get(told)

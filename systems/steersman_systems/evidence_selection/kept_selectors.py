@@ -1,8 +1,7 @@
-"""Saved selectors: the scorer with the features and limits that it was trained for.
+"""Saved selectors: a scorer with its features and limits.
 
-Trees read columns by number. With other features, without their vectors, or with an untrained stop
-action they would still return scores without meaning. So the file states the training setup, and
-loading checks it.
+Trees read columns by number. With other features, without vectors, or with an untrained stop action
+they return meaningless scores. So the file states the training setup, and loading checks it.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ _FIELD = "selector"
 
 
 class SelectorSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a selector was trained for.
+    """Training setup of a selector.
 
     Args:
-        embedder: name of what compared meanings; "" for words alone.
-        picks: passages of a selection, at most, 1 to 8.
-        tokens: of a selection, at most.
-        added: candidates that one expansion brings in, at most.
+        embedder: name of the embedder; "" for words only.
+        picks: maximum passages per selection, 1 to 8.
+        tokens: maximum tokens per selection.
+        added: maximum candidates per expansion.
         may_stop: whether it learned to stop.
-        form: of the query.
-        set: it was trained on.
-        features: names of the columns, in their order.
+        form: query form.
+        set: training set.
+        features: column names in order.
 
     >>> SelectorSetup("", 5, 4000, 20, False, "last", "hotpotqa").limits().may_stop
     False
@@ -55,14 +54,14 @@ class SelectorSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     features: tuple[str, ...] = FEATURES
 
     def limits(self, *, picks: int | None = None, may_stop: bool | None = None) -> Limits:
-        """Return the limits it selects by.
+        """Return the limits of its selections.
 
         Args:
-            picks: fewer than it learned with; None: as many.
-            may_stop: whether it may stop; None: if it learned to.
+            picks: fewer than in training; None: as in training.
+            may_stop: whether it may stop; None: as in training.
 
         Raises:
-            InputError: more than it learned.
+            InputError: the limits exceed those of training.
         """
         if picks is not None and picks > self.picks:
             raise InputError(f"picks is {picks}, and the selector was trained for {self.picks}; "
@@ -75,10 +74,10 @@ class SelectorSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )  # fmt: skip
 
     def check_embedder(self, name: str) -> None:
-        """Refuse to select with other vectors than it learned with.
+        """Check that the embedder is that of training.
 
         Raises:
-            InputError: it is another.
+            InputError: the embedder is different.
         """
         if name != self.embedder:
             had, has = (f"{one!r}" if one else "words alone" for one in (self.embedder, name))
@@ -87,10 +86,10 @@ class SelectorSetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def kept(scorer: Scorer, made_for: SelectorSetup) -> bytes:
-    """Return a selector as a file's content: arrays and a header, no code.
+    """Return a selector as file content: arrays and a header, no code.
 
     Raises:
-        InputError: a scorer of another kind.
+        InputError: the scorer has an unsupported type.
 
     >>> stump = TreeScorer.of_stumps(len(FEATURES), [(0, 0.5, -1.0, 2.0)])
     >>> told = SelectorSetup("", 5, 4000, 20, False, "last", "hotpotqa")
@@ -102,10 +101,10 @@ def kept(scorer: Scorer, made_for: SelectorSetup) -> bytes:
 
 
 def read(content: bytes) -> tuple[Scorer, SelectorSetup]:
-    """Return a selector and what it was trained for.
+    """Return a selector and its training setup.
 
     Raises:
-        StateError: it is not a selector, lacks its purpose, or is for other features.
+        StateError: the content is not a selector, lacks its setup, or has other features.
     """
     state = dict(unpack_state(content))
     told = state.pop(_FIELD, None)
@@ -130,10 +129,10 @@ def read(content: bytes) -> tuple[Scorer, SelectorSetup]:
 
 
 def read_file(file: Path) -> tuple[Scorer, SelectorSetup]:
-    """Return what `read` does of a file.
+    """Return `read` of a file.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: the file cannot be read.
         StateError: as `read`.
     """
     try:

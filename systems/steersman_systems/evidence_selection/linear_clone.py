@@ -28,20 +28,20 @@ _OTHERS = 40
 def linear_clone(
     tasks: Sequence[Task], expert: Expert, *, rounds: int = 2, ridge: float = 1.0, seed: int = 0
 ) -> NetworkScorer:
-    """Return weights of features whose softmax over a step's actions does what an expert would.
+    """Return feature weights whose softmax over a step's actions imitates an expert.
 
-    Trees do better; this is for where the extra that grows them is not installed.
+    Trees are better, but need the extra ``evidence``.
 
     Args:
-        rounds: of visiting states and training, ≥ 1; the first visits those of the expert.
-        ridge: weight of the squared weights, > 0.
+        rounds: rounds of visiting states and training, ≥ 1; the first visits the expert's states.
+        ridge: L2 penalty of the weights, > 0.
 
     Raises:
-        InputError: no step has an action that is right, or an argument out of range.
+        InputError: no step has a correct action, or an argument is out of range.
 
     Source: Ross, Gordon & Bagnell, A Reduction of Imitation Learning and Structured Prediction to
-    No-Regret Online Learning (2011), algorithm 3.1 (DAgger); of a step's right actions any will do:
-    the loss is −ln of their probability together.
+    No-Regret Online Learning (2011), algorithm 3.1 (DAgger). The loss is −ln of the total
+    probability of a step's correct actions, so any of them may be chosen.
     """
     if rounds < 1 or not ridge > 0:
         raise InputError(f"rounds is {rounds!r} and ridge {ridge!r}; allowed: ≥ 1 and > 0")
@@ -84,7 +84,7 @@ def _fitted(examples: Examples, ridge: float) -> NetworkScorer:
 def _softmax(
     scores: Floats, among: NDArray[np.bool_], starts: NDArray[np.int64], step: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
-    """Return the share of each action among some of its step's, and each step's ln Σ exp."""
+    """Return the softmax within each step, and each step's ln Σ exp."""
     held = np.where(among, scores, -np.inf)
     top = np.maximum.reduceat(held, starts)
     mass = np.where(among, np.exp(held - top[step]), 0.0)

@@ -1,7 +1,6 @@
-"""Measures of a selection besides recall: redundancy and attribution.
+"""Measures of a selection: redundancy and attribution.
 
-Recall, nDCG and all-gold are in `steersman.retrieval`. These measure how much the passages repeat
-each other, and whether an answer can be attributed to the right ones.
+Recall, nDCG and all-gold are in `steersman.retrieval`.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _GRAM = 4
 
 
 def redundancy(vectors: Floats) -> float:
-    """Return how near each passage is to the nearest that was picked before it, on average.
+    """Return the mean cosine of each passage with its nearest earlier passage.
 
-    It is the term by which maximal marginal relevance punishes, taken as a measure.
+    This is the redundancy term of maximal marginal relevance.
 
     Returns:
         In [-1, 1]; 0 for fewer than two passages.
 
     Raises:
-        InputError: it is not such an array.
+        InputError: the argument is not an array of vectors.
 
     >>> redundancy(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     0.5
@@ -49,7 +48,7 @@ def redundancy(vectors: Floats) -> float:
 
 
 def word_redundancy(texts: Sequence[str]) -> float:
-    """Return what `redundancy` does, by shared words, for texts without vectors.
+    """Return `redundancy` by shared words, for texts without vectors.
 
     Returns:
         Mean of each text's largest Jaccard index with an earlier one, in [0, 1].
@@ -68,7 +67,7 @@ def word_redundancy(texts: Sequence[str]) -> float:
 
 
 def repetition(texts: Sequence[str]) -> float:
-    """Return the share of a context that is said before in it: of its runs of four words.
+    """Return the share of four-word runs in a context that occur earlier in it.
 
     Returns:
         In [0, 1]; 0 for a context too short for a run.
@@ -89,7 +88,7 @@ def repetition(texts: Sequence[str]) -> float:
 
 
 def cited(answer: str, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the passages that an answer can be traced to: those that hold it word for word.
+    """Return the passages that contain an answer word for word.
 
     >>> cited("Warsaw", {"a": "Born in Warsaw.", "b": "A chemist."})
     ('a',)
@@ -101,7 +100,7 @@ def cited(answer: str, texts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def citation_accuracy(citations: Sequence[str], gold: Sequence[str]) -> float:
-    """Return the share of what is cited that is gold; 0 if nothing is cited.
+    """Return the share of cited passages that are gold; 0 without citations.
 
     >>> citation_accuracy(["a", "b"], ["b", "c"])
     0.5
@@ -111,7 +110,7 @@ def citation_accuracy(citations: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def attributed(citations: Sequence[str], gold: Sequence[str]) -> float:
-    """Return 1 if an answer can be traced to a gold passage, else 0.
+    """Return 1 if a cited passage is gold, else 0.
 
     >>> attributed(["a", "b"], ["b", "c"])
     1.0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from steersman_systems.evidence_selection.ablations import AblationResult
     from steersman_systems.evidence_selection.case_studies import CaseStudy, PolicyOutcome
-    from steersman_systems.evidence_selection.form_trial import FormsCompared
+    from steersman_systems.evidence_selection.form_trial import FormComparison
     from steersman_systems.evidence_selection.paired import Estimate
     from steersman_systems.evidence_selection.report import SetReport
 
@@ -50,7 +50,7 @@ ENDED = {
     "budget": "token budget used",
     "confidence": "answering model is confident",
 }
-"""Why a selection ended -> how people read it."""
+"""Why a selection ended -> label."""
 
 
 def write_page(
@@ -136,7 +136,7 @@ def _picture(report: SetReport) -> Iterator[str]:
         return
     try:
         yield as_svg(found_by_policy(report))
-    except DataError as missing:  # the page has the numbers too
+    except DataError as missing:  # the page has the figures as numbers, too
         yield f"<p>No picture: {escape(str(missing))}</p>"
 
 
@@ -169,7 +169,7 @@ def _published(report: SetReport) -> Iterator[str]:
         yield f"<p>{escape(DIFFERENCES)}</p>"
 
 
-def _forms(forms: FormsCompared) -> Iterator[str]:
+def _forms(forms: FormComparison) -> Iterator[str]:
     yield "<h3>Query forms: recall@5</h3>"
     rows = [(name, str(one), f"{forms.shares.get(name, 0.0):.0%}")
             for name, one in forms.forms.items()]  # fmt: skip
@@ -230,10 +230,10 @@ def _with_interval(one: Estimate, sign: str = "") -> str:
 
 
 def number(value: float, sign: str = "") -> str:
-    """Return a figure as people read it.
+    """Return a formatted figure.
 
     Args:
-        sign: ``+`` to show it of numbers above 0 as well.
+        sign: ``+`` to show the sign of positive numbers.
 
     >>> number(0.5), number(1234.5, "+"), number(float("nan"))
     ('0.500', '+1,234', '–')

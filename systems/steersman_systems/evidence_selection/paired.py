@@ -1,4 +1,4 @@
-"""Intervals of means and paired differences, by resampling questions or conversations."""
+"""Bootstrap intervals of means and paired differences, by question or conversation."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 500
 _KEPT = 20_000_000
-"""Bytes that are kept of one drawing of resamples, at most."""
+"""Maximum cached bytes of one drawing of resamples."""
 _ALIKE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its interval.
+    """Mean with its interval.
 
     Attributes:
-        value: the mean; NaN of nothing.
+        value: mean; NaN without values.
         low: lower end of the interval (default 95 %); NaN with fewer than two groups.
         high: upper end.
-        count: of the questions that have a value.
-        family: of estimates whose intervals cover together, this one among them.
+        count: number of questions with a value.
+        family: number of estimates with simultaneous intervals, including this one.
     """
 
     value: float
@@ -56,27 +56,27 @@ def mean_of(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Estimate:
-    """Return a mean over questions with a bootstrap interval; of paired differences as well.
+    """Return the mean over questions, or of paired differences, with a bootstrap interval.
 
-    Where several policies try for one goal, the best of them is ahead by chance more often than one
-    in twenty. Tell each of them the size of the family: their intervals then cover all together in
-    95 % (Bonferroni), each in 1 - .05 / family.
+    If several policies compete for one goal, the best is ahead by chance more often than one in
+    twenty. A `family` corrects for that (Bonferroni): each interval has level 1 - .05 / family, and
+    all together cover 95 %.
 
     Args:
-        values: (n,) one for each question; NaN where it has none, which is left out.
-        groups: (n,) the conversation of each: resampled as a whole, since its turns are alike.
-            None: each question for itself.
-        family: of estimates that are compared for the same goal, this one among them, ≥ 1.
-        within: the least and the most that a value can be. Where all groups are alike, resampling
-            sees no spread; then the interval is that of `all_alike_interval`. None: it has no
-            width there.
-        resamples: 100 or more, and 100 for each of the family.
+        values: (n,) one per question; NaN is left out.
+        groups: (n,) conversation of each question, resampled as a whole because its turns are
+            similar. None: each question is a group.
+        family: number of estimates compared for the same goal, including this one, ≥ 1.
+        within: lowest and highest possible value. If all groups are equal, the interval is that of
+            `all_alike_interval`. None: it has width 0 there.
+        resamples: at least 100 per member of the family.
 
     Returns:
         Mean and percentile interval.
 
     Raises:
-        InputError: `resamples` or `family` is too small, or groups and values are not equally many.
+        InputError: `resamples` or `family` is too small, or the numbers of groups and values
+            differ.
 
     >>> found = mean_of(np.array([0.0, 1.0, 1.0, np.nan]))
     >>> found.count, round(found.value, 3), found.low < 0.67 < found.high
@@ -85,8 +85,8 @@ def mean_of(
     1.000 (0.735 to 1.000)
 
     Source: Efron & Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 8.6. It
-    assumes that groups are independent, and undercovers with few of them: of 30 conversations of
-    one to nine turns intervals of 95 % cover 92.8 %, of 60 they cover 94.0 %.
+    assumes independent groups and undercovers with few groups. With 30 conversations of one to nine
+    turns, 95 % intervals cover 92.8 %; with 60, 94.0 %.
     """
     if family < 1 or resamples < 100 * family:
         message = f"resamples is {resamples!r} for a family of {family!r}"
@@ -126,10 +126,9 @@ def _resampled(sums: Floats, counts: Floats, resamples: int, seed: int) -> Float
 
 
 def _times(size: int, resamples: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """Return how often each group is in each resample, some hundred resamples at a time.
+    """Return how often each group is in each resample, a few hundred resamples at a time.
 
-    A byte holds that: it is the number of groups at most, and of more than 255 groups none is drawn
-    that often in the life of the universe.
+    A byte suffices: with more than 255 groups, no group is drawn that often in practice.
     """
     rng = np.random.default_rng(seed)
     for start in range(0, resamples, _AT_ONCE):
@@ -141,5 +140,5 @@ def _times(size: int, resamples: int, seed: int) -> Iterator[NDArray[np.uint8]]:
 
 @lru_cache(maxsize=3)
 def _kept_times(size: int, resamples: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
-    """The same, kept: a report asks for hundreds of intervals over the same questions."""
+    """Return `_times` from a cache: a report uses the same questions for hundreds of intervals."""
     return tuple(_times(size, resamples, seed))

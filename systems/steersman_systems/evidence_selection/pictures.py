@@ -16,7 +16,7 @@ _BLUE, _GREY, _RED = "#0072b2", "#777777", "#d55e00"
 
 
 def found_by_policy(report: SetReport) -> Any:
-    """Return the picture of all gold found, policy by policy.
+    """Return the plot of all gold found, by policy.
 
     Raises:
         DataError: matplotlib is not installed.

@@ -1,7 +1,6 @@
 """Pool of candidates of a question; it grows along links.
 
-A pool is immutable: `expanded` returns a new one. It has arrays over the candidates, in order of
-arrival.
+A pool is immutable: `expanded` returns a new one. Its arrays follow the order of arrival.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ NAMES, SHARES = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A passage that may be picked.
+    """Passage that can be picked.
 
     Args:
         id: unique in its collection.
-        title: "" if it has none.
-        text: what it says.
-        position: in its collection.
+        title: "" without a title.
+        text: text of the passage.
+        position: position in its collection.
     """
 
     id: str
@@ -50,11 +49,10 @@ class Candidate:
 class LexicalScores:
     """BM25 scores of the passages that share a word with a query; all others have 0.
 
-    A pool lives as long as an evaluation: scores of a whole collection of millions of passages
-    would be most of its memory.
+    The representation is sparse because pools stay in memory for a whole evaluation.
 
     Args:
-        positions: (m,) in the collection, rising.
+        positions: (m,) positions in the collection, rising.
         scores: (m,) > 0.
 
     >>> LexicalScores.of(np.array([0.0, 2.0, 0.0, 1.0], np.float32)).at(np.array([3, 0])).tolist()
@@ -76,11 +74,11 @@ class LexicalScores:
 
     @property
     def highest(self) -> float:
-        """The best score; 0 where there is none."""
+        """Highest score; 0 without any."""
         return float(self.scores.max(initial=0.0))
 
     def at(self, positions: NDArray[np.intp]) -> Floats:
-        """Return (n,) the scores of some passages."""
+        """Return (n,) scores at positions."""
         if not len(self.positions):
             return np.zeros(len(positions))
         slot = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
@@ -88,21 +86,21 @@ class LexicalScores:
         return np.where(there, self.scores[slot], 0.0).astype(np.float64)
 
     def best(self, count: int) -> Ranking:
-        """Return the best, those of one score by position."""
+        """Return the positions with the highest scores; ties are ordered by position."""
         found = best(self.scores, count)
         return Ranking(self.positions[found.positions].astype(np.intp), found.scores)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A query as both engines see it.
+    """Query as input of both search engines.
 
     Args:
-        text: what was searched for.
+        text: query text.
         lexical: BM25 scores.
-        vector: (size,) of the query; None: nothing compares meanings.
+        vector: (size,) embedding; None without an embedder.
         nearest: positions of the nearest passages, nearest first.
-        terms: (q,) numbers of the query's stems that the collection knows, rising.
+        terms: (q,) numbers of the query's stems in the collection, rising.
     """
 
     text: str
@@ -114,27 +112,27 @@ class Query:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """The candidates of a question.
+    """Candidates of a question.
 
     Args:
-        question: what is asked.
-        collection: where they are from, and where it grows into.
-        query: what was searched for.
-        candidates: n of them.
-        positions: (n,) in the collection.
-        lexical: (n,) BM25 scores over the best one's.
+        question: question to select for.
+        collection: source of the candidates and of expansions.
+        query: query that retrieved them.
+        candidates: n candidates.
+        positions: (n,) positions in the collection.
+        lexical: (n,) BM25 scores divided by the highest.
         dense: (n,) cosines with the query; 0 without vectors.
-        fused: (n,) the convex fusion of both, by which it was retrieved.
-        ranks: (n, 3) places from 0 among those retrieved, by lexical, dense and fused score; what
-            was brought in has the place that its score would have there.
-        hops: (n,) links followed to it: 0 for what was retrieved.
-        brought_by: (n,) the place of the candidate that led to it; −1 for what was retrieved.
-        tokens: (n,) tokens of each.
-        covered: (n, q) which of the query's terms each has.
-        in_title: (n, q) which of them its title has.
-        scales: the worst and the best score of those that each engine found: BM25's, cosines.
-        led: (n, n) which candidate leads to which: bit 1, it names the other's title; bit 2, both
-            name the same thing.
+        fused: (n,) convex fusion of both, used for retrieval.
+        ranks: (n, 3) ranks from 0 among the retrieved, by lexical, dense and fused score; an
+            expanded candidate has the rank of its score.
+        hops: (n,) links followed to reach it; 0 if retrieved.
+        brought_by: (n,) index of the candidate that leads to it; −1 if retrieved.
+        tokens: (n,) tokens per candidate.
+        covered: (n, q) whether the text has each query term.
+        in_title: (n, q) whether the title has each query term.
+        scales: lowest and highest retrieved score of each engine: BM25, cosines.
+        led: (n, n) links between candidates: bit 1, it names the other's title; bit 2, both name
+            the same entity.
     """
 
     question: Question
@@ -156,7 +154,7 @@ class Pool:
 
     @classmethod
     def retrieved(cls, collection: Collection, question: Question, query: Query, size: int) -> Self:
-        """Return the pool that both engines together find."""
+        """Return the pool that both engines retrieve."""
         found = query.lexical.best(_ENGINES)
         scales = [_scale(found.scores), (0.0, 1.0)]
         if query.vector is not None and collection.vectors is not None:
@@ -172,7 +170,7 @@ class Pool:
     def _of(
         cls, collection: Collection, question: Question, query: Query, positions: NDArray[np.intp]
     ) -> Self:
-        """Return bare rows for some positions: fusion and ranks are set by who knows the scale."""
+        """Return a pool without fusion and ranks, which the caller sets."""
         lexical = query.lexical.at(positions)
         dense = np.zeros(len(positions))
         if query.vector is not None and collection.vectors is not None:
@@ -196,52 +194,52 @@ class Pool:
         )
 
     def __len__(self) -> int:
-        """Return how many candidates there are."""
+        """Return the number of candidates."""
         return len(self.candidates)
 
     @property
     def asked(self) -> str:
-        """What is asked, as far as it can stand alone: in a conversation what was searched for."""
+        """Stand-alone question text; in a conversation, the query."""
         return self.query.text if self.question.history else self.question.text
 
     @property
     def vectors(self) -> NDArray[np.float32] | None:
-        """(n, size) rows of length one; None without an embedder."""
+        """(n, size) unit vectors; None without an embedder."""
         rows = self.collection.vectors
         return None if rows is None else rows[self.positions]
 
     @property
     def title_sizes(self) -> NDArray[np.int64]:
-        """(n,) stems of each title, at least 1."""
+        """(n,) number of stems per title, at least 1."""
         return self.collection.title_sizes[self.positions]
 
     @property
     def rarity(self) -> Floats:
-        """(q,) how rare each of the query's terms is in the collection, > 0."""
+        """(q,) rarity of each query term in the collection, > 0."""
         return self.collection.terms.rarity[self.query.terms]
 
     # -- growing ----------------------------------------------------------------------------------
 
     def neighbours(self, place: int) -> NDArray[np.intp]:
-        """Return the positions in the collection that a candidate leads to, titles first."""
+        """Return the positions that a candidate links to, title links first."""
         targets, kinds = self.collection.links.of(int(self.positions[place]))
         found = np.concatenate([targets[kinds == TITLE], targets[kinds != TITLE]])
         return np.array(list(dict.fromkeys(found.tolist())), np.intp)
 
     def leads_further(self, places: Iterable[int]) -> bool:
-        """Return whether any of some candidates leads out of the pool."""
+        """Return whether a candidate links to a passage outside the pool."""
         own = set(self.positions.tolist())
         return any(not own.issuperset(self.neighbours(place).tolist()) for place in places)
 
     def expanded(self, place: int, *, most: int = 20) -> Self:
-        """Return the pool with what one candidate leads to."""
+        """Return the pool with the passages that one candidate links to."""
         own = set(self.positions.tolist())
         new = [one for one in self.neighbours(place).tolist() if one not in own]
         fresh = np.array(new[:most], np.intp)
         return self._grown(fresh, hops=int(self.hops[place]) + 1, brought_by=place)
 
     def including(self, positions: NDArray[np.intp]) -> Self:
-        """Return the pool with some passages, as if each were one link away from it."""
+        """Return the pool with added passages, each one link away from it."""
         fresh = positions[~np.isin(positions, self.positions)]
         return self._grown(fresh, hops=1, brought_by=-1)
 
@@ -282,7 +280,7 @@ class Pool:
         return self.lexical, self.dense, self.fused
 
     def _fuse(self, lexical: Floats, dense: Floats) -> Floats:
-        """Return the convex fusion of scores: what an engine did not find has its worst."""
+        """Return the convex fusion; a passage that an engine did not find has its lowest score."""
         best_word = max(self.query.lexical.highest, 1e-9)
         parts = [
             np.clip((scores - low) / max(high - low, 1e-9), 0.0, 1.0)
@@ -292,7 +290,7 @@ class Pool:
         return fused
 
     def ranked(self) -> Self:
-        """Return it with fused scores and ranks, all of it taken for what was retrieved."""
+        """Return the pool with fused scores and ranks, with all candidates as retrieved."""
         fused = self._fuse(self.lexical, self.dense)
         ranks = np.stack(
             [np.argsort(np.argsort(-one, kind="stable")) for one in (self.lexical, self.dense)]
@@ -307,7 +305,7 @@ def _scale(scores: NDArray[np.float32]) -> tuple[float, float]:
 
 
 def _led(collection: Collection, positions: NDArray[np.intp]) -> NDArray[np.uint8]:
-    """Return (n, n) bits of the links among some passages."""
+    """Return (n, n) link bits among passages."""
     links = collection.links
     starts, ends = links.starts[positions], links.starts[positions + 1]
     counts = ends - starts

@@ -1,4 +1,4 @@
-"""Preparation of a set: from its name to the candidates of its questions."""
+"""Preparation of a question set: reading, linking and retrieval of candidates."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ KEYWORDS, LAST = "keywords", "last"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A set made ready.
+    """Question set with a searchable collection and candidates.
 
     Attributes:
-        evidence: the set, with the questions alone that have gold, or answers.
+        evidence: set of the questions that have gold passages or answers.
         collection: all its passages.
-        forms: of queries, by name.
-        form: name of the one that was searched with.
-        pools: one a question.
+        forms: query forms by name.
+        form: name of the query form that was used.
+        pools: one per question.
         groups: question id -> its conversation.
-        skipped: questions that were left out, without gold or answers.
+        skipped: questions without gold or answers.
     """
 
     evidence: EvidenceSet
@@ -48,12 +48,12 @@ class Prepared:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Those that were kept."""
+        """Questions with gold or answers."""
         return self.evidence.questions
 
     @property
     def note(self) -> str:
-        """What must be known to judge figures by it, of the set and of what was left out."""
+        """Limits of the set and number of skipped questions."""
         known = self.collection.place_of
         lost = {one for asked in self.questions for one in asked.gold if one not in known}
         told = [self.evidence.note] if self.evidence.note else []
@@ -67,7 +67,7 @@ class Prepared:
 
     @property
     def conversational(self) -> bool:
-        """Whether any question has turns before it."""
+        """Whether any question has earlier turns."""
         return any(one.history for one in self.questions)
 
 
@@ -87,14 +87,14 @@ def prepare(
     """Read a set, link its passages, and retrieve candidates for each question.
 
     Args:
-        embedder: of passages and queries; None: by words alone.
-        most: questions at most, the first ones; None for all.
-        size: candidates of each, 1 to 100.
+        embedder: of passages and queries; None: search by words only.
+        most: maximum number of questions, from the first; None: all.
+        size: candidates per question, 1 to 100.
         done: called with 1 after each question.
 
     Raises:
-        DataError: the set is absent or broken, no question has what it must have, or an extra is
-            missing.
+        DataError: the set is missing or invalid, no question has the required fields, or an extra
+            is missing.
         InputError: the form does not exist, or `most` is below 1.
     """
     whole = sets.load(name, data, at_most=at_most)
@@ -121,7 +121,7 @@ def ready(
     skipped: int = 0,
     done: Callable[[int], None] | None = None,
 ) -> Prepared:
-    """Retrieve candidates for each question of a set over a collection that is there.
+    """Retrieve candidates for each question of a set from an existing collection.
 
     Raises:
         InputError: the form does not exist.

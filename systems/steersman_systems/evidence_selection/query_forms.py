@@ -1,6 +1,6 @@
-"""Query forms for a question in a conversation: five texts to search for.
+"""Query forms for a question in a conversation: five ways to make the query text.
 
-No form reads the answer. The best form differs from turn to turn, so it is a decision point: see
+No form reads the answer. The best form differs per turn, so it is a decision point: see
 ``configs/evidence/query_form.yaml`` and `turn_features`.
 """
 
@@ -36,14 +36,14 @@ _REWRITING = (
 
 
 class QueryForm(Protocol):
-    """Makes a query of a question and the turns before it."""
+    """Makes a query from a question and its earlier turns."""
 
     def __call__(self, question: Question) -> str:
-        """Return what is searched for."""
+        """Return the query text."""
 
 
 def last_turn(question: Question) -> str:
-    """Return the question as it was asked, without its history.
+    """Return the question without its history.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> last_turn(Question("q", "Where?", (Turn("user", "Who was Curie?"),)))
@@ -53,7 +53,7 @@ def last_turn(question: Question) -> str:
 
 
 def last_two_turns(question: Question) -> str:
-    """Return the user's last turn before it, and the question.
+    """Return the user's previous turn and the question.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> last_two_turns(Question("q", "Where?", (Turn("user", "Who?"), Turn("agent", "She."))))
@@ -63,7 +63,7 @@ def last_two_turns(question: Question) -> str:
 
 
 def whole_history(question: Question) -> str:
-    """Return all turns and the question; cut at its beginning to 20,000 characters.
+    """Return all turns and the question, without the beginning beyond 20,000 characters.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> whole_history(Question("q", "Where?", (Turn("user", "Who?"), Turn("agent", "She."))))
@@ -73,19 +73,19 @@ def whole_history(question: Question) -> str:
 
 
 class KeywordRewrite:
-    """The question, and the few words of its history that say most of what it is about.
+    """Question with the most important words of its history.
 
-    A word counts by how rare it is among the passages, how lately it was said (a factor of .7 a
-    turn), and by who said it: an agent's words a third of the user's, since it says so many. Words
-    that the question has already are not added.
+    The weight of a word is its rarity among the passages, times .7 per turn of age. Words of the
+    agent weigh a third of the user's, because the agent says many. Words of the question are not
+    added.
 
     Args:
-        rarity: of a stem among the passages; 0 where no passage has it.
-        most: words that are added, 1 to 20. Three did best on the conversations of mtrag; twelve
-            lose six points of recall.
+        rarity: rarity of a stem among the passages; 0 if absent.
+        most: maximum number of added words, 1 to 20. On mtrag three were best; twelve lose six
+            points of recall.
 
     Raises:
-        InputError: `most` is out of its range.
+        InputError: `most` is out of range.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> rewrite = KeywordRewrite({"curi": 5.0, "chemist": 3.0}.get, most=1)
@@ -101,7 +101,7 @@ class KeywordRewrite:
 
     @classmethod
     def over(cls, collection: Collection, *, most: int = 3) -> KeywordRewrite:
-        """Return the rewrite that counts rarity in a collection."""
+        """Return the rewrite with the rarities of a collection."""
         terms = collection.terms
 
         def rarity(one: str) -> float:
@@ -130,16 +130,16 @@ class KeywordRewrite:
 
 
 class BackendRewrite:
-    """The question as a language model writes it to stand alone; keywords where it does not answer.
+    """Stand-alone question written by a language model, with a fallback form.
 
-    Asked through a `Judge`: from its cache, within its budget and time.
+    The calls go through a `Judge`, with its cache, budget and timeout.
 
     Args:
-        judge: the model.
-        otherwise: the form for a turn that the model gave nothing usable for.
+        judge: language model.
+        otherwise: fallback form if the model's output is unusable.
 
     Attributes:
-        failures: how often that was.
+        failures: number of fallbacks.
     """
 
     def __init__(self, judge: Judge, otherwise: QueryForm) -> None:
@@ -174,10 +174,10 @@ class BackendRewrite:
 
 
 def rewriting_prompt(question: Question) -> str:
-    """Return what a model is asked, to make a question stand alone.
+    """Return the prompt for a stand-alone question.
 
     Args:
-        question: with its history; its last six turns are shown, 400 characters of each.
+        question: with history; the prompt has its last six turns, 400 characters of each.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> print(rewriting_prompt(Question("q", "Where?", (Turn("user", "Who was Curie?"),))))
@@ -195,10 +195,10 @@ def rewriting_prompt(question: Question) -> str:
 
 
 def query_forms(collection: Collection, judge: Judge | None = None) -> dict[str, QueryForm]:
-    """Return the forms that can be had, by the names of the decision point's actions.
+    """Return the available forms, by action name of the decision point.
 
     Args:
-        judge: for the rewrite by a model; None: that form is not there.
+        judge: model for the rewrite; None: without that form.
     """
     keywords = KeywordRewrite.over(collection)
     forms: dict[str, QueryForm] = {
@@ -213,5 +213,5 @@ def query_forms(collection: Collection, judge: Judge | None = None) -> dict[str,
 
 
 def said_by(question: Question, speaker: str) -> Sequence[str]:
-    """Return what one of the two said, the first first."""
+    """Return the texts of one speaker, oldest first."""
     return [turn.text for turn in question.history if turn.speaker == speaker]

@@ -16,10 +16,10 @@ class Turn:
 
     Args:
         speaker: ``user`` or ``agent``.
-        text: what was said.
+        text: text of the utterance.
 
     Raises:
-        InputError: another speaker.
+        InputError: unknown speaker.
     """
 
     speaker: Literal["user", "agent"]
@@ -32,16 +32,18 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question; no selector may look at `answers` or `gold`, only what trains and judges.
+    """Question with answers and gold passages, which selectors must not read.
+
+    Only training and evaluation read `answers` and `gold`.
 
     Args:
         id: unique in its set.
-        text: what is asked, not blank.
-        history: the turns before it, the first first.
-        answers: texts that answer it, any of them; () if unknown.
-        gold: ids of the passages that its answer needs, all of them; () if unknown.
-        category: its kind, known before it is answered; "" if unknown.
-        conversation: it is a turn of; "" if it is none.
+        text: question text, not blank.
+        history: earlier turns, oldest first.
+        answers: alternative correct answers; () if unknown.
+        gold: ids of all passages that the answer needs; () if unknown.
+        category: kind, known before the answer; "" if unknown.
+        conversation: conversation of this turn; "" if there is none.
 
     Raises:
         InputError: no id, or a blank text.

@@ -1,9 +1,9 @@
-"""Improvement of a selector from feedback on whole selections, without gold passages.
+"""Training of a selector by RAFT, from feedback on whole selections without gold passages.
 
-The feedback is whether an answer is in the selected passages. In five passages of a good policy the
-answer is nearly always or nearly never present, which teaches little. So short, exploring
-selections are logged first. They show which passages contain an answer, and
-`steersman_systems.evidence_selection.chains` assigns credit to the passages that lead there.
+The feedback is whether the selected passages contain an answer. Five passages of a good policy
+nearly always or nearly never do, which teaches little. So short, exploring selections are logged
+first. They show which passages contain an answer, and `steersman_systems.evidence_selection.chains`
+assigns credit to passages that lead there.
 """
 
 from __future__ import annotations
@@ -38,32 +38,31 @@ if TYPE_CHECKING:
     Sampler = Callable[..., list[Walk]]
 
 EXPLORING = StepRule(leading=8, temperature=1.0, floor=0.1)
-"""How feedback is drawn first. Few lead, so that what only a link leads to is reached by way of
-what names it, and both earn credit: on hotpotqa half of all gold passages did with twenty that
-lead, two thirds with eight. So eight was chosen by the gold of the very questions on which figures
-are reported, which flatters them (docs/adr/0023)."""
+"""Sampling rule of the feedback log. With few leading candidates, a linked passage is reached
+through the passage that names it, and both earn credit. On hotpotqa, half of all gold passages
+earned credit with twenty leading, two thirds with eight. Eight was chosen by the gold of the
+reported questions, so the figures are optimistic (docs/adr/0023)."""
 EACH = 96
-"""Selections that are logged of each question."""
+"""Logged selections per question."""
 REWARD = RewardTerms()
-"""What a logged selection is worth: 1 where an answer stands in it, else 0; gold is not looked at.
-Learning gets no other feedback on what was picked."""
+"""Reward of a logged selection: 1 if it contains an answer, else 0. It is the only feedback;
+gold is not read."""
 TREES = FreshTrees(TreeSettings(trees=100, learning_rate=0.06, rows=0.7))
-"""What learns without gold: trees grown from scratch, since credit covers nearly every passage.
-Trees on top of a start without gold were a little worse on either set. Each is grown from a share
-of the examples, as credit is uncertain (docs/adr/0027)."""
+"""Trainer without gold: new trees, because credit covers nearly every passage. Trees on top of a
+start without gold were slightly worse on both sets. Each tree samples examples, because credit
+is uncertain (docs/adr/0027)."""
 UPON = TreesOnTop()
-"""What learns on top of a start that knows more than feedback tells, such as a clone of gold."""
+"""Trainer on top of a start that knows more than feedback, such as a clone of gold."""
 LEAST_TELLING = 0.2
-"""Share of the questions for which what comes back must depend on what is picked."""
+"""Minimum share of questions whose feedback varies."""
 PARTS = 3
-"""Of the questions: each judges what was learned from the others, so that all judge, and all are
-learned from (docs/adr/0027)."""
+"""Cross-validation parts: all questions judge, and all train the final policy (docs/adr/0027)."""
 PICKS = 2
-"""Passages of a logged selection: with five, 55 % of hotpotqa's questions always came out right."""
+"""Passages per logged selection; with five, 55 % of hotpotqa's questions always had an answer."""
 
 
 def exploring() -> NetworkScorer:
-    """Return the policy that logs feedback first: fused scores, and more for what is named.
+    """Return the logging policy: fused scores plus a weight for linked passages.
 
     >>> exploring().columns == len(FEATURES)
     True
@@ -83,11 +82,11 @@ def feedback(
     seed: int = 0,
     sample: Sampler = walks,
 ) -> list[Walk]:
-    """Return logged selections with their propensities and the feedback on each.
+    """Return logged selections with propensities and rewards.
 
     Args:
-        picks: passages of a selection, 1 to 8.
-        each: selections of each question, ≥ 1.
+        picks: passages per selection, 1 to 8.
+        each: selections per question, ≥ 1.
     """
     short = [
         replace(
@@ -106,7 +105,7 @@ def feedback(
 def telling_share(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[int, int]:
     """Return the number of questions whose feedback varies, and of all questions.
 
-    Whether an answer stands in what was picked is what `improved` learns from.
+    The feedback is whether the picked passages contain an answer.
     """
     of = {task.id: task for task in tasks}
     holds: dict[tuple[str, str], bool] = {}
@@ -122,7 +121,7 @@ def telling_share(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[i
 
 def _holds_answer(task: EvidenceTask, action: str) -> bool:
     collection = task.pool.collection
-    if action not in collection.place_of:  # expanding
+    if action not in collection.place_of:  # the action expand
         return False
     one = collection.candidates[collection.place_of[action]]
     right = in_words(task.pool.question.answers)
@@ -141,18 +140,17 @@ def improved(
     seed: int = 0,
     sample: Sampler = walks,
 ) -> TrainingResult:
-    """Return what RAFT makes of a policy from a log of short selections.
+    """Return a policy trained by RAFT on a log of short selections.
 
-    What learns by default is not built upon the start, which says what is visited, and is what one
-    goes back to: right for a start without gold alone. See `bettered` for any other.
+    By default the trained scorer does not add to the start policy. The start decides which states
+    are visited, and is the fallback. That suits a start without gold only; else see `bettered`.
 
     Args:
-        log: what was logged; None: it is drawn now.
-        terms: what a selection is worth, whatever the questions' own terms are: those of the log,
-            by which rounds are judged as well. What is learned from is which passage alone brings
-            the reward, so it should be 0 or 1.
-        tune: what learns; None: `TREES`.
-        regression: fall of the held-out reward from which on the start is gone back to, ≥ 0.
+        log: logged selections; None: sampled now.
+        terms: reward terms of the log and of the rounds, instead of the questions' terms. The
+            reward should be 0 or 1, because each passage's credit is its probability to earn it.
+        tune: trainer; None: `TREES`.
+        regression: drop of the held-out reward that restores the start, ≥ 0.
     """
     told = feedback(tasks, terms=terms, seed=seed, sample=sample) if log is None else log
     how = RaftSettings(
@@ -176,14 +174,14 @@ def bettered(
     seed: int = 0,
     sample: Sampler = walks,
 ) -> TrainingResult:
-    """Return what RAFT makes of a policy that knows more than feedback tells, as a clone of gold.
+    """Return a policy trained by RAFT on top of a start that knows more, such as a clone of gold.
 
-    It is built upon the start, and the start stays unless the result selects better for the
-    held-out questions. A clone of gold has seen the gold of these, so that is hard, and seldom: but
-    rounds that were merely no worse there were worse on fresh questions.
+    The start stays unless the result has a higher held-out reward. Improvements are rare, because
+    the clone has seen the gold of these questions. Rounds that were only not worse there were worse
+    on fresh questions.
 
     Args:
-        log: what was logged; None: it is drawn now.
+        log: logged selections; None: sampled now.
     """
     found = improved(tasks, start, log=log, tune=UPON, regression=0.0, seed=seed, sample=sample)
     better = any(one.held_out > found.before for one in found.rounds)
@@ -193,7 +191,7 @@ def bettered(
 def from_feedback(
     tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int, *, sample: Sampler = walks
 ) -> Scorer:
-    """Return a scorer learned from feedback where nothing knows the gold.
+    """Return a scorer trained from feedback without any gold.
 
     Raises:
         DataError: as for `raft`.
@@ -205,11 +203,11 @@ def from_feedback(
 def raft(
     tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int, *, sample: Sampler = walks
 ) -> Scorer:
-    """Return a clone of gold bettered by RAFT, upon which it is built; see `bettered`.
+    """Return a clone of gold with RAFT on top; see `bettered`.
 
     Raises:
-        DataError: what comes back is the same whatever is picked, for more than four questions of
-            five: what would be learned is the policy that logged.
+        DataError: feedback is constant for more than four in five questions, so training would only
+            reproduce the logging policy.
     """
     log = _telling_log(tasks, seed, sample)
     return bettered(tasks, scorer, log=log, seed=seed, sample=sample).scorer
@@ -236,15 +234,15 @@ def raft_then_ppo(
     begin: Callable[[Sequence[EvidenceTask], Scorer, int], Scorer] | None = None,
     sample: Sampler = walks,
 ) -> Scorer:
-    """Return a clone of gold bettered by RAFT and then by PPO, which stays near what RAFT found.
+    """Return a clone of gold trained by RAFT, then by PPO near the RAFT policy.
 
     Args:
-        terms: value of a selection for PPO, and the shaping terms.
-        begin: what PPO is put upon, of (tasks, scorer, seed); None: `raft`.
+        terms: reward and shaping terms of PPO.
+        begin: start of PPO from (tasks, scorer, seed); None: `raft`.
 
     Raises:
-        DataError: the extra ``rl`` is not installed, which is said before anything is learned; or
-            feedback says too little, as for `raft`.
+        DataError: the extra ``rl`` is not installed (checked first), or feedback is too sparse, as
+            for `raft`.
     """
     from steersman_systems.evidence_selection.training.ppo import PpoSettings, ppo  # noqa: PLC0415 - the extra rl
 

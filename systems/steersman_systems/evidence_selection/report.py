@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steersman_systems.evidence_selection.ablations import AblationResult
     from steersman_systems.evidence_selection.case_studies import CaseStudy
     from steersman_systems.evidence_selection.evaluation import Evaluation
-    from steersman_systems.evidence_selection.form_trial import FormsCompared
+    from steersman_systems.evidence_selection.form_trial import FormComparison
     from steersman_systems.evidence_selection.paired import Estimate
 
 LESS_IS_BETTER = frozenset(
@@ -36,8 +36,7 @@ PUBLISHED = {
 """Set -> system -> recall@2 and recall@5, per cent.
 
 Source: Gutiérrez et al., From RAG to Memory: Non-Parametric Continual Learning for Large Language
-Models (HippoRAG 2, 2025), passage recall; recall@2 as Bai et al., AutoSchemaKG (2025), repeat it.
-"""
+Models (HippoRAG 2, 2025), passage recall; recall@2 from Bai et al., AutoSchemaKG (2025)."""
 DIFFERENCES = (
     "The published figures use 1,000 questions over 9,811 (HotpotQA) and 11,656 (MuSiQue) "
     "passages with models of 7 to 70 billion parameters. Here: up to 300 questions of the "
@@ -80,20 +79,20 @@ class SetReport:
     """Report of one set.
 
     Attributes:
-        evaluation: its rows.
-        measures: that have a value, in order.
+        evaluation: rows of the evaluation.
+        measures: measures with a value, in order.
         means: policy -> measure -> figure.
-        ahead: policy -> measure -> figure less the baseline's, paired; as many as are compared with
-            that one baseline are a family, whose intervals cover together.
-        retrieval: recall@2 and recall@5 of the candidates as they were ranked.
-        ceiling: share of the gold among the candidates, and questions that miss some.
-        ceilings: share of the questions whose gold is all among the candidates, and with what
-            links lead to from there, as far as it can all be picked; NaN where none has gold.
+        ahead: policy -> measure -> paired difference to the baseline; these comparisons are one
+            family with simultaneous intervals.
+        retrieval: recall@2 and recall@5 of the ranked candidates.
+        ceiling: share of the gold among the candidates, and number of questions that miss some.
+        ceilings: share of questions whose gold can all be picked, without and with links; NaN
+            without gold.
         left_out: passages of the collection that were not searched.
-        note: what else must be known of the set to judge its figures; "" if nothing.
-        cases: single questions.
-        ablated: variants; () if none were tried.
-        forms: of query; None for a set without conversations.
+        note: further limits of the figures; "" for none.
+        cases: case studies.
+        ablated: ablations; () for none.
+        forms: comparison of query forms; None without conversations.
     """
 
     evaluation: Evaluation
@@ -107,7 +106,7 @@ class SetReport:
     note: str = ""
     cases: tuple[CaseStudy, ...] = ()
     ablated: tuple[AblationResult, ...] = field(default=())
-    forms: FormsCompared | None = None
+    forms: FormComparison | None = None
 
 
 def set_report(
@@ -116,13 +115,13 @@ def set_report(
     left_out: int = 0,
     note: str = "",
     ablated: Sequence[AblationResult] = (),
-    forms: FormsCompared | None = None,
+    forms: FormComparison | None = None,
     shown: str = CLONE,
 ) -> SetReport:
     """Return the report of a set.
 
     Args:
-        shown: policy of the case studies; default: the last one.
+        shown: policy of the case studies; default: the last.
     """
     named = list(evaluation.rows)
     measures = tuple(
@@ -143,10 +142,10 @@ def set_report(
 
 
 def retrieved(evaluation: Evaluation) -> dict[str, float]:
-    """Return recall@2 and recall@5 of the candidates in the order in which they were retrieved.
+    """Return recall@2 and recall@5 of the candidates in retrieved order.
 
     Returns:
-        Name -> share; none where no question has gold.
+        Name -> share; {} if no question has gold.
     """
     asked = [pool for pool in evaluation.pools if pool.question.gold]
     found = {}
@@ -162,13 +161,13 @@ def retrieved(evaluation: Evaluation) -> dict[str, float]:
 
 
 def ceilings(evaluation: Evaluation) -> tuple[float, float]:
-    """Return for how many questions all gold could be picked, without links and with them.
+    """Return the shares of questions whose gold can all be picked, without and with links.
 
-    Without, what was retrieved can be picked; with them, also what is a few links from there, as
-    many as the longest selection could follow. No more passages can be picked than that one has.
+    With links, passages count that are at most as many links away as the longest selection can
+    follow. The pick limit applies to both.
 
     Returns:
-        Two shares of the questions with gold; NaN where there are none.
+        Two shares of the questions with gold; NaN without any.
     """
     longest = max(len(row.picked) for rows in evaluation.rows.values() for row in rows)
     picks = min(max(longest, 1), 8)
@@ -206,7 +205,7 @@ def figures(reports: Sequence[SetReport]) -> dict[str, Estimate]:
 
 
 def facts(reports: Sequence[SetReport]) -> dict[str, Any]:
-    """Return what the page says, for programs; what is not known is None, with the reason."""
+    """Return the contents of the page as JSON data; unknown values are None, with a reason."""
     of_gold = {one.evaluation.name: _known(one.ceiling[0]) for one in reports}
     return {
         "figures": {name: _told(one) for name, one in figures(reports).items()},

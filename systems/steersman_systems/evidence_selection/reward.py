@@ -1,8 +1,8 @@
 """Reward of a selection and potential-based shaping, as declared terms.
 
-The final reward is for the whole selection. Shaping adds, at each step, the change of a potential
-of the state. The sum over all steps then differs only by the potential of the first state, which is
-equal for every policy, so the optimum does not change.
+The final reward is for the whole selection. Shaping adds the change of a state potential at each
+step. Over all steps this adds only the potential of the first state, which is equal for every
+policy. So the optimum does not change.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class Final(Protocol):
-    """A term of the final reward."""
+    """Term of the final reward."""
 
     def __call__(self, state: State) -> float:
-        """Return the term of an ended selection, in [0, 1]."""
+        """Return the term for an ended selection, in [0, 1]."""
 
 
 def containment(state: State) -> float:
-    """Return 1 where a picked passage contains an answer, else 0; no gold passage is looked at.
+    """Return 1 if a picked passage contains an answer, else 0; does not read gold.
 
-    A yes or a no stands in no passage, whatever its words.
+    Yes and no never count as contained.
     """
     picked = [state.pool.candidates[place] for place in state.picked]
     right = in_words(state.question.answers)
@@ -37,12 +37,12 @@ def containment(state: State) -> float:
 
 
 def completeness(state: State) -> float:
-    """Return the share of the question's terms, by rarity, that the picked passages have."""
+    """Return the share of the question's terms in the picked passages, weighted by rarity."""
     return information(state)
 
 
 def information(state: State) -> float:
-    """Return how much of what is asked about the picked passages speak of, in [0, 1]."""
+    """Return the share of the question's terms that the picked passages mention, in [0, 1]."""
     weights = state.pool.rarity
     total = float(weights.sum())
     if total == 0.0 or not state.picked:
@@ -51,7 +51,7 @@ def information(state: State) -> float:
 
 
 def redundancy(state: State) -> float:
-    """Return the mean of each picked passage's largest cosine with an earlier one, in [0, 1].
+    """Return the mean of each pick's largest cosine with an earlier one, in [0, 1].
 
     Args:
         state: any; 0 with fewer than two passages, or without vectors.
@@ -69,16 +69,16 @@ def redundancy(state: State) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RewardTerms:
-    """The declared terms; weights of the final ones sum to 1, so that a reward is in [0, 1].
+    """Declared reward terms; the weights of the final terms sum to 1, so rewards are in [0, 1].
 
     Args:
-        finals: (weight, term) pairs; containment alone by default. A judge, an
-            answerer's F1 or a reward model is a term like any other.
-        information: weight of the potential of information gained, in [0, 1].
-        redundancy: weight of the potential lost by repeating, in [0, 1].
+        finals: (weight, term) pairs; default: containment only. A judge, an answer's F1 or a reward
+            model can be a term.
+        information: weight of the information potential, in [0, 1].
+        redundancy: weight of the redundancy penalty in the potential, in [0, 1].
 
     Raises:
-        InputError: a weight out of its range, or final weights that do not sum to 1.
+        InputError: a weight is out of range, or the final weights do not sum to 1.
     """
 
     finals: tuple[tuple[float, Final], ...] = ((1.0, containment),)
@@ -95,14 +95,14 @@ class RewardTerms:
                 raise InputError(f"{name} is {value!r}; allowed: 0 to 1")
 
     def final(self, state: State) -> float:
-        """Return what an ended selection is worth, in [0, 1]."""
+        """Return the reward of an ended selection, in [0, 1]."""
         return sum(weight * term(state) for weight, term in self.finals)
 
     def potential(self, state: State) -> float:
-        """Return Φ of a state that goes on; it must be 0 where a selection has ended.
+        """Return Φ of an unfinished state; at the end it must be 0.
 
-        Source: Ng, Harada & Russell, Policy Invariance Under Reward Transformations (1999),
-        theorem 1; the end as Grześ, Reward Shaping in Episodic RL (2017) demands.
+        Source: Ng, Harada & Russell, Policy Invariance Under Reward Transformations (1999), theorem
+        1; the final 0: Grześ, Reward Shaping in Episodic RL (2017).
         """
         if not self.information and not self.redundancy:
             return 0.0

@@ -1,8 +1,7 @@
-"""Light reward model, distilled from a judge's preferences, with a length baseline.
+"""Linear reward model, distilled from a judge's preferences, with a length baseline.
 
-A judge's preferences are expensive to get and cheap to imitate; the easiest imitation is that
-longer answers win. So reports show each figure of the model with that of answer length, and their
-difference with its interval.
+A model can imitate a judge by preferring longer answers. So reports compare it with answer length
+and give the difference with its interval.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ TRAITS = (
     "length", "words_of_question", "copied_from_question", "in_contexts", "distinct_words",
     "sentences", "digits", "refusal", "lines", "near_question",
 )  # fmt: skip
-"""Of an answer. length: ln(1 + words). words_of_question: share of the question's terms it has.
-copied_from_question: share of its terms that the question has. in_contexts: share of its terms that
-the contexts have; 0 without any. distinct_words: distinct over all words. sentences, lines: ln(1 +
-count). digits: share of its characters. refusal: whether it says that it cannot. near_question:
+"""Traits of an answer. length: ln(1 + words). words_of_question: share of the question's terms
+in it. copied_from_question: share of its terms in the question. in_contexts: share of its terms
+in the contexts; 0 without any. distinct_words: distinct over all words. sentences, lines: ln(1 +
+count). digits: share of its characters. refusal: whether it declines to answer. near_question:
 cosine with the question; 0 without an embedder."""
 _REFUSING = ("i cannot", "i can't", "i'm sorry", "as an ai", "i do not know", "i don't know")
 
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """A pair with a preference to learn from or to be held against.
+    """Pair of answers with a preference.
 
     Args:
         pair: both answers.
@@ -60,11 +59,11 @@ class Preferred:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RewardModel:
-    """A linear score of an answer's traits; the difference of two is the log-odds of a preference.
+    """Linear score of an answer's traits; a difference of scores is the log-odds of a preference.
 
     Args:
-        weights: (traits,) of `TRAITS`, on standardised differences.
-        scales: (traits,) by which differences are divided, > 0.
+        weights: (traits,) weights of `TRAITS`, on standardised differences.
+        scales: (traits,) divisors of the differences, > 0.
     """
 
     weights: Floats
@@ -77,15 +76,15 @@ class RewardModel:
 
 @dataclass(frozen=True, slots=True)
 class DistillationReport:
-    """How a reward model stands, on pairs that it was not trained on.
+    """Accuracy of a reward model on held-out pairs.
 
     Attributes:
-        model: share of the pairs whose better answer it prefers.
-        length: the same of a model that sees nothing but the length, and learned from the judge
-            as well whether longer is better: the bar.
-        ahead: the first less the second, paired.
-        judge: the same of the judge it was distilled from, where that is known; else None.
-        pairs: held out.
+        model: share of pairs whose better answer the model prefers.
+        length: the same for a baseline that sees only the length, and learned its sign from the
+            judge.
+        ahead: paired difference, model minus length.
+        judge: the same share for the judge, if known; else None.
+        pairs: number of held-out pairs.
     """
 
     model: Estimate
@@ -103,10 +102,10 @@ class DistillationReport:
 
 
 def trait_differences(pairs: Sequence[Pair], embedder: Embedder | None = None) -> Floats:
-    """Return the traits of each first answer less those of the second.
+    """Return the traits of each first answer minus those of the second.
 
     Args:
-        embedder: for nearness to the question; None: that trait is 0.
+        embedder: for similarity to the question; None: that trait is 0.
 
     Returns:
         (pairs, traits) float64.
@@ -126,18 +125,18 @@ def trait_differences(pairs: Sequence[Pair], embedder: Embedder | None = None) -
 
 
 def distil(rows: Floats, better: NDArray[np.int64], *, ridge: float = 1.0) -> RewardModel:
-    """Return the model that explains preferences best.
+    """Return the model with the highest penalised likelihood of the preferences.
 
     Args:
         rows: (n, traits) of `trait_differences`, n ≥ 2.
         better: (n,) 1 or 2.
-        ridge: weight of the squared weights, > 0.
+        ridge: L2 penalty of the weights, > 0.
 
     Raises:
-        InputError: fewer than two pairs, or a ridge that is not above 0.
+        InputError: fewer than two pairs, or the ridge is not above 0.
 
     Source: Bradley & Terry, Rank Analysis of Incomplete Block Designs (1952), with scores linear in
-    traits and without an intercept, so that swapping two answers turns the verdict round.
+    traits. They have no intercept, so swapping two answers reverses the verdict.
     """
     if len(rows) < 2 or not ridge > 0:
         raise InputError(f"{len(rows)} pairs with ridge {ridge!r}; give two or more, and ridge > 0")
@@ -163,16 +162,15 @@ def distilled_report(
     folds: int = 5,
     seed: int = 0,
 ) -> DistillationReport:
-    """Distil a judge on some pairs, hold the model against people on the others, in turn.
+    """Distil a judge and compare the model with people, by cross-validation.
 
     Args:
-        judged: the judge's preference of each pair; None where it abstained or called a tie.
-        groups: of the pairs, held out and resampled as a whole, since pairs that answer one
-            prompt are alike. None: by prompt.
-        folds: 2 to 20, at most as many as there are groups.
+        judged: the judge's preference per pair; None if it abstained or called a tie.
+        groups: groups of pairs that are held out and resampled together; None: by prompt.
+        folds: 2 to the smaller of 20 and the number of groups.
 
     Raises:
-        InputError: not equally many, or too few pairs or groups.
+        InputError: unequal numbers, or too few pairs or groups.
     """
     if len(judged) != len(human) or not 2 <= folds <= len(human) // 2:
         raise InputError(f"{len(judged)} judged and {len(human)} human pairs in {folds} folds; "
@@ -202,7 +200,7 @@ def distilled_report(
 
 
 def _right(odds: Floats, better: NDArray[np.int64]) -> Floats:
-    """Return 1 where the better answer is preferred, ½ where neither is."""
+    """Return 1 if the better answer is preferred, ½ on a tie."""
     signed = odds * np.where(better == 1, 1.0, -1.0)
     return np.where(signed > 0, 1.0, np.where(signed < 0, 0.0, 0.5))
 

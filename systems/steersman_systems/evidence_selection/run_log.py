@@ -1,8 +1,7 @@
-"""Run log in JSON lines: configuration, every selection, all figures; optional MLflow export.
+"""Run log in JSON lines, and MLflow export.
 
-The first line has ``kind`` config, then come selections, and at the end figures. The log has
-everything behind the figures: ids of the picked passages in order, steps with propensities,
-answers.
+The first line has ``kind`` config; then selections, and the figures at the end. A selection has the
+ids of its picked passages in order, its steps with propensities, and its answer.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ def export_evaluation(
     figures: Mapping[str, Estimate],
     files: Sequence[Path],
 ) -> Exported:
-    """Write an evaluation to MLflow: what was asked, all figures with intervals, its files.
+    """Export an evaluation to MLflow: configuration, figures with intervals, files.
 
     Raises:
         DataError: the extra ``mlflow`` is not installed, or the store cannot be written.
     """
     found = dict(_metrics(figures))
-    # How long it took is another number each time.
+    # Latency differs in every run.
     lasting = {name: value for name, value in found.items() if "latency" not in name}
     told = json.dumps([dict(config), lasting], sort_keys=True, default=str)
     key = hashlib.sha256(told.encode()).hexdigest()
@@ -119,7 +118,7 @@ def _selection(row: Row) -> dict[str, Any]:
 
 
 def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: what is not there is null."""
+    """Return null for NaN, which JSON does not have."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in values.items()

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SelectionMeasures:
-    """Makes rows of selections: measures what was picked, and what is answered from it.
+    """Measures the picked passages and the model's answer from them.
 
     Args:
-        answerer: of questions from what was picked; None: nothing is answered.
-        judge: of an answer's faithfulness; None: whether it stands in what was shown.
+        answerer: answers questions from the picked passages; None: no answers.
+        judge: faithfulness of an answer; None: whether the passages contain it.
     """
 
     answerer: Answerer | None
@@ -64,7 +64,7 @@ def _selected(pool: Pool, selection: Selection, picked: Sequence[Candidate]) -> 
     texts = [f"{one.title} {one.text}" for one in picked]
     tokens = float(pool.collection.tokens[positions].sum()) if positions else 0.0
     expansions = sum(step.action == EXPAND for step in selection.steps)
-    # Without the action expand, every pick that is followed is an expansion.
+    # Without the action expand, every followed pick counts as an expansion.
     calls = 1.0 + (expansions or len(picked) * bool(selection.brought))
     found = {
         "redundancy": (

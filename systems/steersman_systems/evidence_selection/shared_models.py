@@ -1,4 +1,4 @@
-"""Training shared by several policies of an evaluation."""
+"""Cache of training shared by several policies of an evaluation."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ if TYPE_CHECKING:
 
 
 class SharedTraining:
-    """The clone of gold, and what RAFT makes of it, learned once from the same questions.
+    """Cache of the gold clone and its RAFT result, trained once per set of questions.
 
-    ``+BC``, ``+BC+RAFT`` and ``+BC+RAFT+PPO`` begin with one clone, and every weighting of PPO's
-    reward with what RAFT made of it. Learning is the same to the byte each time, so no
-    selections change. It holds what was learned and the pools it was learned from as long as it
-    lives, and goes to other processes empty: what is learned there is learned there once.
+    ``+BC``, ``+BC+RAFT`` and ``+BC+RAFT+PPO`` share one clone; all shaping weights of PPO share one
+    RAFT result. Training is deterministic, so caching does not change selections. The cache keeps
+    its models and pools in memory, and is empty in other processes.
     """
 
     def __init__(self) -> None:
         self._learned: dict[Hashable, tuple[Sequence[object], Scorer]] = {}
 
     def __reduce__(self) -> tuple[type[SharedTraining], tuple[()]]:
-        """Travel without what was learned: it is known by objects of this process."""
+        """Pickle without the cache, whose keys are objects of this process."""
         return SharedTraining, ()
 
     def clone(
@@ -40,7 +39,7 @@ class SharedTraining:
         settings: CloneSettings,
         seed: int,
     ) -> Scorer:
-        """Return the clone of an expert with the gold passages, see `learn.selecting.clone`."""
+        """Return the clone of an expert with the gold passages."""
         limits = tuple({task.environment.limits for task in tasks})
         return self._once(
             (limits, settings, seed), pools,
@@ -48,12 +47,12 @@ class SharedTraining:
         )  # fmt: skip
 
     def raft(self, tasks: Sequence[EvidenceTask], scorer: Scorer, seed: int) -> Scorer:
-        """Return what RAFT makes of a clone; see `raft_training.raft`."""
+        """Return the clone improved by RAFT; see `raft_training.raft`."""
         return self._once(seed, [scorer], lambda: raft(tasks, scorer, seed))
 
     def _once(self, how: Hashable, of: Sequence[object], learn: Callable[[], Scorer]) -> Scorer:
         key = (how, tuple(map(id, of)))
         if key not in self._learned:
-            # What it is known by is held with it, so that no other object can get its identity.
+            # Keeping the keyed objects alive prevents reuse of their id().
             self._learned[key] = (tuple(of), learn())
         return self._learned[key][1]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenState:
-    """A state of the environment with what may be done in it.
+    """State of the environment with its legal actions.
 
     Args:
-        state: of the environment.
-        places: (k,) of each option: a place in the pool, `EXPAND_ACTION` or `STOP_ACTION`.
+        state: state of the environment.
+        places: (k,) pool index, `EXPAND_ACTION` or `STOP_ACTION` of each option.
         stopped: whether stop was chosen.
     """
 
@@ -43,12 +43,12 @@ class OpenState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceTask:
-    """One question's selection, as `steersman_systems.evidence_selection.training` learns from it.
+    """Selection for one question, as a task of `steersman_systems.evidence_selection.training`.
 
     Args:
-        pool: as it was retrieved.
-        environment: the rules.
-        terms: what a selection is worth and what shapes it.
+        pool: retrieved candidates.
+        environment: selection rules.
+        terms: reward and shaping terms.
     """
 
     pool: Pool
@@ -57,20 +57,20 @@ class EvidenceTask:
 
     @property
     def id(self) -> str:
-        """The question's id."""
+        """Question id."""
         return self.pool.question.id
 
     @property
     def group(self) -> str:
-        """Its conversation, whose turns are alike; its id where it is of none."""
+        """Conversation of the question; else its id."""
         return self.pool.question.conversation or self.id
 
     def begin(self) -> OpenState:
-        """Return the state before the first step."""
+        """Return the first state."""
         return self._standing(self.environment.start(self.pool))
 
     def options(self, standing: OpenState) -> Options | None:
-        """Return the actions with their features; None: it has ended."""
+        """Return the actions with their features; None at the end."""
         if standing.stopped or not len(standing.places):
             return None
         state, places = standing.state, standing.places
@@ -92,7 +92,7 @@ class EvidenceTask:
         return self._standing(self.environment.step(standing.state, action))
 
     def reward(self, standing: OpenState) -> float:
-        """Return what the selection is worth, by the declared final terms."""
+        """Return the reward by the declared final terms."""
         return self.terms.final(standing.state)
 
     def potential(self, standing: OpenState) -> float:

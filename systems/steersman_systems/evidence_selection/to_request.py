@@ -1,7 +1,6 @@
-"""Request to a served decision point from a pool: ``configs/evidence/select.yaml``.
+"""Conversion of a pool to a request for ``configs/evidence/select.yaml``.
 
-Values that change while passages are picked are not sent: the service computes them from links and
-vectors.
+Values that change during selection are not sent: the service computes them from links and vectors.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ OFFERED = (
     *("length", "topic", "title_overlap", "title_asked", "coverage", "named_by_leading"),
     "names_leading",
 )
-"""Columns of `features.FEATURES` that a request carries: those that do not depend on what is
-picked."""
+"""Columns of `features.FEATURES` in a request: those that do not depend on the picks."""
 _COLUMNS = [FEATURES.index(name) for name in OFFERED]
 
 
@@ -34,10 +32,10 @@ def offered_request(
     """Return candidates, features and links of a pool, as `Client.decide` takes them.
 
     Args:
-        follow: so many of the best bring in what they lead to, once picked, ≥ 0.
-        added: passages that one of them brings in at most, ≥ 1.
-        vector: numbers of each passage's vector: its embedding by a fixed random projection, which
-            keeps cosines to about 1/√vector; zeros where the pool has no embeddings.
+        follow: number of top candidates whose links are followed once picked, ≥ 0.
+        added: maximum passages that one of them adds, ≥ 1.
+        vector: vector size: a fixed random projection of the embedding, which keeps cosines to
+            about 1/√vector; zeros without embeddings.
     """
     grown = pool
     for place in range(min(follow, len(pool))):

@@ -26,11 +26,11 @@ _OPENING = ("and", "but", "or", "so", "also", "what about", "how about", "then",
 
 
 def turn_features(question: Question, first: Pool | None = None) -> Mapping[str, float | str]:
-    """Return what the decision point reads of a turn.
+    """Return the context of a turn for the decision point.
 
     Args:
-        first: what its last turn alone finds: how sure that search is tells most of all whether
-            another form is needed. None: its fields are left out, and count as missing.
+        first: search results of the last turn alone; their confidence is the strongest predictor of
+            whether another form is needed. None: these fields are missing.
 
     >>> from steersman_systems.evidence_selection.question import Question, Turn
     >>> told = turn_features(Question("q", "And where was she born?", (Turn("user", "Who?"),)))

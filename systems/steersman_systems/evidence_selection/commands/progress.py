@@ -63,7 +63,7 @@ class ProgressReport:
 
     def embedded(self, embedder: Embedder) -> Embedder:
         """Return an embedder that reports the number of embedded texts."""
-        return _Counted(embedder, self)
+        return _CountingEmbedder(embedder, self)
 
     def count(self, texts: int) -> None:
         """Report embedded texts, if there are many."""
@@ -82,7 +82,7 @@ class ProgressReport:
             click.echo(text, err=True)
 
 
-class _Counted:
+class _CountingEmbedder:
     """Embedder that reports the number of embedded texts."""
 
     def __init__(self, embedder: Embedder, telling: ProgressReport) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from steersman.retrieval.rerank import Reranker
     from steersman_systems.evidence_selection.ablations import AblationResult
     from steersman_systems.evidence_selection.evaluate import Contender
-    from steersman_systems.evidence_selection.form_trial import FormsCompared
+    from steersman_systems.evidence_selection.form_trial import FormComparison
     from steersman_systems.evidence_selection.paired import Estimate
     from steersman_systems.evidence_selection.prepared_set import Prepared
     from steersman_systems.evidence_selection.report import SetReport
@@ -51,7 +51,7 @@ _SHOWN = ("all_gold", "recall", "ndcg", "holds_answer", "f1", "attributed", "una
           "redundancy", "tokens", "latency_ms")  # fmt: skip
 _KEY = "STEERSMAN_LLM_KEY"
 _OPTIONS = {"at_most": "passages", "words_alone": "words", "ray_address": "ray", "uri": "mlflow"}
-"""Argument -> name of its option, where they differ."""
+"""Argument -> option name, if different."""
 
 
 @dataclass
@@ -233,7 +233,7 @@ def _taking_part(
 
 def _forms(
     prepared: Prepared, folds: int, seed: int, address: str | None, telling: ProgressReport
-) -> FormsCompared:
+) -> FormComparison:
     part = f"{prepared.evidence.name}: searching with every form of query"
     table = tabulate(
         prepared.questions, prepared.collection, prepared.forms, groups=prepared.groups,

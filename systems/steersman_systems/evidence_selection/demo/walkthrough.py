@@ -144,7 +144,7 @@ def _side(side: PolicyOutcome) -> Table:
 
 
 def _plain(text: str) -> str:
-    """Escape the markup of rich in a passage."""
+    """Escape rich markup in a passage."""
     return text.replace("[", "\\[")
 
 

@@ -1,9 +1,8 @@
-"""BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv``, as all its sets are published.
+"""BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv``.
 
-A corpus' line has ``_id``, ``title`` and ``text``, a query's ``_id`` and ``text``; judgements are
-query, document and score between tabs under a heading line, or lines of JSON with these as
-``query-id``, ``corpus-id`` and ``score`` (``qrels/test.jsonl``, as MTEB has them); gold is what has
-a score above 0.
+A corpus line has ``_id``, ``title`` and ``text``; a query ``_id`` and ``text``. Judgements are
+tab-separated query, document and score with a header, or JSON lines with ``query-id``,
+``corpus-id`` and ``score`` (``qrels/test.jsonl``, as in MTEB). Gold has a score above 0.
 
 Source: Thakur et al., BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information
 Retrieval Models (2021).

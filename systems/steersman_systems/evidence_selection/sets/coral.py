@@ -1,8 +1,8 @@
 """CORAL: multi-turn questions over web pages, with the passages that each answer cites.
 
-Published as ``passage_corpus.json`` (``ref_id``, ``ref_string``) and conversations
-(``conv_id``, ``turns`` of ``turn_id``, ``question``, ``response``, ``golden_docs_pids`` and perhaps
-``golden_rewrite``). The list or lines of JSON are both in use, and so are names with ``new_``.
+The files are ``passage_corpus.json`` (``ref_id``, ``ref_string``) and conversations (``conv_id``,
+``turns`` of ``turn_id``, ``question``, ``response``, ``golden_docs_pids`` and optionally
+``golden_rewrite``). Both JSON lists and JSON lines are read, and names with ``new_``.
 
 Source: Cheng et al., CORAL: Benchmarking Multi-turn Conversational Retrieval-Augmentation
 Generation (2024).

@@ -1,10 +1,10 @@
-"""Questions with retrieved passages, as DPR publishes them for Natural Questions and TriviaQA.
+"""Questions with retrieved passages, as DPR publishes Natural Questions and TriviaQA.
 
 ``biencoder-nq-dev.json`` and ``biencoder-trivia-dev.json`` are lists of ``question``, ``answers``,
 ``positive_ctxs``, ``negative_ctxs`` and ``hard_negative_ctxs`` (``title``, ``text``, ``score`` and
-``passage_id`` or ``psg_id``). All of them are a question's candidates. Gold is the first positive
-one, which an annotator marked where one did (score 1000): the others hold the answer as well, so
-one is enough. A question has no id; it is the set's name with its place in the file.
+``passage_id`` or ``psg_id``). All contexts are candidates. Gold is only the first positive one,
+annotated by a person if its score is 1000; the other positives contain the answer as well. The
+question id is the set's name with the position in the file.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (2020).
 """

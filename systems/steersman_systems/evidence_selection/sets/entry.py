@@ -15,11 +15,11 @@ _DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object of a file.
+    """One object of a data file.
 
     Args:
-        where: file and line (or place in a list), as a person looks it up.
-        fields: name -> value, as JSON has them.
+        where: file and line, or list position, for error messages.
+        fields: name -> JSON value.
 
     >>> Entry("dev.json, line 3", {"id": 7}).name("id")
     '7'
@@ -29,13 +29,13 @@ class Entry:
     fields: Mapping[str, Any]
 
     def text(self, field: str, *, default: str | None = None) -> str:
-        """Return a field that must be a text.
+        """Return a text field.
 
         Args:
-            default: for one that is absent or null; None: it must be there.
+            default: value if the field is missing or null; None: the field is required.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if value is None and default is not None:
@@ -45,13 +45,13 @@ class Entry:
         return value
 
     def name(self, field: str, *, default: str | None = None) -> str:
-        """Return a field that names something: a text that is not blank, or a whole number.
+        """Return an identifier field: a non-blank text or a whole number.
 
         Args:
-            default: for one that is absent or null; None: it must be there.
+            default: value if the field is missing or null; None: the field is required.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if value is None and default is not None:
@@ -63,10 +63,10 @@ class Entry:
         raise self.wrong(field, "a name or whole number")
 
     def texts(self, field: str) -> list[str]:
-        """Return a field that is a list of texts; [] if it is absent or null.
+        """Return a field with a list of texts; [] if missing or null.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if value is None:
@@ -76,10 +76,10 @@ class Entry:
         return value
 
     def names(self, field: str) -> list[str]:
-        """Return a field that is a list of names or whole numbers; [] if it is absent or null.
+        """Return a field with a list of identifiers; [] if missing or null.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if value is None:
@@ -89,10 +89,10 @@ class Entry:
         return [str(one) for one in value]
 
     def whole(self, field: str) -> int:
-        """Return a field that must be a whole number, or a text of its digits.
+        """Return a field with a whole number, or its digits as text.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS:
@@ -102,10 +102,10 @@ class Entry:
         return value
 
     def told(self, field: str, *, default: bool = False) -> bool:
-        """Return a field that is true or false.
+        """Return a boolean field.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if value is None:
@@ -115,10 +115,10 @@ class Entry:
         return value
 
     def inner(self, field: str) -> Entry:
-        """Return a field that must be an object.
+        """Return an object field.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if not isinstance(value, dict):
@@ -126,10 +126,10 @@ class Entry:
         return Entry(f"{self.where}, {field}", value)
 
     def each(self, field: str) -> Iterator[Entry]:
-        """Return the objects of a field that must be a list of them; none if it is absent.
+        """Return a field with a list of objects; none if missing.
 
         Raises:
-            DataError: it is something else.
+            DataError: the field has another type.
         """
         value = self.fields.get(field)
         if value is None:
@@ -143,6 +143,6 @@ class Entry:
             yield Entry(where, one)
 
     def wrong(self, field: str, wanted: str) -> DataError:
-        """Return the complaint that a field is not what it must be."""
+        """Return the error for a field of the wrong type."""
         seen = repr(self.fields[field])[:60] if field in self.fields else "absent"
         return DataError(f"{self.where}: {field} is {seen}; it must be {wanted}")

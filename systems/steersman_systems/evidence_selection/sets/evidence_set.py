@@ -16,23 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """A set of questions, their passages, and what is known of both.
+    """Questions with their passages and known facts.
 
     Attributes:
-        name: of the set.
-        passages: all that can be picked, in the order of the files.
-        questions: in the order of the files; one without ``gold`` has no known passage, one without
-            ``answers`` no known answer.
-        pools: question id -> positions in `passages`, of questions that come with
-            candidates; for the others, candidates have to be retrieved.
-        rewrites: question id -> the question as a person wrote it to stand alone, where it is
-            known; nothing may choose by it.
-        splits: question id -> the part of the set it belongs to, where it is named.
-        unfindable: gold ids without a passage; they cannot be picked, which limits recall.
-        left_out: passages of the set that were not read, since there are too many; the fewer are
-            searched, the easier it is to find the right ones.
-        note: what else must be known to judge figures by it, such as that its collection is not
-            there; "" if nothing.
+        name: name of the set.
+        passages: passages in the order of the files.
+        questions: in the order of the files; ``gold`` and ``answers`` are empty if unknown.
+        pools: question id -> positions in `passages`, for questions with published candidates;
+            other questions need retrieval.
+        rewrites: question id -> stand-alone question by a person, if known; selectors must not use
+            it.
+        splits: question id -> split of the set, if named.
+        unfindable: gold ids without a passage, which limit recall.
+        left_out: number of passages above the limit, not read; a smaller collection is easier to
+            search.
+        note: further limits of figures, such as a missing collection; "" for none.
     """
 
     name: str
@@ -47,14 +45,14 @@ class EvidenceSet:
 
     @property
     def conversations(self) -> dict[str, str]:
-        """Question id -> the conversation it is a turn of, where there are any.
+        """Question id -> its conversation, if any.
 
-        A held-out split must hold out whole conversations.
+        A split must hold out whole conversations.
         """
         return {one.id: one.conversation for one in self.questions if one.conversation}
 
     def part(self, split: str) -> EvidenceSet:
-        """Return the set with the questions of one split alone.
+        """Return the set with the questions of one split.
 
         Raises:
             DataError: the split does not exist.
@@ -66,10 +64,10 @@ class EvidenceSet:
         return replace(self, questions=chosen)
 
     def first(self, count: int) -> EvidenceSet:
-        """Return the set with its first questions alone; all passages stay.
+        """Return the set with its first questions and all passages.
 
         Args:
-            count: of questions, ≥ 1.
+            count: number of questions, ≥ 1.
 
         Raises:
             InputError: `count` is below 1.
@@ -79,9 +77,9 @@ class EvidenceSet:
         return replace(self, questions=self.questions[:count])
 
     def answerable(self) -> EvidenceSet:
-        """Return the set with the questions alone whose gold passages are known."""
+        """Return the set with the questions that have gold passages."""
         return replace(self, questions=tuple(one for one in self.questions if one.gold))
 
     def answered(self) -> EvidenceSet:
-        """Return the set with the questions alone whose answers are known."""
+        """Return the set with the questions that have answers."""
         return replace(self, questions=tuple(one for one in self.questions if one.answers))

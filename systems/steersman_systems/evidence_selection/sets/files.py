@@ -1,4 +1,4 @@
-"""Reader of data files, entry by entry; errors name file and line."""
+"""Reader of data files by entry; errors name file and line."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WHOLE_CAP = 4_000_000_000
 _LINE_CAP = 50_000_000
 _SPLIT = re.compile(r"(?<![a-z])(train|dev|valid|test)")
 _UNKEEPABLE = re.compile(r"\\u(?:[dD][89a-fA-F][0-9a-fA-F]{2}|0000)")
-"""How JSON writes NUL and halves of surrogate pairs; of the latter, whole pairs are sound."""
+"""JSON escapes of NUL and of surrogate halves; whole surrogate pairs are valid."""
 
 
 def find(folder: Path, *patterns: str) -> Path | None:
-    """Return the first file there is, plain or compressed; in alphabetic order of a pattern."""
+    """Return the first existing file, plain or compressed; patterns in alphabetical order."""
     for pattern in patterns:
         written = (pattern, f"{pattern}l") if pattern.endswith(".json") else (pattern,)
         for glob in (f"{one}{packed}" for one in written for packed in ("", ".gz")):
@@ -36,7 +36,7 @@ def find(folder: Path, *patterns: str) -> Path | None:
 
 
 def all_needed(folder: Path, what: str, *patterns: str) -> list[Path]:
-    """Return all files of the first pattern that has any, plain or compressed, in their order.
+    """Return all files of the first pattern with a match, plain or compressed, in order.
 
     Raises:
         DataError: the file does not exist.
@@ -52,7 +52,7 @@ def all_needed(folder: Path, what: str, *patterns: str) -> list[Path]:
 
 
 def _matching(folder: Path, pattern: str) -> Iterator[Path]:
-    """Yield files, but none that is hidden: archives bring ``._x`` and ``__MACOSX/x`` beside x."""
+    """Yield visible files; archives add hidden ``._x`` and ``__MACOSX/x``."""
     for one in folder.glob(pattern):
         parts = one.relative_to(folder).parts
         if one.is_file() and not any(part.startswith((".", "__MACOSX")) for part in parts):
@@ -60,7 +60,7 @@ def _matching(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def needed(folder: Path, what: str, *patterns: str) -> Path:
-    """Return what `find` does, and complain if there is nothing.
+    """Return `find`, or raise an error without a match.
 
     Raises:
         DataError: the file does not exist.
@@ -74,7 +74,7 @@ def needed(folder: Path, what: str, *patterns: str) -> Path:
 
 
 def split_of(file: Path) -> str:
-    """Return the part of a set that a file's name tells: train, dev or test; "" if it tells none.
+    """Return the split in a file name: train, dev or test; "" without one.
 
     >>> from pathlib import Path
     >>> (
@@ -88,12 +88,12 @@ def split_of(file: Path) -> str:
 
 
 def entries(file: Path) -> Iterator[Entry]:
-    """Read objects: one a line, or all of them in one JSON list, whichever the file holds.
+    """Read objects from JSON lines or one JSON list.
 
-    A file of lines is read line by line, so it may be larger than the memory.
+    JSON lines are streamed, so a file may be larger than memory.
 
     Raises:
-        DataError: it cannot be read, a line is not a JSON object, or it is too large.
+        DataError: the file cannot be read, a line is not a JSON object, or it is too large.
     """
     with _opened(file) as stream:
         first = stream.read(1)
@@ -114,10 +114,10 @@ def entries(file: Path) -> Iterator[Entry]:
 
 
 def document(file: Path) -> Entry:
-    """Read a file that is one JSON object.
+    """Read a file with one JSON object.
 
     Raises:
-        DataError: it cannot be read, is something else, or is too large.
+        DataError: the file cannot be read, has another type, or is too large.
     """
     value = _whole(file)
     if not isinstance(value, dict):
@@ -126,12 +126,14 @@ def document(file: Path) -> Entry:
 
 
 def table(file: Path, *, columns: int, quoted: bool = False) -> Iterator[tuple[str, list[str]]]:
-    """Read rows of values between tabs, as (file and line, values).
+    """Read tab-separated rows, as (file and line, values).
 
     Raises:
-        DataError: it cannot be read, or a row has another number of columns.
+        DataError: the file cannot be read, or a row has a wrong number of columns.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), _LINE_CAP))  # of the process: only ever raised
+    csv.field_size_limit(
+        max(csv.field_size_limit(), _LINE_CAP)
+    )  # global to the process, so never lowered
     rows = csv.reader(
         (line for _, line in _every_line(file)),
         delimiter="\t",
@@ -151,10 +153,10 @@ def table(file: Path, *, columns: int, quoted: bool = False) -> Iterator[tuple[s
 
 
 def lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Read lines that are not blank, with their numbers from 1.
+    """Read non-blank lines with their numbers from 1.
 
     Raises:
-        DataError: it cannot be read, or a line is longer than 50 million characters.
+        DataError: the file cannot be read, or a line is longer than 50 million characters.
     """
     for number, line in _every_line(file):
         if line.strip():
@@ -182,7 +184,7 @@ def _listed(file: Path) -> Iterator[Entry]:
 
 
 def _parsed(content: str) -> Any:
-    """Return what JSON says, with U+FFFD for what no text may hold: pages of the web do hold it."""
+    """Return parsed JSON, with U+FFFD for invalid characters, which web pages contain."""
     value = json.loads(content)
     return _keepable(value) if _UNKEEPABLE.search(content) else value
 

@@ -1,12 +1,13 @@
-"""HotpotQA and 2WikiMultihopQA: questions that take two passages or more, ten candidates each.
+"""HotpotQA and 2WikiMultihopQA: questions that need two or more passages, with ten candidates.
 
 A file is a list (``hotpot_dev_distractor_v1.json``, ``hotpot_dev_fullwiki_v1.json``; 2Wiki's
-``dev.json``, whose extra fields are left unread) of ``_id``, ``question``, ``answer``, ``type``,
-``context`` as [title, sentences] and ``supporting_facts`` as [title, sentence]. A passage is its
-title and its joined sentences. Where it was published again with columns (``id``, ``context`` of
-``title`` and ``sentences``, ``supporting_facts`` of ``title`` and ``sent_id``), that is read too.
-A supporting title that its own context lacks, as in the full-wiki setting, is gold wherever another
-question brings it, and else unfindable.
+``dev.json``) of ``_id``, ``question``, ``answer``, ``type``, ``context`` as [title, sentences] and
+``supporting_facts`` as [title, sentence]. Other fields are ignored. A passage is its title and its
+joined sentences. The column format (``id``, ``context`` of ``title`` and ``sentences``,
+``supporting_facts`` of ``title`` and ``sent_id``) is read as well.
+
+In the full-wiki setting, a context may lack a supporting title. It is gold if another question has
+it, and else unfindable.
 
 Source: Yang et al., HotpotQA (2018); Ho et al., Constructing A Multi-hop QA Dataset for
 Comprehensive Evaluation of Reasoning Steps (2020).
@@ -36,7 +37,7 @@ TWO_WIKI = (
     "dev.json", "**/data_ids_april7/dev.json", "**/dev.json", "**/*2wiki*dev*.json",
     "**/train.json",
 )  # fmt: skip
-"""The authors' last edition, of April 2021, before the earlier ones beside it."""
+"""The authors' last edition (April 2021) comes before the earlier ones."""
 
 
 def load(
@@ -83,7 +84,7 @@ def _ask(
     known: dict[str, str],
     split: str,
 ) -> None:
-    ids = ChainMap(dict(own), known)  # no copy of all titles of the set for each question
+    ids = ChainMap(dict(own), known)  # avoids a copy of all titles per question
     question = Question(
         row.name("_id" if "_id" in row.fields else "id"),
         asked_text(row, "question"),
@@ -95,7 +96,7 @@ def _ask(
 
 
 def _pairs(row: Entry, field: str, column: str, second: type) -> list[tuple[str, list[str]]]:
-    """Return pairs of title and sentences, or title and number, whichever way they are written."""
+    """Return pairs of title and sentences, or title and number, from either format."""
     pairs: Any = row.fields.get(field)
     if isinstance(pairs, dict):
         columns: list[Any] = [pairs.get("title"), pairs.get(column)]

@@ -1,9 +1,9 @@
-"""Question sets for evidence selection, read in their published formats.
+"""Registry of question sets, read in their published formats.
 
 `load` finds a set by its name under a directory. A folder in this project's format
-(``passages.jsonl``, ``questions.jsonl``) or in that of BEIR can have any name. Other sets are known
-by their names (`HotpotQA` is ``hotpotqa``), or by their files. The error for a missing set names
-the place of its original.
+(``passages.jsonl``, ``questions.jsonl``) or in BEIR's can have any name. Other sets are identified
+by name (`HotpotQA` is ``hotpotqa``) or by their files. The error for a missing set names its
+origin.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 __all__ = ["AT_MOST", "KNOWN", "EvidenceSet", "KnownSet", "load"]
 
 AT_MOST = 1_000_000
-"""Passages of a collection that are read beside the gold ones: some have fifty times as many."""
+"""Maximum passages besides the gold ones; some collections have fifty times as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSet:
-    """A set with a separate format.
+    """Published set with a specific format.
 
     Attributes:
-        about: what it is, in a few words.
-        origin: where the public original lives.
-        read: reads a folder: (folder, name, passages at most).
-        files: globs, any of which identifies its folder; () if none does.
-        also: other names it goes by, in small letters and digits alone.
+        about: short description.
+        origin: address of the public original.
+        read: reads a folder: (folder, name, maximum passages).
+        files: globs that identify its folder; () for none.
+        also: other names, in small letters and digits.
     """
 
     about: str
@@ -86,18 +86,17 @@ KNOWN = {
     "clapnq": KnownSet("natural questions with long answers (in this project's format)",
                     "github.com/primeqa/clapnq", shared_format.load),
 }  # fmt: skip
-"""Name -> what it is, where it lives, and what reads its published format."""
+"""Name -> known set."""
 
 
 def load(name: str, data_dir: Path, *, at_most: int = AT_MOST) -> EvidenceSet:
     """Read a set from its folder.
 
     Args:
-        at_most: passages of a collection to read beside the gold ones, ≥ 0; what is left out is
-            counted, and makes finding easier.
+        at_most: maximum passages besides the gold ones, ≥ 0; fewer passages make search easier.
 
     Raises:
-        DataError: it is not there, or a file is broken; the message names file and line.
+        DataError: the set is missing, or a file is invalid; the message names file and line.
         InputError: `at_most` is negative.
     """
     if at_most < 0:
@@ -123,7 +122,7 @@ def _by_name(name: str) -> KnownSet | None:
 
 
 def _by_files(folder: Path) -> KnownSet | None:
-    """Return the set that the files of a folder belong to, if they belong to one alone."""
+    """Return the only set that matches the files of a folder."""
     fitting = [one for one in KNOWN.values() if find(folder, *one.files) is not None]
     return fitting[0] if len(fitting) == 1 else None
 

@@ -1,9 +1,9 @@
-"""MuSiQue: questions of two to four hops, twenty candidates each.
+"""MuSiQue: questions of two to four hops with twenty candidates.
 
 A line has ``id`` (which begins with the number of hops), ``question``, ``answer``,
 ``answer_aliases`` and ``paragraphs`` of ``title``, ``paragraph_text`` and ``is_supporting``.
-MuSiQue-Full asks each question twice under one id, once over paragraphs that do not suffice
-(``answerable`` is false): that one is read as ``<id>_unanswerable``, without answer and gold.
+MuSiQue-Full has each question twice under one id. The copy with insufficient paragraphs
+(``answerable`` is false) is read as ``<id>_unanswerable``, without answer and gold.
 
 Source: Trivedi et al., MuSiQue: Multihop Questions via Single-hop Question Composition (2022).
 """

@@ -1,13 +1,14 @@
-"""Natural Questions: what people asked a search engine, each with one page of Wikipedia.
+"""Natural Questions: search queries, each with one Wikipedia page.
 
-Lines as its authors publish them: simplified (``document_text``, tokens between blanks) or in full
+Lines are read as published, simplified (``document_text``, tokens between blanks) or full
 (``document_tokens`` of ``token`` and ``html_token``), with ``question_text``,
-``long_answer_candidates`` and ``annotations``; in one file, or in numbered parts, of which all that
-are there are read. Candidates are the page's top-level parts, answers the short ones of all
-annotators. Five people annotated each development question and may disagree: gold is the one part
-that most of them gave as the long answer, or that holds it, the first on the page where as many
-gave another. As in the authors' evaluation there is none if four of the five gave nothing. Where
-none of these files is there, ``biencoder-nq-dev.json`` is read (`dpr`).
+``long_answer_candidates`` and ``annotations``. The input is one file or all its numbered parts.
+Candidates are the page's top-level parts; answers are the short ones of all annotators.
+
+Five people annotated each development question and may disagree. Gold is the top-level part that
+most of them gave as, or that contains, the long answer; ties go to the first on the page. As in the
+authors' evaluation, gold is empty if four of the five gave none. Without these files,
+``biencoder-nq-dev.json`` is read (`dpr`).
 
 Source: Kwiatkowski et al., Natural Questions: a Benchmark for Question Answering Research (2019).
 """
@@ -34,10 +35,10 @@ FILES = (
     "**/v1.0*nq-dev*.jsonl", "**/nq-dev-[0-9][0-9].jsonl", "**/*nq-dev*.jsonl",
     "**/v1.0*nq-train*.jsonl", "**/nq-train-[0-9][0-9].jsonl", "**/*nq-train*.jsonl",
 )  # fmt: skip
-"""One file before numbered parts, and those before a sample."""
+"""Order of preference: one file, numbered parts, a sample."""
 DPR_FILES = ("**/biencoder-nq-dev.json", "**/biencoder-nq*train.json")
 _ENOUGH = 2
-"""Annotators that must give a long answer for there to be one; of one alone, that one."""
+"""Minimum number of annotators with a long answer; with a single annotator, one."""
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
@@ -81,7 +82,7 @@ def _ask(found: SetBuilder, row: Entry, split: str) -> None:
 
 
 def _right(notes: Sequence[Entry], spans: Sequence[Entry]) -> int:
-    """Return the place of the top-level part that most annotators gave; -1 if there is none."""
+    """Return the top-level part that most annotators gave; -1 without one."""
     given = [note.inner("long_answer").whole("candidate_index") for note in notes]
     tops = [_top(place, spans) for place in given if 0 <= place < len(spans)]
     if len(tops) < min(len(notes), _ENOUGH):
@@ -91,7 +92,7 @@ def _right(notes: Sequence[Entry], spans: Sequence[Entry]) -> int:
 
 
 def _top(place: int, spans: Sequence[Entry]) -> int:
-    """Return the place of the top-level part that a part is, or stands in."""
+    """Return the top-level part that is or contains a part."""
     start, end = (spans[place].whole(one) for one in ("start_token", "end_token"))
     for other, span in enumerate(spans):
         within = span.whole("start_token") <= start and end <= span.whole("end_token")

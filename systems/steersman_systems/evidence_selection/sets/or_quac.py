@@ -1,10 +1,12 @@
-"""OR-QuAC: the questions of QuAC asked of all of Wikipedia.
+"""OR-QuAC: the questions of QuAC over all of Wikipedia.
 
-``preprocessed/test.txt`` (or dev, train) has a turn a line (``qid``, ``question``, ``rewrite``,
-``history`` of ``question`` and ``answer.text``, ``answer.text``); ``all_blocks.txt`` a passage a
-line (``id``, ``title``, ``text``); ``qrels.txt`` is one object, qid -> passage id -> 1. Without
-``all_blocks.txt`` each turn has the passages that came with it (``evidences``, of which
-``retrieval_labels`` marks the gold one) as its candidates.
+- ``preprocessed/test.txt`` (or dev, train): one turn per line (``qid``, ``question``, ``rewrite``,
+  ``history`` of ``question`` and ``answer.text``, ``answer.text``);
+- ``all_blocks.txt``: one passage per line (``id``, ``title``, ``text``);
+- ``qrels.txt``: one object, qid -> passage id -> 1.
+
+Without ``all_blocks.txt`` the candidates of a turn are its ``evidences``, with gold marked by
+``retrieval_labels``.
 
 Source: Qu et al., Open-Retrieval Conversational Question Answering (2020).
 """

@@ -1,10 +1,14 @@
-"""QReCC: conversational questions with rewrites by people, over pages of the web.
+"""QReCC: conversational questions with human rewrites, over web pages.
 
-Turns are read as the SCAI-QReCC shared task publishes them (``scai-qrecc21-*-turns.json``, also as
-``qrecc-test.json``, with ``Truth_rewrite``, ``Truth_answer``, ``Truth_passages``; or questions and
-``*ground-truth.json`` apart) or as the authors do (``qrecc_*.json``: ``Context``, ``Rewrite``,
-``Answer``, and no gold passages). Passages are the lines (``id``, ``contents``) of the files under
-``collection-paragraph`` or ``passages``.
+Supported formats of turns:
+
+- the SCAI-QReCC shared task: ``scai-qrecc21-*-turns.json`` or ``qrecc-test.json``, with
+  ``Truth_rewrite``, ``Truth_answer`` and ``Truth_passages``, or with a separate
+  ``*ground-truth.json``;
+- the authors' release: ``qrecc_*.json`` with ``Context``, ``Rewrite`` and ``Answer``, without gold.
+
+Passages are the lines (``id``, ``contents``) of the files in ``collection-paragraph`` or
+``passages``.
 
 Source: Anantha et al., Open-Domain Question Answering Goes Conversational via Question Rewriting
 (2021).

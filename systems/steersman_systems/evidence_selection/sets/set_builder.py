@@ -24,18 +24,18 @@ WITHOUT_COLLECTION = (
     "which makes finding much easier"
 )
 _ID, _TITLE = 512, 1_000
-"""Characters that a `Document` may have: published ids are addresses at times, titles lists."""
+"""Maximum characters in a `Document`; some published ids are addresses, and some titles lists."""
 
 
 class SetBuilder:
-    """A set while it is read: passages once each, questions with what belongs to them.
+    """Builder of a set: collects unique passages, and questions with their candidates.
 
     Args:
-        name: of the set.
-        at_most: passages to keep beside the gold ones.
-        gold: ids to be kept in any case.
-        pooled: ids that questions will name as their candidates. What is left out is counted, but
-            of these alone it is remembered which: some collections have fifty million others.
+        name: name of the set.
+        at_most: maximum number of passages besides the gold ones.
+        gold: ids that are always kept.
+        pooled: ids that questions name as candidates. Only these are remembered when left out;
+            other omissions are only counted, because some collections have fifty million.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class SetBuilder:
         self._shortened = 0
 
     def passage(self, where: str, name: str, text: str, title: str = "") -> None:
-        """Take a passage with a unique name; the same one again is read once.
+        """Add a passage with a unique name; an identical one is added once.
 
         Args:
-            title: of it; what is beyond 1,000 characters is cut.
+            title: title; cut to 1,000 characters.
 
         Raises:
-            DataError: another passage has this name, or no title or text of a passage.
+            DataError: the name belongs to another passage, or title or text is invalid.
         """
         name = kept_name(name)
         if name in self._passages:
@@ -86,10 +86,10 @@ class SetBuilder:
             self._forgotten += 1
 
     def candidate(self, where: str, text: str, title: str = "", *, gold: bool = False) -> str:
-        """Take a passage without a name, of which another question may bring the same.
+        """Add a passage without a name, which several questions may share; return its id.
 
         Raises:
-            DataError: title or text are none of a passage.
+            DataError: title or text is invalid.
         """
         name = _digest(f"{title}\n{text}")
         if name in self._passages:
@@ -123,18 +123,16 @@ class SetBuilder:
         split: str = "",
         conversation: str = "",
     ) -> None:
-        """Take a question.
+        """Add a question.
 
         Args:
-            question: with gold and answers; blank answers are none, and what is there twice is
-                there once.
-            pool: ids of the candidates that it brought, of which those that were too many are none;
-                None: it brought none.
-            rewrite: by a person; "" if there is none.
-            conversation: it is a turn of; "" if it is none.
+            question: with gold and answers; blanks and duplicates are removed.
+            pool: ids of its candidates; those left out are removed. None: without candidates.
+            rewrite: rewrite by a person; "" if there is none.
+            conversation: conversation of this turn; "" if there is none.
 
         Raises:
-            DataError: its id is there already, or a candidate is not a passage.
+            DataError: the id is a duplicate, or a candidate is not a passage.
         """
         if question.id in self._questions:
             raise DataError(f"{where}: duplicate question {question.id!r}; keep one")
@@ -177,7 +175,7 @@ class SetBuilder:
 
 
 def kept_name(name: str) -> str:
-    """Return an id as passages can have it: itself, or a digest where it is too long or has blanks.
+    """Return a valid passage id: the name, or a digest if it is too long or has blanks.
 
     >>> kept_name("http://example.org/a#p0"), kept_name("x" * 600)
     ('http://example.org/a#p0', '5130b33e6b87fbf5')
@@ -191,7 +189,7 @@ def _digest(content: str) -> str:
 
 
 def turns(texts: Sequence[str]) -> tuple[Turn, ...]:
-    """Return turns of texts that two say in turn, the user first.
+    """Return texts as alternating turns, the user first.
 
     >>> [turn.speaker for turn in turns(["Who was Curie?", "A chemist.", "Where born?"])]
     ['user', 'agent', 'user']
@@ -200,10 +198,10 @@ def turns(texts: Sequence[str]) -> tuple[Turn, ...]:
 
 
 def asked_text(entry: Entry, field: str) -> str:
-    """Return the text of a question, which may not be blank.
+    """Return the text of a question.
 
     Raises:
-        DataError: it is blank or no text.
+        DataError: it is blank or not a text.
     """
     text = entry.text(field).strip()
     if not text:

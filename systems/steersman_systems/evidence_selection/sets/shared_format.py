@@ -1,10 +1,9 @@
-"""``passages.jsonl`` and ``questions.jsonl``: the format of this project's own data sets.
+"""``passages.jsonl`` and ``questions.jsonl``: the format of this project's data sets.
 
-A passage has ``id``, ``title`` and ``text``; a question ``id``, ``question`` and, where known,
-``answers`` (texts), ``gold`` (ids of passages), ``pool`` (ids of its own candidates), ``history``
-(earlier turns, user and agent in turn), ``conversation``, ``split``, and its kind as ``category``,
-``domain`` or ``type``. Ids may be called ``_id``, and files compressed. Any set may be put into
-this format.
+A passage has ``id``, ``title`` and ``text``. A question has ``id``, ``question`` and, if known,
+``answers`` (texts), ``gold`` (passage ids), ``pool`` (ids of its candidates), ``history``
+(alternating turns, user first), ``conversation``, ``split``, and ``category``, ``domain`` or
+``type``. Ids may be called ``_id``, and files may be compressed.
 """
 
 from __future__ import annotations

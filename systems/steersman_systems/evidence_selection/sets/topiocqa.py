@@ -1,12 +1,12 @@
-"""TopiOCQA: conversations over Wikipedia whose topic shifts.
+"""TopiOCQA: conversations over Wikipedia with topic changes.
 
 ``topiocqa_dev.json`` or ``topiocqa_valid.jsonl`` has the turns (``Context``: earlier questions and
 answers, ``Question``, ``Answer``, ``Additional_answers``, in later editions ``Gold_passage`` with
-``id``); else gold passages are those of the authors' retrieval files (``ir_all_history_dev.json``,
-``all_history/dev.json``: ``conv_id``, ``turn_id``, ``positive_ctxs`` with ``passage_id``).
-``full_wiki_segments.tsv`` has the passages (id, text, title), written by Python's `csv.writer`,
-hence with quotes around what holds any; without it the ``Gold_passage`` of all turns are searched.
-Its ids are numbers, before which ``Gold_passage`` puts ``wiki:``.
+``id``). Without ``Gold_passage``, gold comes from the authors' retrieval files
+(``ir_all_history_dev.json``, ``all_history/dev.json``: ``conv_id``, ``turn_id``, ``positive_ctxs``
+with ``passage_id``). ``full_wiki_segments.tsv`` has the passages (id, text, title), written by
+Python's `csv.writer`, with quotes around fields that contain quotes. Without it, the
+``Gold_passage`` of all turns are searched. ``Gold_passage`` puts ``wiki:`` before the ids.
 
 Source: Adlakha et al., TopiOCQA: Open-domain Conversational Question Answering with Topic
 Switching (2022).
@@ -62,7 +62,7 @@ def load(folder: Path, name: str, at_most: int) -> EvidenceSet:
 
 
 def _read_passages(folder: Path, found: SetBuilder, said: list[Entry]) -> str:
-    """Read the collection, or what stands for it; return what must be known of that."""
+    """Read the collection or its replacement; return a note about it."""
     own = [row.inner("Gold_passage") for row in said if row.fields.get("Gold_passage")]
     if own and find(folder, _PASSAGES) is None:
         for one in own:
@@ -77,7 +77,7 @@ def _read_passages(folder: Path, found: SetBuilder, said: list[Entry]) -> str:
 
 
 def _gold(folder: Path, said: list[Entry], split: str) -> dict[str, tuple[str, ...]]:
-    """Return the gold passage of each turn: its own, or that of a file beside."""
+    """Return the gold passages of each turn, from the turn or a separate file."""
     if any("Gold_passage" in row.fields for row in said):
         return {
             _id(row): (_plain(row.inner("Gold_passage").name("id")),)

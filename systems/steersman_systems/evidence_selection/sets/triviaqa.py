@@ -1,12 +1,12 @@
-"""TriviaQA: quiz questions, each with the pages it was found to be answered on.
+"""TriviaQA: quiz questions, each with pages that contain an answer.
 
 ``qa/wikipedia-dev.json`` or ``qa/web-dev.json`` is one object whose ``Data`` lists questions
 (``QuestionId``, ``Question``, ``Answer`` with ``Value`` and ``Aliases``, ``EntityPages`` and
-``SearchResults`` with ``Filename`` and ``Title``); the pages are texts under ``evidence/wikipedia``
-and ``evidence/web``. Passages are not annotated: a page is cut into passages of about 100 words,
-and gold are those that hold an answer (distant supervision, as its authors do), so some of them
-only mention it. ``unfiltered-web-dev.json`` names pages that were never published: these are passed
-over. Where none of these files is there, ``biencoder-trivia-dev.json`` is read (`dpr`).
+``SearchResults`` with ``Filename`` and ``Title``). The pages are texts under ``evidence/wikipedia``
+and ``evidence/web``. They have no passage annotations, so a page is cut into passages of about 100
+words. Gold are those with an answer (distant supervision, as by the authors), so some of them only
+mention it. ``unfiltered-web-dev.json`` names pages that were never published; they are skipped.
+Without any of these files, ``biencoder-trivia-dev.json`` is read (`dpr`).
 
 Source: Joshi et al., TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading
 Comprehension (2017).
@@ -79,7 +79,7 @@ def _ask(found: SetBuilder, row: Entry, evidence: Path, file: Path) -> None:
 
 
 def _passages(row: Entry, evidence: Path, file: Path) -> Iterator[tuple[Entry, str]]:
-    of_wikipedia = "wikipedia" in file.name  # its files list search results, but bring no such page
+    of_wikipedia = "wikipedia" in file.name  # its files list search results without their pages
     for field, place in _PLACES[:1] if of_wikipedia else _PLACES:
         for page in row.each(field):
             if "Filename" not in page.fields:  # a search result that was not fetched

@@ -144,7 +144,7 @@ def choose(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Eligible:
+class _EligibleActions:
     """Eligible actions of a state with their probabilities."""
 
     names: tuple[str, ...]
@@ -164,22 +164,22 @@ class _Eligible:
         return chance, chances @ self.rows, float(chances[elsewhere].sum())
 
 
-def _eligible(options: Options, scores: Floats, rule: StepRule) -> _Eligible:
+def _eligible(options: Options, scores: Floats, rule: StepRule) -> _EligibleActions:
     first = leading(scores[: options.candidates], rule.leading)
     places = np.concatenate([first, np.arange(options.candidates, len(scores))])
     names = tuple(options.names[place] for place in places.tolist())
     chances = step_distribution(scores[places], rule)
-    return _Eligible(names, places, options.rows[places], chances)
+    return _EligibleActions(names, places, options.rows[places], chances)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Reached:
+class _VisitedState:
     """State with its eligible actions; None at the end."""
 
     state: Any
     potential: float
     options: Options | None
-    eligible: _Eligible | None
+    eligible: _EligibleActions | None
 
 
 class _StateCache:
@@ -187,7 +187,7 @@ class _StateCache:
 
     def __init__(self, task: Task, scorer: Scorer, rule: StepRule) -> None:
         self._task, self._scorer, self._rule = task, scorer, rule
-        self._reached: dict[tuple[int, ...], _Reached] = {(): self._at(task.begin())}
+        self._reached: dict[tuple[int, ...], _VisitedState] = {(): self._at(task.begin())}
 
     def walk(self, rng: np.random.Generator) -> Walk:
         way: tuple[int, ...] = ()
@@ -224,17 +224,17 @@ class _StateCache:
             raise _unlike(logged, len(logged.taken), "the selection continues")
         return TargetSteps(np.array(chances), np.array(taken), np.array(meant), np.array(missing))
 
-    def _next(self, way: tuple[int, ...], before: _Reached) -> _Reached:
+    def _next(self, way: tuple[int, ...], before: _VisitedState) -> _VisitedState:
         if way not in self._reached:
             self._reached[way] = self._at(self._task.take(before.state, way[-1]))
         return self._reached[way]
 
-    def _at(self, state: Any) -> _Reached:
+    def _at(self, state: Any) -> _VisitedState:
         options, potential = self._task.options(state), self._task.potential(state)
         if options is None:
-            return _Reached(state, potential, None, None)
+            return _VisitedState(state, potential, None, None)
         scores = self._scorer.scores(options.rows)
-        return _Reached(state, potential, options, _eligible(options, scores, self._rule))
+        return _VisitedState(state, potential, options, _eligible(options, scores, self._rule))
 
 
 def _unlike(logged: Walk, number: int, what: str) -> DataError:
