@@ -1,1 +1,1 @@
-"""Research: made-up worlds, trials and notebooks. Part of no wheel; see also ``benchmarks``."""
+"""Research: synthetic worlds, trials and notebooks, in no wheel. See also ``benchmarks``."""

@@ -1,11 +1,9 @@
 """Synthetic sequences with known best selections, for tests of learners.
 
 Each question has a bridge among its candidates and, once it is picked, a target. Their features are
-mixed with noise columns and decoys. The target cannot be distinguished from a decoy before the
-bridge is
-picked. A selection earns .3 for the bridge and .7 for the target, minus .1 for every other pick.
-The
-best selection is bridge, target, stop, with reward 1.
+mixed with noise columns and decoys. Before the bridge is picked, the target looks like a decoy. A
+selection earns .3 for the bridge and .7 for the target, minus .1 for every other pick. The best
+selection is bridge, target, stop, with reward 1.
 """
 
 from __future__ import annotations
@@ -29,20 +27,20 @@ if TYPE_CHECKING:
 
 COLUMNS = ("asked", "named", "fits", "noise", "picked", "bridged", "is_stop")
 BEST = 1.0
-"""What the best selection of every question is worth."""
+"""Reward of the best selection of every question."""
 _BRIDGE, _TARGET, _WASTE = 0.3, 0.7, 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MadeUpTask:
-    """One made-up question; a state is the picked places and whether it was stopped.
+class SyntheticTask:
+    """Synthetic question; a state has the picks, and whether stop was chosen.
 
     Args:
-        id: of the question.
+        id: question id.
         rows: (n, 4) asked, named, fits and noise of each candidate, in [0, 1].
-        bridge: the place of the candidate that must come first.
-        target: the place of the one that it leads to.
-        picks: at most, ≥ 2.
+        bridge: index of the candidate that must come first.
+        target: index of the candidate that it leads to.
+        picks: maximum picks, ≥ 2.
     """
 
     id: str
@@ -53,7 +51,7 @@ class MadeUpTask:
 
     @property
     def group(self) -> str:
-        """Its id: every question stands alone."""
+        """The id: each question is its group."""
         return self.id
 
     def begin(self) -> tuple[tuple[int, ...], bool]:
@@ -61,7 +59,7 @@ class MadeUpTask:
         return (), False
 
     def options(self, state: tuple[tuple[int, ...], bool]) -> Options | None:
-        """Return the candidates that are left, and stop."""
+        """Return the remaining candidates, and stop."""
         picked, stopped = state
         if stopped or len(picked) >= self.picks:
             return None
@@ -69,7 +67,7 @@ class MadeUpTask:
         bridged = float(self.bridge in picked)
         rows = np.zeros((len(left) + 1, len(COLUMNS)))
         rows[:-1, :4] = self.rows[left]
-        rows[:-1, 1] *= bridged  # who is named shows once the bridge was read
+        rows[:-1, 1] *= bridged  # `named` is visible only after the bridge
         rows[:, 4], rows[:, 5] = len(picked) / self.picks, bridged
         rows[-1, 5] = bridged + float(self.target in picked)
         rows[-1, 6] = 1.0
@@ -85,38 +83,38 @@ class MadeUpTask:
         return (picked, True) if place == len(left) else ((*picked, left[place]), False)
 
     def reward(self, state: tuple[tuple[int, ...], bool]) -> float:
-        """Return what a selection is worth, in [0, 1]."""
+        """Return the reward, in [0, 1]."""
         return self.worth(state[0])
 
     def potential(self, state: tuple[tuple[int, ...], bool]) -> float:
-        """Return 0: nothing is shaped here."""
+        """Return 0: no shaping."""
         return 0.0
 
     def worth(self, picked: tuple[int, ...]) -> float:
-        """Return what some picks are worth: the target counts after its bridge alone."""
+        """Return the reward of picks; the target counts only after its bridge."""
         bridged = self.bridge in picked
         reached = bridged and self.target in picked[picked.index(self.bridge) :]
         wasted = len(picked) - bridged - reached
         return max(0.0, _BRIDGE * bridged + _TARGET * reached - _WASTE * wasted)
 
     def every(self) -> Iterator[tuple[int, ...]]:
-        """Return every selection that can be made: for known answers."""
+        """Yield every possible selection, for known answers."""
         for count in range(self.picks + 1):
             yield from permutations(range(len(self.rows)), count)
 
 
-def made_up(count: int, *, seed: int, candidates: int = 10) -> list[MadeUpTask]:
-    """Return made-up questions.
+def made_up(count: int, *, seed: int, candidates: int = 10) -> list[SyntheticTask]:
+    """Return synthetic questions.
 
-    The bridge has the largest ``asked``; two candidates are ``named`` by it, of which the target
-    has the larger ``fits``.
+    The bridge has the largest ``asked``. It names two candidates, of which the target has the
+    larger ``fits``.
 
     Args:
-        count: questions, ≥ 1.
-        candidates: of each, 4 to 100.
+        count: number of questions, ≥ 1.
+        candidates: candidates per question, 4 to 100.
 
     Raises:
-        InputError: a number out of its range.
+        InputError: a number is out of range.
 
     >>> task = made_up(1, seed=0)[0]
     >>> task.worth((task.bridge, task.target)), task.worth((task.target,))
@@ -134,5 +132,5 @@ def made_up(count: int, *, seed: int, candidates: int = 10) -> list[MadeUpTask]:
         rows[bridge, 0] = 0.85 + 0.15 * rng.random()
         rows[[target, decoy], 1] = 1.0
         rows[target, 2], rows[decoy, 2] = 0.6 + 0.4 * rng.random(), 0.4 * rng.random()
-        tasks.append(MadeUpTask(f"made-up-{seed}-{number}", rows, bridge, target))
+        tasks.append(SyntheticTask(f"made-up-{seed}-{number}", rows, bridge, target))
     return tasks

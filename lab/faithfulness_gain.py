@@ -1,7 +1,7 @@
 """Groundedness of answers, with and without retrieval.
 
 Both answers to a question are compared with the passages that people judged relevant, not with the
-retrieved ones. So an answer without passages is compared on equal terms.
+retrieved ones. So the comparison is fair to an answer without passages.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ PROMPTS = {
     ),
     "none": "Answer the question in one short sentence.\n\nQuestion: {question}",
 }
-"""By id: those of live evaluations, a short one for small models, and one without passages."""
+"""Prompts by id: those of live evaluations, a short one for small models, one without passages."""
 _MAX_PASSAGE = 600
 
 
-class Supports(Protocol):
-    """Whatever says which share of some statements texts bear out."""
+class SupportScorer(Protocol):
+    """Scores how many statements some text supports."""
 
     @property
     def name(self) -> str:
-        """What the share is called."""
+        """Name of the score."""
 
     def share(self, statements: Sequence[str], texts: Sequence[str]) -> float:
-        """Return the share of the statements that some text bears out."""
+        """Return the share of statements that at least one text supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroundedAnswer:
-    """An answer, and how far the evidence bears it out.
+    """Answer with its support by the relevant passages.
 
     Args:
-        question: Its id.
-        text: What was asked.
-        prompt: Id of the template.
-        contexts: Ids of the passages that were given, best first.
-        answer: As it came, without space around it.
-        support: Share of its sentences that the relevant passages bear out; None: undefined.
-        reason: Why it is undefined.
+        question: question id.
+        text: question text.
+        prompt: id of the prompt.
+        contexts: ids of the passages in the prompt, best first.
+        answer: answer without surrounding space.
+        support: share of its sentences that the relevant passages support; None: undefined.
+        reason: why it is undefined.
     """
 
     question: str
@@ -78,16 +78,16 @@ class GroundedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Grounding:
-    """Answers with retrieval beside answers without.
+    """Answers with retrieval and without, compared.
 
     Args:
-        measure: What the numbers are called.
-        given: With retrieval.
-        alone: Without; the same questions in the same order.
-        gain: Mean difference over the pairs that are both defined.
-        low: Lower end of its 95 % interval (paired t, over questions).
-        high: Upper end.
-        pairs: That are both defined.
+        measure: name of the score.
+        given: answers with retrieval.
+        alone: answers without; the same questions in the same order.
+        gain: mean paired difference over the defined pairs.
+        low: lower end of its 95 % interval (paired t, over questions).
+        high: upper end.
+        pairs: number of defined pairs.
     """
 
     measure: str
@@ -99,7 +99,7 @@ class Grounding:
     pairs: int
 
     def __str__(self) -> str:
-        # Of the pairs that the gain is of, or the sentence would not add up.
+        # Means over the same pairs as the gain, so that the numbers add up.
         given, alone = np.array(_pairs(self.given, self.alone)).mean(axis=0)
         said = f"{self.measure} {given:.3f} with retrieval, {alone:.3f} without"
         said = f"{said}: {self.gain:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
@@ -115,24 +115,24 @@ def grounding(
     searcher: Searcher,
     collection: JudgedCollection,
     settings: SearchSettings,
-    supports: Supports,
+    supports: SupportScorer,
     *,
     prompt: str = "short",
     max_tokens: int = 48,
     timeout_s: float = 120.0,
     done: Callable[[int], None] | None = None,
 ) -> Grounding:
-    """Return how far answers with retrieval and answers without are borne out.
+    """Return the support of answers with and without retrieval.
 
     Args:
-        max_tokens: Of an answer, 1 or more.
-        done: Called with 1 after each question.
+        max_tokens: maximum tokens of an answer, 1 or more.
+        done: called with 1 after each question.
 
     Returns:
-        Both answers to every question; one that failed is undefined, never 0.
+        Both answers to every question; a failed answer is undefined, not 0.
 
     Raises:
-        InputError: An unknown prompt, or fewer than two questions that both could be judged on.
+        InputError: unknown prompt, or fewer than two defined pairs.
     """
     if prompt not in PROMPTS:
         raise InputError(f"prompt is {prompt!r}; allowed: {', '.join(sorted(PROMPTS))}")
@@ -153,10 +153,10 @@ def grounding(
 def write_answers(
     folder: Path, collection: JudgedCollection, *answers: Sequence[GroundedAnswer]
 ) -> None:
-    """Write what was answered, and from what, into the folder of a run.
+    """Write answers and their passages into a run folder.
 
     Raises:
-        DataError: It cannot be written.
+        DataError: the folder cannot be written.
     """
     texts = {one.doc_id: passage_text(one) for one in collection.passages}
     every = [one for some in answers for one in some]
@@ -177,7 +177,7 @@ def _write_lines(file: Path, rows: Iterator[object]) -> None:
 
 def _found(searcher: Searcher, question: Question, settings: SearchSettings) -> list[Passage]:
     if not is_readable(question.text):
-        return []  # it is not asked either, and its answers say why
+        return []  # `_answered` reports why the question is not sent
     return [hit.passage for hit in searcher.search(question.text, settings).hits]
 
 
@@ -195,14 +195,16 @@ def _answered(
     try:
         check_readable(prompt)
         said = backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s).strip()
-    except (BackendError, InputError, Undefined) as error:  # it cannot be sent, for instance
+    except (BackendError, InputError, Undefined) as error:  # for example, an unreadable prompt
         return GroundedAnswer(
             question.id, question.text, kind, contexts, "", None, str(error)[:200]
         )
     return GroundedAnswer(question.id, question.text, kind, contexts, said, None)
 
 
-def _supported(said: GroundedAnswer, gold: Sequence[str], supports: Supports) -> GroundedAnswer:
+def _supported(
+    said: GroundedAnswer, gold: Sequence[str], supports: SupportScorer
+) -> GroundedAnswer:
     if said.reason:
         return said
     values = asdict(said)
@@ -230,7 +232,7 @@ def _compared(measure: str, given: list[GroundedAnswer], alone: list[GroundedAns
 def _pairs(
     given: Sequence[GroundedAnswer], alone: Sequence[GroundedAnswer]
 ) -> list[tuple[float, float]]:
-    """Return the support of both answers where both have it."""
+    """Return the support of both answers, for defined pairs."""
     return [
         (one.support, other.support)
         for one, other in zip(given, alone, strict=True)

@@ -26,18 +26,18 @@ _IDEAL = 10
 
 
 def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Recorded:
-    """Return recorded evaluations of a collection that there is not.
+    """Return recorded evaluations of a synthetic collection.
 
-    A relevant passage's rank is log-normal around how hard its query is, less how good the ranking
-    is. How good depends smoothly on the fusion weight, with its best somewhere between the two
-    engines; ranking again leans towards dense search, helps or harms a little, and so does
-    expansion. All take time. What of it holds is drawn.
+    The rank of a relevant passage is log-normal. Its mean rises with the difficulty of the query
+    and falls with the skill of the ranking. Skill is a smooth function of the fusion weight with
+    its maximum between the engines; reranking and expansion add a small random effect. All take
+    time. The parameters are random.
 
     Args:
-        queries: How many, ≥ 1.
+        queries: number of queries, ≥ 1.
 
     Raises:
-        InputError: No query.
+        InputError: no query.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> world = made_up(load_policy_config().space, np.random.default_rng(0), queries=5)
@@ -64,7 +64,7 @@ def made_up(space: Space, rng: np.random.Generator, *, queries: int = 200) -> Re
 
 
 def _skills(keys: tuple[Key, ...], rng: np.random.Generator) -> Floats:
-    """Return how much earlier each ranking finds what is relevant, in nats of its rank."""
+    """Return each ranking's skill: its reduction of a relevant passage's log rank."""
     peak, bend = rng.uniform(0.25, 0.75), rng.uniform(0.5, 4.0)
     again, more = rng.normal(0.0, 0.3), rng.normal(0.0, 0.1)
     found = []

@@ -1,4 +1,4 @@
-"""The cells of a notebook, run one after the other in this process, which is to be a fresh one.
+"""Runs the cells of a notebook in this process, which must be a fresh one.
 
 Reads a JSON list of sources from standard input and writes a JSON list with each cell's outputs.
 """
@@ -17,8 +17,8 @@ Output = dict[str, Any]
 
 
 def main() -> int:
-    """Run all cells; the first one that fails ends it, with its traceback, as status 1."""
-    # What a cell writes past Python's own stream must not get between the JSON.
+    """Run all cells; a failing cell exits with its traceback as status 1."""
+    # Output that bypasses sys.stdout must not mix with the JSON.
     answers = sys.stdout
     namespace: dict[str, Any] = {"__name__": "__main__"}
     sources = json.load(sys.stdin)
@@ -28,12 +28,12 @@ def main() -> int:
 
 
 def run_cell(source: str, number: int, namespace: dict[str, Any]) -> list[Output]:
-    """Run one cell and return its outputs: what it printed, and its last expression's value.
+    """Run one cell and return its outputs: printed text and the value of its last expression.
 
     Args:
-        source: Python, without magics.
-        number: From 1; shown in tracebacks, and the execution count.
-        namespace: Names that cells share.
+        source: Python without magics.
+        number: from 1; the execution count, shown in tracebacks.
+        namespace: variables shared by the cells.
     """
     place = f"<cell {number}>"
     body = ast.parse(source, place).body
@@ -59,14 +59,14 @@ def run_cell(source: str, number: int, namespace: dict[str, Any]) -> list[Output
 
 
 def shown(value: object) -> dict[str, str]:
-    """Return a value by media type, as a notebook keeps it; figures of matplotlib as PNG.
+    """Return a value by media type, as in a notebook; matplotlib figures as PNG.
 
     Args:
-        value: Anything but ``None``.
+        value: any value but ``None``.
     """
     if hasattr(value, "savefig"):
         picture = io.BytesIO()
-        # No creation date and no version: equal figures are equal files.
+        # Without date and version, equal figures give equal files.
         value.savefig(picture, format="png", dpi=80, metadata={"Software": None})
         encoded = base64.b64encode(picture.getvalue()).decode()
         return {"image/png": encoded, "text/plain": f"<{type(value).__name__}>"}

@@ -1,9 +1,9 @@
-"""Runs notebooks from top to bottom in a fresh process and keeps, or compares, their outputs.
+"""Runs notebooks in a fresh process and writes, or compares, their outputs.
 
 usage: python -m lab.notebook_runner [--check] NOTEBOOK...
 
-A Jupyter kernel would do the same with 86 MB and open ports; nothing here needs one. Cells are
-plain Python without magics, warnings are errors, and no path, date or version is written down.
+A Jupyter kernel would add 86 MB and open ports. Cells are plain Python without magics, warnings are
+errors, and outputs contain no path, date or version.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import nbformat
 
 CELLS = Path(__file__).with_name("notebook_cells.py").resolve()
 TOLERANCE = 2e-3
-"""Of a shown number, relative above 1: rounded figures may differ by a unit between machines."""
+"""Tolerance of a shown number, relative above 1: rounding may differ by a unit between machines."""
 
 _NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d[\d,]*\.?\d*|\.\d+)")
 
 
 class CellError(Exception):
-    """A cell raised, or the process that ran it ended otherwise."""
+    """A cell raised an error, or its process ended."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run notebooks; return 1 where one fails or, with ``--check``, shows something else.
+    """Run notebooks; return 1 if one fails or, with ``--check``, differs from its stored outputs.
 
     Args:
-        arguments: Those of the command line.
+        arguments: command-line arguments.
     """
     parser = argparse.ArgumentParser(prog="python -m lab.notebook_runner", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with what is stored")
@@ -62,10 +62,10 @@ def read(path: Path) -> Any:
     """Return a notebook of format 4, checked against its schema.
 
     Args:
-        path: The file.
+        path: path of the notebook.
 
     Raises:
-        nbformat.ValidationError: The file is not a valid notebook.
+        nbformat.ValidationError: the file is not a valid notebook.
     """
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -76,11 +76,11 @@ def run(notebook: Any, folder: Path) -> list[list[dict[str, Any]]]:
     """Return the outputs of each code cell, run in order in a fresh process.
 
     Args:
-        notebook: As `read` returns it; unchanged.
-        folder: Working directory of the cells.
+        notebook: result of `read`; unchanged.
+        folder: working directory of the cells.
 
     Raises:
-        CellError: A cell failed; with its traceback.
+        CellError: a cell failed; the message has its traceback.
     """
     sources = [cell.source for cell in _code(notebook)]
     ran = subprocess.run(
@@ -99,12 +99,12 @@ def run(notebook: Any, folder: Path) -> list[list[dict[str, Any]]]:
 
 
 def write(path: Path, notebook: Any, outputs: list[list[dict[str, Any]]]) -> None:
-    """Write a notebook with these outputs, and without facts about the machine.
+    """Write a notebook with outputs, without metadata of the machine.
 
     Args:
-        path: The file.
-        notebook: Its cells; gets the outputs.
-        outputs: Of each code cell.
+        path: path of the notebook.
+        notebook: its cells; changed in place.
+        outputs: outputs of each code cell.
     """
     for number, (cell, made) in enumerate(zip(_code(notebook), outputs, strict=True), 1):
         cell.execution_count, cell.metadata = number, {}
@@ -120,17 +120,17 @@ def write(path: Path, notebook: Any, outputs: list[list[dict[str, Any]]]) -> Non
 
 
 def differences(notebook: Any, outputs: list[list[dict[str, Any]]]) -> list[str]:
-    """Return where a notebook shows something else than was computed; pictures only if missing.
+    """Return the differences between stored and computed outputs; of pictures only missing ones.
 
     Args:
-        notebook: With stored outputs.
-        outputs: Computed ones, of each code cell.
+        notebook: with stored outputs.
+        outputs: computed outputs of each code cell.
     """
     found = []
     for number, (cell, made) in enumerate(zip(_code(notebook), outputs, strict=True), 1):
         stored = [_kinds(output) for output in cell.outputs]
         computed = [_kinds(output) for output in made]
-        # In any order: Jupyter writes the text before the picture.
+        # Order does not matter: Jupyter writes the text before the picture.
         if list(map(set, stored)) != list(map(set, computed)):
             found.append(f"cell {number} has outputs {stored}, computed are {computed}")
             continue
@@ -144,11 +144,11 @@ def differences(notebook: Any, outputs: list[list[dict[str, Any]]]) -> list[str]
 
 
 def alike(stored: str, computed: str) -> bool:
-    """Return whether two texts have the same words, and numbers within the tolerance.
+    """Return whether two texts have equal words, and numbers within the tolerance.
 
     Args:
-        stored: What a notebook shows.
-        computed: What it computes.
+        stored: stored output.
+        computed: computed output.
 
     >>> alike("mean .150, 12 rows", "mean .151,  12 rows"), alike("mean .150", "mean .160")
     (True, False)
@@ -165,7 +165,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _kinds(output: Any) -> dict[str, str]:
-    """Return what an output shows, by media type; what was printed as plain text."""
+    """Return an output by media type; printed text as plain text."""
     if output["output_type"] == "stream":
         return {"stream": output["text"]}
     return dict(output["data"])

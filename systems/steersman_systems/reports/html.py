@@ -1,4 +1,4 @@
-"""What the systems' reports share: pictures as SVG and PNG, pages that need nothing else."""
+"""Figures as SVG and PNG, and self-contained HTML pages."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ figcaption { color: #444; font-size: .9rem; padding: 0 .5rem; }
 
 
 def new_axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
-    """Return an empty figure and its axes, as all reports draw them.
+    """Return an empty figure and its axes in the report style.
 
     Args:
-        height: In inches; it is 8 wide.
+        height: height in inches; the width is 8.
 
     Raises:
         DataError: matplotlib is not installed.
@@ -52,11 +52,11 @@ def new_axes(across: str, up: str, *, height: float = 3.6) -> tuple[Any, Any]:
 
 
 def as_svg(figure: Any) -> str:
-    """Return a picture as an SVG element; of the same picture, the same to the byte."""
+    """Return a figure as an SVG element; equal figures give equal bytes."""
     from matplotlib import rc_context  # noqa: PLC0415 -- an extra, and heavy
 
     written = io.StringIO()
-    # No date, and no random names of parts, so that one report is one page.
+    # Without a date and random ids, equal reports give equal pages.
     with rc_context({"svg.hashsalt": "steersman"}):
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     svg = written.getvalue()
@@ -64,7 +64,7 @@ def as_svg(figure: Any) -> str:
 
 
 def captioned(svg: str, caption: str) -> str:
-    """Return a figure element of a picture and a plain caption."""
+    """Return a figure element with a plain caption."""
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
@@ -74,7 +74,7 @@ def table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table; heads are plain text, cells are HTML.
+    """Return a table with plain headings and HTML cells.
 
     >>> html_table(["a & b"], [["<b>1</b>"]]).replace(chr(10), "")
     '<table><tr><th>a &amp; b</th></tr><tr><td><b>1</b></td></tr></table>'
@@ -91,10 +91,10 @@ def write_html(file: Path, title: str, body: Iterable[str], *, style: str = "") 
     """Write a page.
 
     Args:
-        style: rules of this page, after those of all pages.
+        style: CSS rules after the common ones.
 
     Raises:
-        DataError: The file cannot be written.
+        DataError: the file cannot be written.
     """
     page = (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'

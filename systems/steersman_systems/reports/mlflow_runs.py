@@ -1,4 +1,4 @@
-"""What the systems' runs share in MLflow: a run is there once, and is forgotten after a while."""
+"""Export of runs to MLflow, without duplicates and with a retention limit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where runs are written, and how long they are kept.
+    """Target store of runs, with its retention.
 
     Args:
-        store: Directory of the local store, an SQLite file and artifacts beside it.
-        experiment: The experiment's name; made if it is not there.
-        now: The day it is.
-        tracking_uri: Of another store; None: the local one.
-        commit: Of the code that ran.
-        keep_days: Runs that this wrote before then are marked as deleted, 1 or more; None: never.
+        store: folder of the local store: an SQLite file and artifacts.
+        experiment: experiment name; created if missing.
+        now: current time.
+        tracking_uri: address of another store; None: the local one.
+        commit: git commit of the code.
+        keep_days: age in days at which our runs are marked as deleted, 1 or more; None: never.
 
     Raises:
         InputError: `keep_days` is below 1.
@@ -53,14 +53,14 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What became of an export.
+    """Result of an export.
 
     Args:
-        run: MLflow's id of the run.
-        experiment: Its name.
-        tracking_uri: Where it is.
-        new: Whether it was written now; the same run again is not.
-        removed: Runs of ours that were older than is kept.
+        run: MLflow run id.
+        experiment: experiment name.
+        tracking_uri: address of the store.
+        new: whether the run was written; False if it exists already.
+        removed: number of expired runs.
     """
 
     run: str
@@ -77,12 +77,12 @@ def export(
     write: Callable[[Any, str], None],
     tags: Mapping[str, str] | None = None,
 ) -> Exported:
-    """Write a run, unless it is there.
+    """Write a run unless it exists.
 
-    MLflow's own reports of its use are turned off.
+    MLflow's telemetry is turned off.
 
     Raises:
-        DataError: The extra ``mlflow`` is not installed, or the store cannot be written.
+        DataError: the extra ``mlflow`` is not installed, or the store cannot be written.
     """
     client, problem = _client(to)
     try:
@@ -105,7 +105,7 @@ def export(
 
 
 def metric_name(name: str) -> str:
-    """Return a name that MLflow takes.
+    """Return a valid MLflow metric name.
 
     >>> metric_name("recall@k, λ 0.5")
     'recall_at_k_ λ 0.5'
@@ -114,7 +114,7 @@ def metric_name(name: str) -> str:
 
 
 def code_commit() -> str:
-    """Return git's commit of the working directory; ``unknown`` where there is none."""
+    """Return the git commit of the working directory; ``unknown`` without one."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "HEAD"],  # noqa: S607 (whichever git the person uses)
@@ -126,7 +126,7 @@ def code_commit() -> str:
 
 
 def _client(to: Destination) -> tuple[Any, type[Exception]]:
-    # Before the import: the library reads them once.
+    # Set before the import, because the library reads them once.
     for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
         os.environ.setdefault(name, "true")
     try:
