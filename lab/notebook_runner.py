@@ -1,9 +1,9 @@
-"""Runs notebooks in a fresh process and writes, or compares, their outputs.
+"""Runs notebooks from top to bottom in a fresh process and keeps, or compares, their outputs.
 
 usage: python -m lab.notebook_runner [--check] NOTEBOOK...
 
-A Jupyter kernel would add 86 MB and open ports. Cells are plain Python without magics, warnings are
-errors, and outputs contain no path, date or version.
+A Jupyter kernel would do the same with 86 MB and open ports; nothing here needs one. Cells are
+plain Python without magics, warnings are errors, and no path, date or version is written down.
 """
 
 from __future__ import annotations
