@@ -14,7 +14,7 @@ import pytest
 
 from steersman.errors import BackendAnswerError, BackendError, BackendUnavailableError, InputError
 from steersman.retrieval.embedders import Embedders
-from steersman.retrieval.http_embedder import ServedEmbedder
+from steersman.retrieval.http_embedder import HttpEmbedder
 from tests.retrieval.hashed_words import HashedWords
 
 
@@ -75,7 +75,7 @@ def server():
 
 
 def test_vectors_come_in_the_order_of_the_texts_and_of_length_one(server):
-    embedder = ServedEmbedder(server.url, key="secret")
+    embedder = HttpEmbedder(server.url, key="secret")
     assert (embedder.size, embedder.name) == (8, f"served:{server.url}")
     texts = [f"text {number}" for number in range(150)]
     np.testing.assert_allclose(embedder.encode(texts), server.words.encode(texts), atol=1e-6)
@@ -90,7 +90,7 @@ def test_vectors_come_in_the_order_of_the_texts_and_of_length_one(server):
 
 def test_a_busy_server_is_asked_again(server):
     waits = []
-    embedder = ServedEmbedder(server.url, size=8, sleep=waits.append)
+    embedder = HttpEmbedder(server.url, size=8, sleep=waits.append)
     server.answers += [(429, {"retry-after": "2.5"}, b"busy"), (503, {}, b"later")]
     assert embedder.encode(["a"]).shape == (1, 8)
     assert waits == [2.5, 1.0]
@@ -103,21 +103,21 @@ def test_a_busy_server_is_asked_again(server):
 @pytest.mark.parametrize("after", ["\u00b2", "1.", "1e400", "-1", "soon", "9" * 400])
 def test_a_wait_that_is_no_number_of_seconds_is_the_usual_one(server, after):
     waits = []
-    embedder = ServedEmbedder(server.url, size=8, sleep=waits.append)
+    embedder = HttpEmbedder(server.url, size=8, sleep=waits.append)
     server.answers.append((429, {"retry-after": after}, b"busy"))
     assert embedder.encode(["a"]).shape == (1, 8)
     assert waits == [0.5]
 
 
 def test_half_of_a_surrogate_pair_is_told_and_not_sent(server):
-    embedder = ServedEmbedder(server.url, size=8)
+    embedder = HttpEmbedder(server.url, size=8)
     with pytest.raises(InputError, match=r"text 0, .* holds a lone surrogate"):
         embedder.encode(["\ud83d"])
     assert server.asked == []
 
 
 def test_a_refusal_is_not_tried_again(server):
-    embedder = ServedEmbedder(server.url, size=8, key="secret")
+    embedder = HttpEmbedder(server.url, size=8, key="secret")
     server.answers.append((401, {}, b"who are you?"))
     with pytest.raises(BackendAnswerError, match="STEERSMAN_EMBEDDINGS_API_KEY") as refused:
         embedder.encode(["a"])
@@ -132,7 +132,7 @@ KEY = "sk/s3cret" + "x" * 40
 @pytest.mark.parametrize("form", [KEY, KEY.replace("/", "\\/"), KEY.replace("/", "\\u002F")])
 @pytest.mark.parametrize("before", [0, 170])  # then the end of the quote is within the key
 def test_a_key_that_the_server_repeats_is_blotted_out(server, status, form, before):
-    embedder = ServedEmbedder(server.url, size=8, key=KEY, tries=1)
+    embedder = HttpEmbedder(server.url, size=8, key=KEY, tries=1)
     server.answers.append((status, {}, f'{"y" * before}{{"error": "no key {form}"}}'.encode()))
     with pytest.raises(BackendError, match=rf"no key \*\*\*|{'y' * 170}") as refused:
         embedder.encode(["a"])
@@ -152,7 +152,7 @@ def test_a_key_in_what_is_no_http_is_blotted_out():
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1#m"
         with pytest.raises(BackendUnavailableError, match="no key") as refused:
-            ServedEmbedder(url, size=8, key=KEY, tries=1).encode(["a"])
+            HttpEmbedder(url, size=8, key=KEY, tries=1).encode(["a"])
         thread.join()
     assert "s3cret" not in str(refused.value)
 
@@ -160,7 +160,7 @@ def test_a_key_in_what_is_no_http_is_blotted_out():
 @pytest.mark.parametrize("key", ["s3cret\n", "s3 cret", "s3cret\u20ac", "s3cret" * 1000])
 def test_a_key_that_is_none_is_told_and_not_shown(key):
     with pytest.raises(InputError, match="STEERSMAN_EMBEDDINGS_API_KEY must be") as refused:
-        ServedEmbedder("http://127.0.0.1:9/v1#m", size=8, key=key).encode(["a"])
+        HttpEmbedder("http://127.0.0.1:9/v1#m", size=8, key=key).encode(["a"])
     assert "s3" not in str(refused.value)
 
 
@@ -185,7 +185,7 @@ def vectors(*rows):
 )
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_what_is_no_embedding_is_refused(server, answer):
-    embedder = ServedEmbedder(server.url, size=8)
+    embedder = HttpEmbedder(server.url, size=8)
     server.answers.append((200, {}, answer))
     with pytest.raises(BackendAnswerError):
         embedder.encode(["a"])
@@ -193,7 +193,7 @@ def test_what_is_no_embedding_is_refused(server, answer):
 
 def test_a_server_that_is_gone_is_told():
     with pytest.raises(BackendUnavailableError, match="check the address"):
-        ServedEmbedder("http://127.0.0.1:9/v1#m", sleep=lambda _: None)
+        HttpEmbedder("http://127.0.0.1:9/v1#m", sleep=lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_server_that_is_gone_is_told():
 )
 def test_a_bad_address_is_told(url, why):
     with pytest.raises(InputError, match=why) as refused:
-        ServedEmbedder(url, size=8)
+        HttpEmbedder(url, size=8)
     assert "secret" not in str(refused.value)
 
 

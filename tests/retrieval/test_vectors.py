@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from steersman.errors import InputError
-from steersman.retrieval.exact_index import ExactIndex, _Heads
+from steersman.retrieval.exact_index import ExactIndex, _LeadingComponents
 
 
 def unit(rows):
@@ -82,7 +82,7 @@ def test_of_many_vectors_none_is_missed(decay, k):
 @pytest.mark.parametrize(("decay", "spares"), [(1.0, True), (0.0, False)])
 def test_most_vectors_are_spared_where_directions_differ(decay, spares):
     rows = spread(6000, 64, decay)
-    near = _Heads(rows).near(rows, rows[7], 10)
+    near = _LeadingComponents(rows).near(rows, rows[7], 10)
     assert (near is not None) == spares
     if near is not None:
         assert len(near) < 600

@@ -1,7 +1,7 @@
-"""Adding documents to a corpus: new and changed ones are cut, embedded and committed in batches.
+"""Adding documents to a corpus: chunks, embeds and commits new and changed ones in batches.
 
-Vectors are committed before the passages that need them, by content, so every visible revision is
-completely embedded. After a crash, only texts without a committed vector are embedded.
+Vectors are committed before their passages, so every visible revision is completely embedded. After
+a crash, only texts without a committed vector are embedded.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class AddResult:
     Attributes:
         corpus: corpus name.
         revision: newest revision.
-        documents: number of given documents.
+        documents: number of documents passed.
         written: number of new or changed documents.
         unchanged: number of unchanged documents.
         passages: number of passages of the written documents.
         embedded: number of embedded texts.
-        known: number of texts of these passages embedded before.
+        known: number of these texts that already had a vector.
     """
 
     corpus: str
@@ -70,7 +70,7 @@ class AddResult:
 
 
 class DocumentAdder:
-    """Adds documents to one corpus.
+    """Adder of documents to one corpus.
 
     Args:
         connection: connection of role owner, outside a transaction.
@@ -142,7 +142,7 @@ class DocumentAdder:
         )
 
     async def _write(self, stored: list[StoredDocument], texts: dict[bytes, str]) -> None:
-        """Embed and commit; retry if vectors are deleted meanwhile."""
+        """Embed and commit; retry if vectors were deleted meanwhile."""
         missing = texts
         for _ in range(_TRIES):
             if self._embedder is not None:
@@ -212,7 +212,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def _fingerprint(document: Document, chunking: Chunking) -> bytes:
-    """Return the hash of everything a stored document and its passages depend on."""
+    """Return the hash of all inputs of a stored document and its passages."""
     parts = (
         *(document.sha256, document.title, document.source, dict(document.meta)),
         [asdict(section) for section in document.sections],

@@ -23,10 +23,10 @@ _ENGLISH = re.compile(r"[a-z]{3,40}")
 
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
-    """Return a word without its ending, by Snowball's English stemmer (Porter2).
+    """Return the stem of a word, by Snowball's English stemmer (Porter2).
 
     Args:
-        word: in lower case; anything but 3 to 40 letters a to z is returned unchanged.
+        word: lower-case word; returned unchanged unless it has 3 to 40 letters a to z.
 
     Raises:
         DataError: the extra ``rag`` is not installed.
@@ -43,7 +43,7 @@ def stem(word: str) -> str:
 @cache
 def _english() -> Any:
     stemmer = extra("Stemmer", "rag").Stemmer("english")
-    stemmer.maxCacheSize = 0  # `stem` has a cache, which is faster
+    stemmer.maxCacheSize = 0  # the cache of `stem` is faster
     return stemmer
 
 
@@ -76,9 +76,9 @@ class Bm25:
         DataError: the extra ``rag`` is not installed.
 
     Source: Robertson & Zaragoza, The Probabilistic Relevance Framework (2009), eq. 3.15, in the
-    variant of Lucene: idf = ln(1 + (N − df + .5)/(df + .5)) and no factor (k1 + 1), which changes
-    no order. The scores are precomputed by `bm25s` (Lù 2024); `tests/retrieval/test_bm25.py`
-    compares them with the formula written out.
+    variant of Lucene: idf = ln(1 + (N − df + .5)/(df + .5)) without the factor (k1 + 1), which does
+    not affect the order. `bm25s` (Lù 2024) precomputes the scores; `tests/retrieval/test_bm25.py`
+    compares them with the formula.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Bm25:
     ) -> None:
         if not documents:
             raise InputError("documents is empty; BM25 needs at least one text to rank")
-        # Written so that NaN is refused too.
+        # This form also refuses NaN.
         if not (0.0 <= k1 < math.inf and 0.0 <= b <= 1.0):
             raise InputError(f"k1 is {k1!r} and b is {b!r}; allowed: k1 ≥ 0 and finite, b 0 to 1")
         try:
@@ -136,7 +136,7 @@ class Bm25:
 def _numbered(
     documents: Sequence[str], stem: Callable[[str], str], split: Callable[[str], list[str]]
 ) -> tuple[list[list[int]], dict[str, int]]:
-    """Return the documents' words as numbers, and the numbers of the stems."""
+    """Return the documents as term numbers, and the number of each stem."""
     numbers: dict[str, int] = {"": 0}
     known: dict[str, int] = {}
     rows = []
@@ -159,10 +159,9 @@ _FUNCTION_WORDS = frozenset(_SPOKEN.split())
 
 
 def query_terms(text: str, split: Callable[[str], list[str]] = words) -> list[str]:
-    """Return what is looked up for a query: its stems without words that hold sentences together.
+    """Return the search terms of a query: its stems without stop words.
 
-    These are common in questions and carry no meaning. A query of nothing else keeps
-    them, so that "To be or not to be" can be found.
+    A query of stop words only keeps them, so that "To be or not to be" can be found.
 
     >>> query_terms("What lifts the wings?"), query_terms("Who?")
     (['lift', 'wing'], ['who'])

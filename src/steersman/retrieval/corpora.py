@@ -20,7 +20,7 @@ from steersman.db.corpus_hnsw import build_hnsw, drop_hnsw, ensure_pgvector, has
 from steersman.db.corpus_snapshots import CorpusSnapshotRow, drop_corpus_snapshot, snapshot_corpus
 from steersman.errors import CorpusError, InputError
 from steersman.retrieval.add_documents import AddResult, DocumentAdder
-from steersman.retrieval.corpora_reader import CorporaToRead
+from steersman.retrieval.corpora_reader import CorporaReader
 from steersman.retrieval.documents.chunks import Chunking
 from steersman.retrieval.documents.document import check_text
 from steersman.retrieval.documents.text_encoding import is_storable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MOST_DAYS = 3650.0
 
 
-class Corpora(CorporaToRead):
+class Corpora(CorporaReader):
     """Corpora of one tenant.
 
     Args:
@@ -61,7 +61,7 @@ class Corpora(CorporaToRead):
             name: corpus name; 1 to 63 lower-case letters, digits, ``.``, ``_`` and ``-``.
             embedder: ``minilm``, a URL, or ``none`` (keyword search only); default ``minilm``.
             chunking: chunking of documents; default: `Chunking()`.
-            near: similarity from which passages count as duplicates; None: only equal ones.
+            near: minimum similarity of duplicate passages; None: only equal passages.
 
         Raises:
             InputError: invalid name, embedder or similarity.
@@ -204,7 +204,7 @@ class Corpora(CorporaToRead):
             MissingCorpusError: corpus not found.
         """
         now = self._clock()
-        # Written so that NaN is refused too.
+        # This form also refuses NaN.
         if ttl_days is not None and not 0 < ttl_days <= _MOST_DAYS:
             message = f"ttl_days is {ttl_days!r}; allowed: above 0, at most {_MOST_DAYS:,.0f}"
             raise InputError(message + ", or None for a snapshot without expiry")
@@ -329,7 +329,7 @@ class Corpora(CorporaToRead):
 
 
 def _ids(doc_ids: Collection[str]) -> list[str]:
-    """Return the valid ids; others cannot exist."""
+    """Return the valid ids; invalid ids cannot exist in a corpus."""
     if isinstance(doc_ids, str):
         message = f"doc_ids is the string {doc_ids[:60]!r}; it must be a list of ids; "
         raise InputError(message + "put the id in a list")

@@ -61,7 +61,7 @@ class OpenCorpus:
     searcher: Searcher
 
 
-class CorporaToRead:
+class CorporaReader:
     """Read access to the corpora of one tenant; `Corpora` changes them.
 
     Args:

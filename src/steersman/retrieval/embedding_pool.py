@@ -40,9 +40,6 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 def usual_workers() -> int:
     """Return the default number of workers: half of the cores minus one, between 1 and 8.
 
-    Returns:
-        1 to 8.
-
     >>> 1 <= usual_workers() <= 8
     True
     """
@@ -82,8 +79,8 @@ class EmbeddingWorkers:
         if not timeout_s > 0:
             raise InputError(f"timeout_s is {timeout_s!r}; allowed is above 0")
         self.deaths = 0
-        told = {} if home is None else {"STEERSMAN_HOME": str(home.absolute())}
-        self._start = (made_by, msgspec.json.encode(dict(options or {})).decode(), told)
+        environment = {} if home is None else {"STEERSMAN_HOME": str(home.absolute())}
+        self._start = (made_by, msgspec.json.encode(dict(options or {})).decode(), environment)
         self._timeout_s = timeout_s
         self._turn = threading.Lock()
         # The first starts now: it reports the embedder's name, or an error.
@@ -117,7 +114,7 @@ class EmbeddingWorkers:
                 while not failures and (place := next(places)) < len(chunks):
                     try:
                         rows[place] = self._embedded(number, chunks[place])
-                    except BaseException as error:  # noqa: BLE001 (raised by who waits for it)
+                    except BaseException as error:  # noqa: BLE001 (raised in the calling thread)
                         failures.append(error)
 
             threads = [
@@ -167,7 +164,7 @@ class EmbeddingWorkers:
                 self._bury(number)
                 self.deaths += 1
             except DataError:
-                raise  # it answered; its next answer belongs to the next texts
+                raise  # the worker responded, so it stays usable
             except BaseException:
                 self._bury(number)
                 raise
@@ -200,16 +197,16 @@ class _Worker:
     """One worker process."""
 
     def __init__(
-        self, made_by: str, options: str, told: Mapping[str, str], timeout_s: float
+        self, made_by: str, options: str, environment: Mapping[str, str], timeout_s: float
     ) -> None:
         self._timeout_s = timeout_s
         try:
-            self.process = subprocess.Popen(  # noqa: S603 (a program of ours)
+            self.process = subprocess.Popen(  # noqa: S603 (our own program)
                 [sys.executable, "-P", "-c", _PROGRAM, made_by, options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
-                env={**os.environ, **_ONE_THREAD, **told},
+                env={**os.environ, **_ONE_THREAD, **environment},
             )
         except OSError as error:
             message = (
@@ -218,14 +215,14 @@ class _Worker:
             raise DataError(message + "or allow more processes and open files") from error
         try:
             os.set_blocking(self._stdin(), False)
-            said = msgspec.json.decode(self._frame())
+            reply = msgspec.json.decode(self._frame())
         except BaseException:
             self.end()
             raise
-        if "error" in said:
+        if "error" in reply:
             self.end()
-            raise DataError(f"the embedder {made_by} cannot be created: {said['error']}")
-        self.name, self.size = str(said["name"]), int(said["size"])
+            raise DataError(f"the embedder {made_by} cannot be created: {reply['error']}")
+        self.name, self.size = str(reply["name"]), int(reply["size"])
 
     def encode(self, texts: list[str]) -> NDArray[np.float32]:
         body = msgspec.msgpack.encode(texts)

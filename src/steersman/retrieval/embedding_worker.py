@@ -43,7 +43,7 @@ def serve(made_by: str, options: str, source: BinaryIO, sink: BinaryIO) -> None:
     try:
         embedder = _made(made_by, options)
         size = embedder.size
-    except Exception as error:  # noqa: BLE001 (told to the parent, which raises it)
+    except Exception as error:  # noqa: BLE001 (reported to the parent, which raises it)
         _send(sink, b"h", msgspec.json.encode({"error": str(error) or repr(error)}))
         return
     _send(sink, b"h", msgspec.json.encode({"name": embedder.name, "size": size}))
@@ -52,7 +52,7 @@ def serve(made_by: str, options: str, source: BinaryIO, sink: BinaryIO) -> None:
         texts = msgspec.msgpack.decode(source.read(length), type=list[str])
         try:
             rows = np.ascontiguousarray(embedder.encode(texts), "<f4")
-        except Exception as error:  # noqa: BLE001 (likewise)
+        except Exception as error:  # noqa: BLE001 (reported likewise)
             _send(sink, b"e", (str(error) or repr(error)).encode())
         else:
             _send(sink, b"v", rows.tobytes())

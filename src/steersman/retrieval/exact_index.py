@@ -1,4 +1,4 @@
-"""The nearest vectors of a collection: the interface, and the exact search in memory."""
+"""Vector index: the interface, and exact search in memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _HEADS_FROM = 4_000
-"""Fewer vectors are compared in full at once: there is little to save."""
+"""With fewer vectors, all are compared in full: filtering would save little."""
 _ROUNDING = 1e-3
-"""More than float32 loses in these sums: nothing may be out by rounding alone."""
+"""Above the float32 rounding error of these sums: rounding must not exclude a vector."""
 
 
 class VectorIndex(Protocol):
-    """Whatever finds the vectors of a collection that are nearest to one given."""
+    """Interface of an index that finds the vectors nearest to a query vector."""
 
     @property
     def size(self) -> int:
-        """Return how many numbers a vector has, ≥ 1."""
+        """Return the dimension of the vectors, ≥ 1."""
 
     def __len__(self) -> int:
         """Return the number of vectors."""
@@ -41,20 +41,20 @@ class VectorIndex(Protocol):
 
 
 class ExactIndex:
-    """Every vector is compared, so nothing is missed.
+    """Exact nearest-neighbour search by brute force.
 
-    Of many vectors the first part is compared with all queries: the half of the directions in
-    which they differ most. By Cauchy and Schwarz the rest can add no more than the product of the
-    lengths that are left, so a vector that falls short of the k-th by more than that is out. Few
-    remain, and these are compared in full. Where more than one in eight remain, all are.
+    With 4,000 or more vectors, a query is first compared in half of the principal components. By
+    the Cauchy-Schwarz inequality, the other half adds at most the product of both remaining norms.
+    Vectors that cannot reach the k-th best score are excluded; the rest is compared in full. If
+    more than one in eight remain, all vectors are compared.
 
-    For collections of more than some 100,000 passages take an index that need not look at all.
+    Above about 100,000 passages, use an approximate index.
 
     Args:
-        vectors: (n, size) rows of length one, n ≥ 0; kept as float32 and never changed.
+        vectors: (n, size) rows of norm 1, n ≥ 0; stored as float32 and never changed.
 
     Raises:
-        InputError: another shape, or rows that are not finite or not of length one.
+        InputError: another shape, or rows that are not finite or not of norm 1.
 
     >>> index = ExactIndex(np.eye(3, dtype=np.float32))
     >>> index.search(np.array([0.6, 0.8, 0.0], np.float32), 2)[0].tolist()
@@ -65,7 +65,7 @@ class ExactIndex:
         rows = np.ascontiguousarray(vectors, np.float32)
         if rows.ndim != 2 or not rows.shape[1]:
             raise InputError(f"vectors have shape {rows.shape}; expected (n, size) with size ≥ 1")
-        # Half-precision caches round lengths by 2e-4. Written so that NaN is refused as well.
+        # Half-precision caches change norms by up to 2e-4. This form also refuses NaN.
         wrong = np.flatnonzero(~(np.abs(np.linalg.norm(rows, axis=1) - 1.0) <= 1e-3))
         if len(wrong):
             length = np.linalg.norm(rows[wrong[0]])
@@ -74,7 +74,9 @@ class ExactIndex:
                 "1: divide it by its norm"
             )
         self._rows = rows
-        self._heads = _Heads(rows) if len(rows) >= _HEADS_FROM and rows.shape[1] >= 16 else None
+        self._heads = (
+            _LeadingComponents(rows) if len(rows) >= _HEADS_FROM and rows.shape[1] >= 16 else None
+        )
         self.size = rows.shape[1]
 
     def __len__(self) -> int:
@@ -106,12 +108,12 @@ class ExactIndex:
         return near[found.positions], found.scores
 
 
-class _Heads:
-    """The first half of every vector, turned so that it holds most of it."""
+class _LeadingComponents:
+    """Leading principal components of the vectors: half of their dimensions."""
 
     def __init__(self, rows: NDArray[np.float32]) -> None:
         size = rows.shape[1]
-        # Any directions are right; those of a sample are nearly as telling as those of all.
+        # Any directions give exact results; those of a sample are nearly as selective.
         sample = rows[:: max(1, len(rows) // 20_000)].astype(np.float64)
         widest = (size - size // 2, size - 1)
         _, directions = eigh(sample.T @ sample, subset_by_index=widest)
@@ -122,13 +124,13 @@ class _Heads:
     def near(
         self, rows: NDArray[np.float32], query: NDArray[np.float32], k: int
     ) -> NDArray[np.intp] | None:
-        """Return the positions that may be among the nearest `k`; None where these are too many."""
+        """Return the positions of possible `k` nearest vectors; None if there are too many."""
         if k > len(rows) // 8:
             return None
         head = self._turn @ query
         scores = self._heads @ head
         likely = np.argpartition(scores, -k)[-k:]
-        # What k of them reach, the k-th nearest reaches as well.
+        # A lower bound of the k-th best score.
         bound = (rows[likely] @ query).min()
         most = scores + self._left * _left(query[None], head[None])
         found = np.flatnonzero(most >= bound - _ROUNDING)
@@ -136,12 +138,12 @@ class _Heads:
 
 
 class MissingVectors:
-    """Stands for the vectors of a collection that are not all there: searches go without them.
+    """Placeholder index for a collection with missing vectors; every search raises.
 
     Args:
-        size: how many numbers a vector would have.
-        count: how many there would be.
-        why: reason for the caller.
+        size: dimension of the vectors.
+        count: number of vectors, missing ones included.
+        why: error message.
 
     >>> MissingVectors(2, 9, "no vector of p3").search(np.ones(2, np.float32), 1)
     Traceback (most recent call last):
@@ -152,13 +154,13 @@ class MissingVectors:
         self.size, self.why, self._count = size, why, count
 
     def __len__(self) -> int:
-        """Return how many vectors there would be."""
+        """Return the number of vectors, missing ones included."""
         return self._count
 
     def search(
         self, vector: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Refuse.
+        """Raise the error.
 
         Raises:
             DataError: always.
@@ -168,6 +170,6 @@ class MissingVectors:
 
 
 def _left(rows: NDArray[np.float32], heads: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the lengths of what the heads leave of their rows."""
+    """Return the norms of the rows without their leading components."""
     squares = np.square(rows).sum(axis=1) - np.square(heads).sum(axis=1)
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)), np.float32)

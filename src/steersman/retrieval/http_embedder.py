@@ -1,4 +1,4 @@
-"""Vectors from any server that speaks OpenAI's ``/v1/embeddings``."""
+"""Embedder over HTTP, for servers with OpenAI's ``/v1/embeddings``."""
 
 from __future__ import annotations
 
@@ -33,28 +33,27 @@ _QUOTED = 200
 _BACKOFF = Backoff(first_s=0.5, longest_s=10.0)
 
 
-class ServedEmbedder:
-    """An embedder behind HTTP; each request is bounded in time and size, and tried again.
+class HttpEmbedder:
+    """Embedder over HTTP, with retries and limits of time and size per request.
 
-    The key is read from the environment and never stored or shown; if the server repeats it in an
-    error, it is blotted out. What a server calls a model says nothing of its weights: give a model
-    that is changed another name.
+    The key is never stored or shown; it is removed from error messages of the server. A model name
+    does not identify its weights, so rename a model when its weights change.
 
     Args:
-        url: up to ``/v1``, without a query, with the model behind ``#``:
+        url: URL up to ``/v1`` without a query, with the model after ``#``:
             ``http://127.0.0.1:8080/v1#bge-small``.
-        size: how many numbers a vector has; None: the server is asked.
-        key: 1 to 4096 printable ASCII characters without spaces; default: of
-            ``STEERSMAN_EMBEDDINGS_API_KEY``; empty: none is sent.
-        timeout_s: of one request.
-        tries: of one request, ≥ 1.
-        sleep: waits between tries.
+        size: dimension of the vectors; None: requested from the server.
+        key: API key, 1 to 4096 printable ASCII characters without spaces; default: from
+            ``STEERSMAN_EMBEDDINGS_API_KEY``; empty: no key.
+        timeout_s: timeout per request in seconds; default 30.
+        tries: maximum attempts per request, ≥ 1; default 3.
+        sleep: function that waits some seconds between attempts.
 
     Raises:
-        InputError: the URL names no server and model, or holds a password or a query; or the key
-            is none.
-        BackendUnavailableError: the server did not answer when it was asked for the size.
-        BackendAnswerError: its answer is not an embedding.
+        InputError: the URL has no server or model, or has a password or a query; or the key is
+            invalid.
+        BackendUnavailableError: the server does not respond.
+        BackendAnswerError: its response is not an embedding.
     """
 
     def __init__(
@@ -79,18 +78,18 @@ class ServedEmbedder:
         self.size = len(self._ask(["size"], None)[0]) if size is None else size
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of some texts.
+        """Return the vectors of texts.
 
         Args:
-            texts: any texts; an empty one is sent as a space, since servers refuse it.
+            texts: texts; an empty one is sent as a space, because servers refuse it.
 
         Returns:
             (texts, size) float32, each row of norm 1.
 
         Raises:
             InputError: a text holds a lone surrogate.
-            BackendUnavailableError: no answer in time, after all tries.
-            BackendAnswerError: the server refused, or did not send an embedding of this size.
+            BackendUnavailableError: all attempts failed.
+            BackendAnswerError: the server refused, or sent no embedding of this size.
         """
         check_texts(texts)
         rows = [
@@ -126,8 +125,8 @@ class ServedEmbedder:
             with answer:
                 data = self._read(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            said = self._hidden(repr(error))[:300]
-            message = f"no embeddings from {self._address}: {said}; check the address, "
+            cause = self._hidden(repr(error))[:300]
+            message = f"no embeddings from {self._address}: {cause}; check the address, "
             raise BackendUnavailableError(message + "and that the server is running") from error
         if len(data) > _MAX_BYTES:
             raise BackendAnswerError(
@@ -138,7 +137,7 @@ class ServedEmbedder:
         return data
 
     def _read(self, answer: Any) -> bytes:
-        """Return the body; a server that sends it in drops does not hold its reader."""
+        """Return the body; the timeout covers the whole transfer, also from slow servers."""
         until = time.monotonic() + self._timeout_s
         data = bytearray()
         while len(data) <= _MAX_BYTES and (part := answer.read1(_PART)):
@@ -148,21 +147,21 @@ class ServedEmbedder:
         return bytes(data)
 
     def _refused(self, status: int, after: str, data: bytes) -> Exception:
-        said = self._hidden(data.decode("utf-8", "replace"))[:_QUOTED]
-        message = f"{self._address} answered {status}: {said!r}; "
+        text = self._hidden(data.decode("utf-8", "replace"))[:_QUOTED]
+        message = f"{self._address} answered {status}: {text!r}; "
         if status in _LATER:
             wait = float(after) if _SECONDS.fullmatch(after) else None
             return BackendUnavailableError(message + "retry later", retry_after_s=wait)
         return BackendAnswerError(f"{message}check the model {self._model!r} and {KEY_VARIABLE}")
 
     def _hidden(self, text: str) -> str:
-        # Before anything is cut, so that no half of it stays.
+        # Before truncation, so that no part of the key remains.
         return text if self._secret is None else self._secret.sub("***", text)
 
     def _checked(self, data: bytes, count: int, size: int | None) -> NDArray[np.float32]:
-        """Return the rows of an answer in the order of the texts."""
+        """Return the rows of a response in the order of the texts."""
         try:
-            answer = msgspec.json.decode(data, type=_Answer)
+            answer = msgspec.json.decode(data, type=_EmbeddingResponse)
             places = {one.index: one.embedding for one in answer.data}
             rows = np.array([places[place] for place in range(count)], np.float64)
         except (msgspec.DecodeError, msgspec.ValidationError, KeyError, ValueError) as error:
@@ -177,7 +176,7 @@ class ServedEmbedder:
                 f"{message}of dimension {wanted}; check that the model is the same"
             )
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        # Written so that NaN is refused too.
+        # This form also refuses NaN.
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             message = (
                 f"{self._address} sent a vector of norm {lengths.min()}, which cannot be normalised"
@@ -186,17 +185,17 @@ class ServedEmbedder:
         return np.asarray(rows / lengths, np.float32)
 
 
-class _One(msgspec.Struct):
+class _Embedding(msgspec.Struct):
     index: int
     embedding: list[float]
 
 
-class _Answer(msgspec.Struct):
-    data: list[_One]
+class _EmbeddingResponse(msgspec.Struct):
+    data: list[_Embedding]
 
 
 def _parsed(url: str) -> tuple[str, str, str]:
-    """Return name, address and model; what may hold a secret is not quoted."""
+    """Return name, address and model; errors quote no URL that may hold a secret."""
     try:
         parts: Any = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -227,5 +226,5 @@ def _checked_key(key: str) -> str:
 
 
 def _in_any_form(key: str) -> re.Pattern[str]:
-    """Return what finds a key in a text, also where JSON escapes some of it."""
+    """Return a pattern for a key, also with JSON escapes."""
     return re.compile("".join(rf"(?:\\u(?i:{ord(one):04x})|\\?{re.escape(one)})" for one in key))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _PER_PASSAGE = 1_200  # objects and ids, as measured
 _PER_POSTING = 8  # a score and a passage, 4 bytes each
-_PER_WORD = 150  # its number twice, and its places in a dictionary, a set and the index
+_PER_WORD = 150  # two numbers, and entries of a dictionary, a set and the index
 _LOOKED_AT = 2_000
 
 
@@ -88,7 +88,7 @@ class LoadedCorpus:
 async def find_place(
     connection: Any, tenant: UUID, name: str, snapshot: str | None, *, now: datetime | None = None
 ) -> Place:
-    """Return the newest revision of a corpus, or the one that a corpus snapshot names.
+    """Return the newest revision of a corpus, or that of a corpus snapshot.
 
     Args:
         snapshot: corpus snapshot; None: the newest revision.
@@ -148,15 +148,15 @@ async def _vectors(
     if corpus.embedder_name is None or corpus.dimension is None:
         return None
     size = corpus.dimension
-    # The index may have been removed since the place was found; finding it again shows that.
+    # The index may have been removed since `find_place`, so check it again.
     if place.hnsw is not None and await hnsw_id(connection, corpus.id) is not None:
         count = await indexed_by_hnsw(connection, tenant, corpus.id, hashes)
         if count == len(hashes):
             return PgvectorIndex(
                 *(database, tenant, corpus.id, place.revision), size=size, hashes=hashes
             )
-        # Checked last: an index that was rebuilt during the count is empty in this view. The next
-        # load finds it; until then all vectors are compared.
+        # Checked last: an index rebuilt during the count is empty in this view. The next load
+        # uses it; until then search is exact.
         if await sees_hnsw(connection, corpus.id):
             why = f"the corpus {corpus.name!r}: {len(hashes) - count} of {len(hashes)} passages "
             why += (

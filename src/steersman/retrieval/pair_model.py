@@ -108,7 +108,7 @@ class PairModel:
         return np.asarray(rows, np.float32)
 
     def _cut(self, shape: Sequence[Any]) -> None:
-        # Some models are exported for one length alone.
+        # Some models are exported for a fixed length.
         length = shape[1] if len(shape) == 2 and isinstance(shape[1], int) else None
         self._tokenizer.enable_truncation(length or _MAX_TOKENS)
         if length is None:

@@ -71,7 +71,7 @@ class PgvectorIndex:
         self._breadth, self._timeout_s, self._idle_s = breadth, timeout_s, idle_s
         self._clock = clock
         self._rests: tuple[float, str] | None = None
-        self._line: _Line | None = None
+        self._line: _ConnectionThread | None = None
         self._turn = threading.Lock()
 
     def __len__(self) -> int:
@@ -141,7 +141,7 @@ class PgvectorIndex:
         if self._rests is not None and self._clock() < self._rests[0]:
             raise StoreError(self._rests[1])
         if self._line is None:
-            self._line = _Line(self._database, self._timeout_s, self._idle_s)
+            self._line = _ConnectionThread(self._database, self._timeout_s, self._idle_s)
         try:
             rows = self._line.run(self._searched(self._line, query, k))
         except StoreError as error:
@@ -151,7 +151,7 @@ class PgvectorIndex:
         return rows
 
     async def _searched(
-        self, line: _Line, query: NDArray[np.float32], k: int
+        self, line: _ConnectionThread, query: NDArray[np.float32], k: int
     ) -> list[tuple[bytes, float]]:
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -170,7 +170,7 @@ class PgvectorIndex:
             line.rest()
 
 
-class _Line:
+class _ConnectionThread:
     """Connection with its thread and event loop.
 
     The thread holds this object, so the connection outlives its index until it is closed in its
@@ -195,7 +195,7 @@ class _Line:
         return self._connection
 
     def rest(self) -> None:
-        """Close the connection unless it is needed soon, because many corpora may be in memory."""
+        """Close the connection when idle, because many corpora may be in memory."""
         self._idle = self._loop.call_later(self._idle_s, self.drop)
 
     def drop(self) -> None:
@@ -209,7 +209,7 @@ class _Line:
 
     def _end(self) -> None:
         self.drop()
-        # The socket is closed in the loop's next round, so that one must come.
+        # The socket is closed in the next loop iteration, so run one more.
         self._loop.call_soon(self._loop.call_soon, self._loop.stop)
 
     def _live(self) -> None:

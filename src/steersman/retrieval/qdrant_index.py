@@ -107,6 +107,6 @@ class QdrantIndex:
                 for place, row in enumerate(rows[first : first + _BATCH])
             ]
             shard.update(edge.UpdateOperation.upsert_points(points))
-        while shard.optimize():  # builds the graph, where there are enough for one
+        while shard.optimize():  # builds the graph if there are enough vectors
             pass
         return shard

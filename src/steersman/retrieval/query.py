@@ -1,4 +1,4 @@
-"""One query as the engines see it: asked once, ranked under as many settings as one likes."""
+"""Query with cached engine results, for ranking under many settings."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Failures:
         self._lock = threading.Lock()
 
     def count(self, part: str, error: Exception) -> None:
-        """Count one failure."""
+        """Count a failure, and log the first one."""
         with self._lock:
             self.counts[part] += 1
-            told = part in self._away
+            logged = part in self._away
             self._away.add(part)
-        if not told:
+        if not logged:
             _log.warning("searching without %s until it answers again: %s", part, error)
 
     def works(self, part: str) -> None:
-        """Note that a part responded."""
+        """Record that a part responded."""
         if part in self._away:
             with self._lock:
                 self._away.discard(part)
@@ -91,16 +91,16 @@ class Engines:
 
 
 RERANKED = 20
-"""Passages that a reranker looks at; the others follow them in their order."""
+"""Number of reranked passages; the rest follows in unchanged order."""
 _FUSIONS = {"convex": convex, "rrf": rrf}
-# What may be away for a while. Wrong arguments are not among them: they do not pass by waiting.
+# Temporary failures. `InputError` is not one: it does not go away.
 _AWAY = (BackendError, DataError, StoreError, OSError)
 _NONE = Ranking(np.zeros(0, np.intp), np.zeros(0, np.float32))
 
 
 @dataclass(slots=True)
 class _Search:
-    """One ranking in the making."""
+    """Ranking in progress."""
 
     ranked: Ranking
     origins: Mapping[int, int] = field(default_factory=dict)
@@ -109,14 +109,13 @@ class _Search:
 
 
 class ScoredQuery:
-    """A query whose engines' answers are kept: each is asked when a setting first needs it.
+    """Query with cached engine results; each engine is called at most once, when first needed.
 
-    For many settings on one query, as a recorder or a tuner tries them. It belongs to one thread.
-    Reported times are those of the first call, so a setting's time is what a search with it
-    alone would take.
+    For recorders and tuners, which try many settings on one query. Use it from one thread only.
+    Cached results keep the time of their call, so reported times equal those of a single search.
 
     Args:
-        engines: of the searcher.
+        engines: engines of the searcher.
         query: query text.
     """
 
@@ -130,15 +129,15 @@ class ScoredQuery:
         """Return the positions of the best passages, best first.
 
         Raises:
-            InputError: the searcher has not what the settings ask for.
+            InputError: the searcher does not support the settings.
         """
         return self._search(settings).ranked.positions
 
     def find(self, settings: SearchSettings) -> SearchResult:
-        """Return the best passages with where they come from.
+        """Return the best passages with their origins.
 
         Raises:
-            InputError: the searcher has not what the settings ask for.
+            InputError: the searcher does not support the settings.
         """
         done = self._search(settings)
         places = self._places()
@@ -214,7 +213,7 @@ class ScoredQuery:
         return self._once("bm25", lambda: words.ranked(self._query, CANDIDATES), done)
 
     def _meaning(self, done: _Search) -> Ranking | None:
-        """Return the nearest passages; None if they cannot be found."""
+        """Return the nearest passages; None if dense search failed."""
         found = None
         if self._engines.dense is not None:
             embedder, vectors = self._engines.dense
@@ -241,7 +240,7 @@ class ScoredQuery:
         done.timings_ms["expand"] = self._since(start)
 
     def _rerank(self, done: _Search, name: str, reranker: Reranker) -> None:
-        """Put the best candidates into the reranker's order, before all others."""
+        """Rerank the best candidates; the rest follows in unchanged order."""
         first = done.ranked.first(RERANKED)
         try:
             scores, took = self._rescore(name, reranker, first.positions.tolist())
@@ -262,7 +261,7 @@ class ScoredQuery:
     def _rescore(
         self, name: str, reranker: Reranker, positions: list[int]
     ) -> tuple[NDArray[np.float32], float]:
-        """Return the reranker's scores and what they took, asking only for what is not known."""
+        """Return the reranker's scores and their time in ms; compute only missing ones."""
         known = self._rescored.setdefault(name, {})
         missing = [position for position in positions if position not in known]
         if missing:
@@ -282,7 +281,7 @@ class ScoredQuery:
         found = [known[position] for position in positions]
         return np.array([score for score, _ in found], np.float32), sum(ms for _, ms in found)
 
-    # -- what was asked before --------------------------------------------------------------------
+    # -- cached results ---------------------------------------------------------------------------
 
     def _once(self, part: str, ask: Callable[[], T], done: _Search) -> T:
         if part not in self._asked:

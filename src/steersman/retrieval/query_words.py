@@ -1,7 +1,6 @@
-"""Words as people look for them in corpora: names whole and in parts, in every script.
+"""Tokenizer of corpora and queries: names whole and in parts, in every script.
 
-Recordings and published figures were made with `steersman.retrieval.bm25.words`, which stays as it
-was.
+Recordings and published figures use `steersman.retrieval.bm25.words`, which must not change.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from operator import add
 from steersman.features import combining_marks, without_invisible
 
 _WORD = re.compile(r"[^\W_]+")
-# As for `words`, but a small s behind capitals is their plural: APIs is not "AP Is".
+# As for `words`, but a lower-case s after capitals is a plural: APIs is not "AP Is".
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?![a-z]))")
 _PLURAL = re.compile(r"[A-Z]{2,}s")
-_ZERO_WIDTH = "\u200b"  # parts some words and is in the middle of others: of none here
-# Chinese and Japanese put no space between words, many of which are one character.
+_ZERO_WIDTH = "\u200b"  # it separates some words and is inside others; ignored here
+# Chinese and Japanese: no spaces between words, many words of one character.
 _HAN = "\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
-# Nor do Thai and Lao, Myanmar, and Khmer, whose words are several letters with their marks.
+# Thai, Lao, Myanmar and Khmer: no spaces either, words of several letters with marks.
 _SYLLABLES = "\u0e00-\u0eff\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff"
 _RUN = re.compile(f"[{_HAN}]+|[{_SYLLABLES}]+|[^{_HAN}{_SYLLABLES}]+")
 _IS_HAN = re.compile(f"[{_HAN}]")
@@ -28,17 +27,15 @@ _IS_SYLLABLES = re.compile(f"[{_SYLLABLES}]")
 
 
 def searched_words(text: str) -> list[str]:
-    """Return what a text is found by: its words in small letters.
+    """Return the search terms of a text, in lower case.
 
-    A name with inner capitals is kept in its parts and as a whole, so a query in small letters
-    finds it. What looks the same is the same (NFKC), and what cannot be seen is
-    nothing. Marks of vowels belong to their word.
+    A name with inner capitals gives its parts and the whole name, so a lower-case query finds it.
+    Texts are normalised (NFKC), invisible characters are removed, and combining marks stay with
+    their word.
 
-    Scripts without spaces are taken apart in twos. Of Chinese and Japanese each character is there
-    as well: many words are one character, a query of one would find it in no sentence otherwise,
-    and it is the pairs that take the memory (see `opening`, which reckons with them). Of Thai, Lao,
-    Khmer and Myanmar two letters beside each other are there, each with its marks; a letter alone
-    is hardly ever a word, and is there where it stands alone.
+    Scripts without spaces are split into bigrams. Chinese and Japanese also give single characters,
+    because many words have one character. Thai, Lao, Khmer and Myanmar give bigrams of letters with
+    their marks; a single letter is rarely a word, so it counts only when it stands alone.
 
     >>> searched_words("JavaScript reads PDFs")
     ['java', 'script', 'javascript', 'reads', 'pdf', 'pdfs']
@@ -55,7 +52,7 @@ def searched_words(text: str) -> list[str]:
 
 
 def _of(token: str) -> list[str]:
-    """Return a word's parts, and behind them the whole of it."""
+    """Return the parts of a name, then the whole name."""
     lower = token.lower()
     if token[1:] == lower[1:]:
         return [lower]
@@ -68,7 +65,7 @@ def _of(token: str) -> list[str]:
 
 
 def _in_script(token: str) -> list[str]:
-    """Return the words of a token that is of one kind of script."""
+    """Return the terms of a token in one kind of script."""
     if _IS_HAN.match(token):
         return [*token, *map(add, token, token[1:])]
     if _IS_SYLLABLES.match(token):
@@ -79,11 +76,11 @@ def _in_script(token: str) -> list[str]:
 
 @cache
 def _marked_word() -> re.Pattern[str]:
-    """Words whose combining marks belong to them; looked up once, when a text asks for it."""
+    """Return the pattern of a word with its combining marks; compiled on first use."""
     return re.compile(rf"[^\W_](?:[^\W_]|[{combining_marks()}])*")
 
 
 @cache
 def _marked_letter() -> re.Pattern[str]:
-    """A letter with its combining marks."""
+    """Return the pattern of a letter with its combining marks."""
     return re.compile(f".[{combining_marks()}]*")

@@ -24,7 +24,7 @@ class Ranking(NamedTuple):
 
     Args:
         positions: (n,) positions in the collection, none twice.
-        scores: (n,) falling; equal scores are ordered by position.
+        scores: (n,) descending; equal scores are ordered by position.
 
     >>> Ranking(np.array([4, 0]), np.array([0.9, 0.2], np.float32)).positions.tolist()
     [4, 0]
@@ -54,7 +54,7 @@ def best(scores: NDArray[np.float32], k: int) -> Ranking:
         raise InputError(f"k is {k!r}; the minimum is 1")
     chosen = np.arange(len(scores))
     if k < len(scores):
-        # All that reach the k-th highest: argpartition picks equal ones in any order.
+        # All scores equal to the k-th too: argpartition picks among equal ones arbitrarily.
         chosen = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
     order = np.argsort(-scores[chosen], kind="stable")[:k]
     return Ranking(chosen[order], scores[chosen[order]])
@@ -153,7 +153,7 @@ def _summed(parts: list[tuple[NDArray[np.intp], NDArray[np.float32]]], weight: f
 
 
 def _check_weight(weight: float) -> None:
-    # Written so that NaN is refused too.
+    # This form also refuses NaN.
     if not 0.0 <= weight <= 1.0:
         raise InputError(
             f"the fusion weight is {weight!r}; allowed: 0 (BM25 only) to 1 (dense only)"

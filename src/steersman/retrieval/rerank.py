@@ -1,4 +1,4 @@
-"""The best candidates looked at once more, by something too slow to look at every passage."""
+"""Rerankers: reorder the best candidates, too slow for all passages."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 
 class Reranker(Protocol):
-    """Whatever says how well passages answer a query, looking at both."""
+    """Interface of a model that scores passages for a query."""
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the scores of some passages."""
+        """Return the score of each passage; higher is better."""
 
 
 class CosineReranker:
-    """Order by the cosine of query and passage.
+    """Reranker by the cosine similarity of query and passage.
 
-    Worth its time after BM25 alone, and with an embedder that is better than the one of the index;
-    with the same embedder, hybrid search has said all this already.
+    Useful after BM25 alone, or with a better embedder than that of the index. With the same
+    embedder, hybrid search already has this information.
 
     Args:
-        embedder: best a `CachedEmbedder`, for it embeds every candidate.
+        embedder: embedder of every candidate, so preferably a `CachedEmbedder`.
     """
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the cosines of a query and some texts.
+        """Return the cosine similarity of the query and each text.
 
         Returns:
             (texts,) in [-1, 1].
@@ -53,18 +53,17 @@ class CosineReranker:
 
 
 class CrossEncoder:
-    """Order by a model that reads query and passage together.
+    """Reranker by a cross-encoder, a model that reads query and passage together.
 
-    No such weights come in a wheel that is kept up to date, so they are yours to put there.
+    No maintained wheel contains such weights, so you must provide them.
 
     Args:
-        folder: with ``model.onnx``, ``tokenizer.json`` and perhaps ``config.json`` of a model with
-            one output, as cross-encoder/ms-marco-MiniLM-L6-v2 has it; None for
-            ``models/cross-encoder`` in the directory of the caches.
+        folder: folder with ``model.onnx``, ``tokenizer.json`` and optionally ``config.json`` of a
+            model with one output, such as cross-encoder/ms-marco-MiniLM-L6-v2; default:
+            ``models/cross-encoder`` in the cache directory.
 
     Raises:
-        DataError: the folder holds no such model, with what to do; or the extra ``rag`` is not
-            installed.
+        DataError: the folder has no such model, or the extra ``rag`` is not installed.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -77,9 +76,9 @@ class CrossEncoder:
             )
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the model's scores of some passages.
+        """Return the model's score of each passage.
 
         Args:
-            texts: of the passages; of both together the first 512 word pieces are read.
+            texts: passage texts; query and text are truncated to 512 word pieces together.
         """
         return self._model.logits([query] * len(texts), texts)[:, 0]

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from steersman.retrieval.documents.passage import Passage
 
 CANDIDATES = 100
-"""Passages that each engine gives; the zero of the convex fusion's scale is the last of them."""
+"""Number of candidates per engine; the last candidate is the zero of the convex fusion's scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How to search.
+    """Search settings.
 
     Args:
-        variant: rank by words, by meaning, or by both.
-        k: hits wanted, a whole number from 1 to 100.
-        fusion: how both become one ranking; `hybrid` alone has it.
-        fusion_weight: of meaning, 0 to 1; `hybrid` alone has it.
-        rerank: ``off``, or the name of one of the searcher's rerankers.
-        expansion: whether passages that the best ones lead to are added.
+        variant: engine: ``bm25``, ``dense`` or both (``hybrid``).
+        k: number of hits, 1 to 100.
+        fusion: fusion of both rankings (`hybrid` only).
+        fusion_weight: weight of dense search, 0 to 1 (`hybrid` only).
+        rerank: ``off``, or the name of a reranker.
+        expansion: whether to add passages linked by the best ones.
 
     Raises:
         InputError: a value is out of range.
@@ -50,7 +50,7 @@ class SearchSettings:
             raise InputError(f"k is {self.k!r}; allowed: 1 to {CANDIDATES}")
         if self.fusion not in {"convex", "rrf"}:
             raise InputError(f"fusion is {self.fusion!r}; allowed: convex, rrf")
-        # Written so that NaN is refused too.
+        # This form also refuses NaN.
         if not 0.0 <= self.fusion_weight <= 1.0:
             raise InputError(f"fusion_weight is {self.fusion_weight!r}; allowed: 0 to 1")
 

@@ -9,7 +9,7 @@ import pytest
 
 from steersman.errors import DataError
 from steersman.errors.install_hint import how_to_install
-from steersman.retrieval.documents.parsed import Limits, Work
+from steersman.retrieval.documents.parsed import Limits, ParserRequest
 from steersman.retrieval.documents.parser_process import BoundedParser
 from steersman.retrieval.documents.parser_worker import _outcome, answer
 from steersman.retrieval.documents.read import read
@@ -55,7 +55,7 @@ def test_a_parser_that_died_is_replaced():
 def test_a_process_whose_owner_is_gone_ends_by_itself():
     with BoundedParser() as parser:
         read(b"<p>first", name="a.html", parser=parser)
-        work = Work("html", ENDLESS, 1, 10, 0.5)
+        work = ParserRequest("html", ENDLESS, 1, 10, 0.5)
         answer(parser._process.stdin, msgspec.msgpack.encode(work))
         assert parser._process.wait(60) == -signal.SIGXCPU
 
@@ -84,6 +84,6 @@ def test_more_text_than_allowed_is_refused():
 )
 def test_without_the_extra_the_message_says_what_to_install(monkeypatch, kind, package):
     monkeypatch.setitem(sys.modules, package, None)
-    refused = _outcome(Work(kind, b"text", 1, 10, 60)).refused
+    refused = _outcome(ParserRequest(kind, b"text", 1, 10, 60)).refused
     assert package.split(".")[0] in refused
     assert how_to_install("rag") in refused

@@ -1,1 +1,1 @@
-"""Documents read from files, and the passages they are cut into."""
+"""Documents from files, and their passages."""

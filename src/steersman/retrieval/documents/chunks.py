@@ -1,8 +1,8 @@
-"""Cutting documents into passages, where their structure allows it.
+"""Chunking: splits documents into passages along their structure.
 
-A passage never spans into a section that is not below its own, so every heading of its lineage
-holds for all of it. Within a section cuts fall between paragraphs, else sentences, else words, else
-characters, the first of these that leaves at least half of the size filled.
+A passage contains only one section and its subsections, so every heading of its lineage applies to
+all of it. Long sections are split between paragraphs, else sentences, words or characters: at the
+first boundary that fills at least half of the size.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 _SMALLEST = 64
 _LARGEST = 1 << 31
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
-# A full stop of Chinese or Japanese needs no space behind it; a line of a list or of code is one.
+# Chinese and Japanese have no space after a full stop; a line of a list or of code is a sentence.
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])[」』”’）]*\s*|\n\s*")
 _WORD = re.compile(r"\s+")
 _SPACE = re.compile(r"\s*")
 _JOINER = "\u200d"
-# Longer runs of combining marks do not occur in real text and may be cut anywhere.
+# Longer runs of combining marks do not occur in real text and may be split anywhere.
 _LONGEST_GRAPHEME = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How documents are cut.
+    """Chunking settings.
 
-    Sizes are in characters, because spans are, and no tokenizer is needed to check one. MiniLM
-    reads 256 word pieces and forgets the rest. With title and headings a passage of 800 characters
-    has 156 at the median in Cranfield (none has more than 256), 170 in MTRAG (1.5 % have more) and
-    220 in this project's pages, which are full of code and tables (25 % have more).
+    Sizes are in characters, like spans, so checking a size needs no tokenizer. MiniLM reads 256
+    word pieces and ignores the rest. Median word pieces of 800 characters with title and headings:
+    156 in Cranfield (none above 256), 170 in MTRAG (1.5 % above), 220 in this project's pages with
+    much code and many tables (25 % above).
 
     Args:
-        size: the most characters of a passage, 64 to 2³¹.
-        overlap: how many characters at most, 0 to half of `size`, a passage repeats of the one
-            before it where a section had to be cut; it begins with a sentence, else a word.
+        size: maximum passage length in characters, 64 to 2³¹; default 800.
+        overlap: maximum number of characters repeated from the previous passage of a split section,
+            0 to half of `size`; default 80. It begins at a sentence, else a word.
 
     Raises:
         InputError: a value is out of range.
@@ -67,7 +67,7 @@ class Chunking:
 
     @property
     def name(self) -> str:
-        """What a lineage calls this way of cutting."""
+        """Name of these settings in a lineage."""
         return f"characters-{self.size}-{self.overlap}"
 
 
@@ -75,16 +75,16 @@ WHOLE = Chunking(_LARGEST, 0)
 
 
 def cut(document: Document, chunking: Chunking | None = None) -> tuple[Passage, ...]:
-    r"""Return a document's passages, in their order; the same ones always.
+    r"""Return the passages of a document, in order; deterministic.
 
-    A document that fits is one passage with all of its text, spaces at the ends too. Of a longer
-    one every character but white space is in at least one passage.
+    A document that fits is one passage with its whole text, outer white space included. In a longer
+    one, every character except white space is in at least one passage.
 
     Args:
-        chunking: how to cut it; None: `Chunking()`. With `WHOLE` it is one passage however long.
+        chunking: chunking settings; None: `Chunking()`. `WHOLE` returns one passage of any length.
 
     Returns:
-        Its passages; none if there is nothing to find: no title, and no text but white space.
+        The passages; none without a title and without text other than white space.
 
     >>> from steersman.retrieval.documents.document import Document, Section
     >>> text = "# Pumps\nThey hum.\n\n# Valves\n" + "A valve opens. It closes. " * 4
@@ -157,14 +157,14 @@ def _paths(sections: tuple[Section, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _held(paths: list[tuple[str, ...]], bare: list[bool]) -> list[tuple[str, ...]]:
-    """Paths of the sections that say something, of all if none does."""
+    """Return the paths of the sections with text; all paths if no section has text."""
     return [path for path, is_bare in zip(paths, bare, strict=True) if not is_bare] or paths
 
 
 def _common(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
     if not paths:
         return ()
-    # What the least and the greatest have in common, all between them have.
+    # A prefix shared by the smallest and the largest path is shared by all.
     pairs = zip(min(paths), max(paths), strict=False)
     return tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
@@ -172,7 +172,7 @@ def _common(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
 def _group(
     starts: list[int], paths: list[tuple[str, ...]], bare: list[bool], first: int, size: int
 ) -> int:
-    """Behind which section a group ends: those below the first that fit; a bare one's next."""
+    """Return the end of the group of sections below the first; extend a group without text."""
     depth = len(paths[first])
     behind = first + 1
     while behind < len(paths) and len(paths[behind]) > depth:
@@ -187,12 +187,12 @@ def _group(
 
 
 def _is_bare(section: str) -> bool:
-    """Whether nothing is below a section's first line but what underlines it."""
+    """Return whether a section has only its heading, and perhaps an underline."""
     return not section.strip().partition("\n")[2].strip().strip("=-")
 
 
 def _pieces(text: str, start: int, end: int, chunking: Chunking) -> Iterator[tuple[int, int]]:
-    """Spans of at most `size`, without white space at their ends, that cover what is not white."""
+    """Yield trimmed spans of at most `size` that cover all text except white space."""
     start, end = _trim(text, start, end)
     done = start
     while end - start > chunking.size:
@@ -200,13 +200,13 @@ def _pieces(text: str, start: int, end: int, chunking: Chunking) -> Iterator[tup
         behind = _cut_at(text, start, middle, start + chunking.size)
         piece_end = _trim(text, start, behind)[1]
         if start < done and piece_end <= done:
-            # What it repeats is all that can be cut off: it begins without.
+            # The piece would contain only the overlap, so start without overlap.
             start = _trim(text, done, end)[0]
             continue
         yield start, piece_end
         done = piece_end
         ahead = _trim(text, behind, end)[0]
-        # Never back to where this piece began, or there would be no end.
+        # Start after the previous start, or the loop would never end.
         again = max(behind - chunking.overlap, start + 1)
         start = _overlap_at(text, again, behind) if chunking.overlap and ahead < end else ahead
         start = _trim(text, start, end)[0]
@@ -215,7 +215,7 @@ def _pieces(text: str, start: int, end: int, chunking: Chunking) -> Iterator[tup
 
 
 def _cut_at(text: str, start: int, middle: int, limit: int) -> int:
-    """The last place to cut in (middle, limit], in the order of preference."""
+    """Return the last split position in (middle, limit], by order of preference."""
     for boundary in (_PARAGRAPH, _SENTENCE, _WORD):
         found = _last(boundary, text, middle, limit)
         if found is not None:
@@ -238,7 +238,7 @@ def _last(boundary: re.Pattern[str], text: str, begin: int, limit: int) -> int |
 
 
 def _overlap_at(text: str, begin: int, behind: int) -> int:
-    """Where the next piece begins: with the first sentence from `begin` on, else a word."""
+    """Return the start of the next piece: the first sentence from `begin`, else a word."""
     for boundary in (_SENTENCE, _WORD):
         for match in boundary.finditer(text, begin, behind):
             if match.end() < behind and not _within_grapheme(text, match.end()):
@@ -249,7 +249,7 @@ def _overlap_at(text: str, begin: int, behind: int) -> int:
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
     space = _SPACE.match(text, start, end)
     ahead = space.end() if space else start
-    # An accent on a space: the space belongs to it.
+    # A combining mark after a space: keep both together.
     if start < ahead < end and _within_grapheme(text, ahead):
         ahead -= 1
     while end > ahead and text[end - 1].isspace():
@@ -258,7 +258,7 @@ def _trim(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _within_grapheme(text: str, place: int) -> bool:
-    """Whether a cut would part what readers see as one character (UAX 29, without Indic joins)."""
+    """Return whether a position is inside a grapheme (UAX 29, without Indic joins)."""
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]

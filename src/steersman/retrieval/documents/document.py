@@ -1,4 +1,4 @@
-"""A document as it was read: its text, and where its sections and pages begin in it."""
+"""Document: text with the offsets of its sections and pages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from steersman.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# An id is a key in the store, whose index takes no key of 2,700 bytes.
+# An id is an index key in the store, and the index refuses keys of 2,700 bytes.
 MAX_ID = 512
-# Title, headings and meta go with every passage, so what they take is multiplied.
+# Every passage stores title, headings and meta, so their size is multiplied.
 MAX_TITLE = 1_000
 MAX_META_BYTES = 65_536
 
@@ -27,12 +27,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands below it, up to the next heading.
+    """Section: a heading and the text up to the next heading.
 
     Args:
-        start: offset into the document's text, in characters, where the heading begins; ≥ 0.
-        level: 1 for the outermost, to 6.
-        title: the heading's words, without markup; at most 1,000 characters.
+        start: offset of the heading in the document's text, in characters, ≥ 0.
+        level: heading level, 1 (outermost) to 6.
+        title: heading without markup, at most 1,000 characters.
 
     Raises:
         InputError: a value is out of range.
@@ -53,27 +53,26 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text with a name, in which passages are spans of characters.
+    """Document of a corpus; passages are spans of its text.
 
-    No text here holds NUL or half of a surrogate pair: PostgreSQL refuses the one and UTF-8 has no
-    bytes for the other. `read` puts U+FFFD in their place and says how often; a document that is
-    made directly raises InputError.
+    NUL and lone surrogates are not allowed: PostgreSQL refuses NUL, and UTF-8 cannot encode
+    surrogates. `read` replaces them by U+FFFD and reports how many.
 
     Args:
-        doc_id: its name, unique in its corpus; 1 to 512 characters, none of them a control
-            character, and no space at an end.
-        text: decoded; spans are offsets into exactly this text, in characters.
-        title: at most 1,000 characters; "" if it has none.
-        source: where it came from: a path or URL; "" if unknown.
-        meta: anything that JSON can say (NaN and Infinity it cannot), at most 65,536 bytes of it.
-        sections: in the order of their starts; () if nothing is known of its structure.
-        pages: the offset at which each page starts, the first page's first; () if it has none.
+        doc_id: id, unique in its corpus; 1 to 512 characters without control characters and outer
+            spaces.
+        text: decoded text; spans are offsets into exactly this text, in characters.
+        title: title, at most 1,000 characters; "" if it has none.
+        source: path or URL; "" if unknown.
+        meta: JSON values (no NaN or Infinity), at most 65,536 bytes.
+        sections: sections in order; () if the structure is unknown.
+        pages: start offset of each page, in order; () if it has no pages.
 
     Attributes:
-        sha256: of the text in UTF-8, 64 hexadecimal digits.
+        sha256: SHA-256 of the text in UTF-8, 64 hexadecimal digits.
 
     Raises:
-        InputError: a value out of its range, or one that cannot be stored.
+        InputError: a value is out of range or cannot be stored.
     """
 
     doc_id: str
@@ -105,10 +104,10 @@ class Document:
 
 
 def check_id(doc_id: Any) -> None:
-    """Raise unless a text can be a document's name.
+    """Raise unless a value is a valid document id.
 
     Raises:
-        InputError: it is empty, too long, not printable, or has a space at an end.
+        InputError: it is empty or too long, or has control characters or outer spaces.
     """
     named = isinstance(doc_id, str) and 1 <= len(doc_id) <= MAX_ID and doc_id == doc_id.strip()
     if not named or _CONTROL.search(doc_id):
@@ -120,13 +119,13 @@ def check_id(doc_id: Any) -> None:
 
 
 def check_text(text: Any, what: str, longest: int | None = None) -> bytes:
-    """Return a text in UTF-8, or raise if it cannot be stored as it is.
+    """Return a text in UTF-8; raise if it cannot be stored.
 
     Args:
-        longest: the most characters it may have; None: any number.
+        longest: maximum number of characters; None: no limit.
 
     Raises:
-        InputError: it is not text, too long, or holds NUL or half of a surrogate pair.
+        InputError: it is not text, too long, or holds NUL or a lone surrogate.
     """
     if not isinstance(text, str):
         raise InputError(f"{what} is {type(text).__name__}; it must be str: decode it first")

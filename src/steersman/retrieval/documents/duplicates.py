@@ -1,9 +1,8 @@
-"""Passages that say what another one says already: exactly, or but for a few words.
+"""Deduplication of passages: exact and near duplicates.
 
-MinHash over shingles of three words finds candidates; whether one is a duplicate is decided by the
-Jaccard similarity of the shingles themselves, so what is dropped is at least as similar as asked.
-The one error is to miss a pair: at most once in a thousand at the threshold itself, over the draw
-of the hash functions, and ever more rarely above it.
+MinHash over shingles of three words finds candidates. The exact Jaccard similarity of the shingles
+then decides, so every dropped passage reaches the threshold. Only misses are possible: at most one
+pair in a thousand at the threshold, over random hash functions, and fewer above it.
 
 Source: Broder, On the resemblance and containment of documents (1997); banding as in Leskovec,
 Rajaraman & Ullman, Mining of Massive Datasets, section 3.4. `tests/retrieval/documents/
@@ -34,19 +33,19 @@ _HASHES = 128
 _SHINGLE = 3
 _MISS = 1e-3
 _LEAST = 0.3
-# Fixed: what is dropped must not depend on who runs it, nor on when.
+# Fixed seed: results must not differ between runs.
 _RNG = np.random.default_rng(20_261_121)
 _FACTORS = _RNG.integers(1, 1 << 63, (_HASHES, 1), np.uint64) * np.uint64(2) + np.uint64(1)
 _SHIFTS = _RNG.integers(0, 1 << 63, (_HASHES, 1), np.uint64)
 
 
 class Repeat(NamedTuple):
-    """A passage that was dropped, and why.
+    """Dropped duplicate.
 
     Attributes:
-        passage: id of the one that was dropped.
-        repeats: id of the kept one that says the same.
-        similarity: of the two, in [`near`, 1]; 1.0 for the same words.
+        passage: id of the dropped passage.
+        repeats: id of the kept passage.
+        similarity: similarity of both, in [`near`, 1]; 1.0 for the same words.
     """
 
     passage: str
@@ -55,32 +54,32 @@ class Repeat(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unique:
-    """What is left of some passages, and what became of the others.
+class UniquePassages:
+    """Result of deduplication.
 
     Attributes:
-        kept: in their order.
-        dropped: in their order, each with what it repeats.
+        kept: kept passages, in order.
+        dropped: dropped duplicates, in order.
     """
 
     kept: tuple[Passage, ...]
     dropped: tuple[Repeat, ...]
 
 
-def unique(passages: Iterable[Passage], *, near: float | None = 0.9) -> Unique:
-    """Return the passages without those that repeat an earlier one; the first is kept.
+def unique(passages: Iterable[Passage], *, near: float | None = 0.9) -> UniquePassages:
+    """Return the passages without duplicates of earlier ones.
 
-    Compared are the words of the texts: letters and digits, whatever their case, width or accents'
-    encoding. Titles and headings count only where a text has no words. The work grows with the
-    number of pairs that share a band of hashes: passages off one template, each a little below
-    `near`, are all compared with each other.
+    It compares words of letters and digits, ignoring case, width and the encoding of accents.
+    Titles and headings count only if a text has no words. The cost grows with the number of pairs
+    that share a band of hashes: passages from one template, slightly below `near`, are all compared
+    with each other.
 
     Args:
-        near: the least Jaccard similarity of the shingles (three words in a row) at which one
-            repeats the other, 0.3 to 1; None: only the same words in the same order do.
+        near: minimum Jaccard similarity of the shingles (three consecutive words) for a duplicate,
+            0.3 to 1; None: only the same words in the same order.
 
     Raises:
-        InputError: `near` is out of its range, or an id is there twice.
+        InputError: `near` is out of range, or an id occurs twice.
 
     >>> from steersman.retrieval.documents.document import Document
     >>> from steersman.retrieval.documents.chunks import cut
@@ -92,19 +91,19 @@ def unique(passages: Iterable[Passage], *, near: float | None = 0.9) -> Unique:
     if near is not None and not _LEAST <= near <= 1:
         raise InputError(f"near is {near}; allowed: {_LEAST} to 1, or None")
     same: dict[bytes, tuple[str, float]] = {}
-    index = None if near is None else _Near(near)
+    index = None if near is None else _MinHashIndex(near)
     kept: list[Passage] = []
     dropped: list[Repeat] = []
     for passage in _without_repeated_ids(passages):
-        said = _said(passage)
-        key = hashlib.sha256(" ".join(said).encode()).digest()
-        found = same.get(key) or (index and index.find(said, passage.id))
+        words = _compared_words(passage)
+        key = hashlib.sha256(" ".join(words).encode()).digest()
+        found = same.get(key) or (index and index.find(words, passage.id))
         if found:
             dropped.append(Repeat(passage.id, *found))
         else:
             kept.append(passage)
         same.setdefault(key, found or (passage.id, 1.0))
-    return Unique(tuple(kept), tuple(dropped))
+    return UniquePassages(tuple(kept), tuple(dropped))
 
 
 def _without_repeated_ids(passages: Iterable[Passage]) -> Iterator[Passage]:
@@ -116,17 +115,17 @@ def _without_repeated_ids(passages: Iterable[Passage]) -> Iterator[Passage]:
         yield passage
 
 
-def _said(passage: Passage) -> list[str]:
+def _compared_words(passage: Passage) -> list[str]:
     for text in (passage.text, passage_text(passage)):
         found = folded_words(text.replace("_", " "))
         if found:
             return found
-    # Signs alone: they say what they are.
+    # Only signs: compare them as they are.
     return [passage.text.strip()]
 
 
-class _Near:
-    """Kept passages by bands of their signatures."""
+class _MinHashIndex:
+    """Index of kept passages by the bands of their signatures."""
 
     def __init__(self, near: float) -> None:
         self._near = near
@@ -135,9 +134,9 @@ class _Near:
         self._shingles: list[NDArray[np.uint64]] = []
         self._ids: list[str] = []
 
-    def find(self, said: list[str], name: str) -> tuple[str, float] | None:
-        """The first kept passage that is near, and how near; without one it is kept itself."""
-        shingles = _shingles(said)
+    def find(self, words: list[str], name: str) -> tuple[str, float] | None:
+        """Return id and similarity of the first near duplicate; without one, add the passage."""
+        shingles = _shingles(words)
         bands = list(_bands(shingles, self._rows))
         candidates = {place for band in bands for place in self._bands.get(band, ())}
         for place in sorted(candidates):
@@ -152,7 +151,7 @@ class _Near:
 
 
 def _rows(near: float) -> int:
-    """The most rows to a band, hence the fewest candidates, that miss seldom enough."""
+    """Return the largest band size within the miss rate: it gives the fewest candidates."""
     powers = (1, 2, 4, 8, 16, 32)
     return max(rows for rows in powers if (1 - near**rows) ** (_HASHES // rows) <= _MISS)
 
@@ -164,18 +163,18 @@ def _bands(shingles: NDArray[np.uint64], rows: int) -> Iterator[bytes]:
         yield number.to_bytes(1, "little") + band.tobytes()
 
 
-def _shingles(said: list[str]) -> NDArray[np.uint64]:
-    """Sorted 64-bit hashes of three words in a row, each once; of all words if there are fewer."""
-    hashes = np.array([_hash_word(word) for word in said], np.uint64)
-    count = max(len(said) - _SHINGLE + 1, 1)
+def _shingles(words: list[str]) -> NDArray[np.uint64]:
+    """Return sorted unique 64-bit hashes of the shingles; one shingle for fewer words."""
+    hashes = np.array([_hash_word(word) for word in words], np.uint64)
+    count = max(len(words) - _SHINGLE + 1, 1)
     mixed = np.zeros(count, np.uint64)
-    for shift in range(min(_SHINGLE, len(said))):
+    for shift in range(min(_SHINGLE, len(words))):
         mixed = _mix(mixed ^ hashes[shift : shift + count])
     return np.unique(mixed)
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    # The finaliser of SplitMix64: each bit of the input turns half of the output's.
+    # The finaliser of SplitMix64: each input bit flips about half of the output bits.
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""HTML to text: paragraphs apart, headings as sections, without navigation and scripts."""
+"""HTML parser: text with sections, without navigation and scripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LEFT_OUT = frozenset(
         "title",
     ]
 )
-# Elements that HTML ends by itself; the slash in all others it overlooks.
+# Elements without an end tag; HTML ignores the slash in all others.
 _VOID = frozenset(
     [
         *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
@@ -82,9 +82,9 @@ _BLOCKS = frozenset(
 def parse_html(text: str) -> ParsedFile:
     r"""Return the text of a page with its title and sections.
 
-    Read is the only ``main`` of the page, if it has one with text, else its body; without scripts,
-    styles, navigation, forms' controls, footers of the page and what is hidden. Paragraphs are
-    parted by an empty line, items and rows by a new line, cells by a bar.
+    It reads ``main``, if the page has exactly one with text, else the body. It leaves out scripts,
+    styles, navigation, form controls, page footers and hidden elements. Paragraphs are separated by
+    an empty line, items and rows by a new line, cells by a bar.
 
     >>> page = "<title>Manual</title><nav>Home</nav><h1>Pumps</h1><p>They <b>hum</b>.<p>Cold."
     >>> parse_html(page).text, parse_html(page).sections
@@ -101,9 +101,9 @@ def parse_html(text: str) -> ParsedFile:
 
 
 def as_html(text: str) -> str:
-    """Return a page of XHTML so that HTML's rules read it: empty elements get an end tag.
+    """Return an XHTML page with end tags for empty elements.
 
-    HTML takes ``<script/>`` for a beginning, and all that follows for a script.
+    An HTML parser reads ``<script/>`` as a start tag, and the rest of the page as a script.
 
     >>> as_html('<script src="a.js"/><p>They hum.<br/></p>')
     '<script src="a.js"></script><p>They hum.<br/></p>'
@@ -127,7 +127,7 @@ def _main(page: LexborHTMLParser) -> _Writer | None:
 
 def _write(root: LexborNode | None) -> _Writer:
     writer = _Writer()
-    # With hand-written steps, since a page may be nested deeper than Python's stack.
+    # Not recursive: a page may be nested deeper than Python's stack.
     for node, entered in _walk(root):
         if node.is_text_node:
             writer.write(node.text_content or "")
@@ -139,7 +139,7 @@ def _write(root: LexborNode | None) -> _Writer:
 
 
 def _walk(root: LexborNode | None) -> Iterator[tuple[LexborNode, bool]]:
-    """Nodes in the order of the page: text once, elements when they open and when they close."""
+    """Yield nodes in page order: text once, elements at their start and end."""
     open_elements: list[LexborNode] = []
     node = root
     while node is not None:
@@ -167,15 +167,19 @@ def _is_left_out(node: LexborNode, above: list[LexborNode]) -> bool:
     tag = node.tag or ""
     if tag in _LEFT_OUT:
         return True
-    said = node.attributes
-    if "hidden" in said or said.get("aria-hidden") == "true" or said.get("role") in _ROLES:
+    attributes = node.attributes
+    if (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or attributes.get("role") in _ROLES
+    ):
         return True
-    # A footer within an article is the article's own: notes, not the page's boilerplate.
+    # A footer within an article holds notes; the page footer is boilerplate.
     return tag == "footer" and not any(one.tag in _CONTENT for one in above)
 
 
 class _Writer:
-    """Text as it grows, with the gap that the next word wants before it."""
+    """Text writer with the pending separator before the next word."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -184,7 +188,7 @@ class _Writer:
         self._gap = 0
         self._verbatim = 0
         self._in_heading = False
-        # Where the heading's first word stands: in the text, and among its parts.
+        # Position of the heading's first word: in the text, and in `parts`.
         self._heading: tuple[int, int] | None = None
 
     def enter(self, tag: str) -> None:
@@ -222,7 +226,7 @@ class _Writer:
             self._want(2)
 
     def _want(self, gap: int) -> None:
-        # A heading is one line, whatever stands in it.
+        # A heading is always one line.
         self._gap = max(self._gap, min(gap, 1) if self._in_heading else gap)
 
     def _put(self, text: str) -> None:

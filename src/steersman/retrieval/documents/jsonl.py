@@ -1,4 +1,4 @@
-"""Documents out of JSON lines: all of them, or none and the line that is wrong."""
+"""JSON lines reader: returns all documents, or raises at the first invalid line."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MARK = b"\xef\xbb\xbf"
 def read_lines(stream: IO[bytes], name: str, limits: Limits) -> list[Document]:
     r"""Return the document of each line.
 
-    A line is an object with ``doc_id`` (or ``id``, or ``_id``; a text or a whole number) and
-    ``text``; ``title``, ``source`` and ``meta`` may be there. Other fields join ``meta``. Lines are
-    UTF-8, empty ones are passed over; a document may have an empty text, for collections have such.
+    A line is an object with ``doc_id`` (or ``id`` or ``_id``; a string or an integer) and ``text``;
+    ``title``, ``source`` and ``meta`` are optional. Other fields are added to ``meta``. Lines are
+    UTF-8; empty lines are skipped. A text may be empty, as in some collections.
 
     Args:
-        stream: of unpacked bytes.
-        limits: of bytes a line, bytes and lines in all.
+        stream: uncompressed bytes.
+        limits: limits of bytes per line, total bytes and lines.
 
     Raises:
-        DataError: a line is wrong, has an id that was there before, or goes beyond a limit.
+        DataError: a line is invalid, repeats an id, or exceeds a limit.
 
     >>> import io
     >>> from steersman.retrieval.documents.parsed import Limits
@@ -94,7 +94,7 @@ def _document(line: bytes, place: str, source: str) -> Document:
     except InputError as error:
         raise DataError(f"{place}: {error}") from error
     except ValueError as error:
-        # A whole number of more digits than Python reads.
+        # An integer with more digits than Python reads.
         raise DataError(f"{place}: {error}") from error
 
 
@@ -116,18 +116,18 @@ def _made(row: Any, source: str) -> Document:
     meta = row.get("meta") or {}
     if not isinstance(meta, dict):
         raise InputError(f"meta is {type(meta).__name__}; it must be an object")
-    told = row.get("source")
-    used = {key, "text", "title", "meta"} | ({"source"} if isinstance(told, str) else set())
+    given = row.get("source")
+    used = {key, "text", "title", "meta"} | ({"source"} if isinstance(given, str) else set())
     others = {name: value for name, value in row.items() if name not in used}
     if replaced:
         others["reading"] = {"replaced": replaced}
     title = "" if row.get("title") is None else row["title"]
-    where = told if isinstance(told, str) and told else source
+    where = given if isinstance(given, str) and given else source
     return Document(str(row[key]), row["text"], title, where, {**others, **meta})
 
 
 def _cleaned(value: Any) -> tuple[Any, int]:
-    """The same value with texts that can be stored, and how many characters were replaced."""
+    """Return a value with storable texts, and the number of replaced characters."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a parser found in one file: plain values, so that it can come from another process."""
+"""Parser limits, requests and responses; plain values, exchanged between processes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LONGEST_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps that hold before memory is taken; what goes beyond one is refused, never cut off.
+    """Limits of reading; larger input is refused before it is loaded, never truncated.
 
     Args:
-        document_bytes: of one document, packed or unpacked, and of its text; ≥ 1.
-        total_bytes: of all that one call reads, unpacked; ≥ 1.
-        documents: that one call may return, and files of a folder; ≥ 1.
-        pages: of one PDF; ≥ 1.
-        parse_s: seconds that the parser may take for one document, > 0 and at most 86,400.
-        parser_bytes: memory that the parser may take (on Linux; elsewhere nothing bounds it),
-            ≥ 268,435,456.
+        document_bytes: maximum bytes of a document, compressed and uncompressed, and of its text,
+            ≥ 1; default 64 MiB.
+        total_bytes: maximum uncompressed bytes per call, ≥ 1; default 1 GiB.
+        documents: maximum documents per call, and files of a folder, ≥ 1; default 1,000,000.
+        pages: maximum pages of a PDF, ≥ 1; default 5,000.
+        parse_s: timeout of the parser per document in seconds, > 0, at most 86,400; default 60.
+        parser_bytes: memory limit of the parser, ≥ 268,435,456; default 2 GiB; Linux only.
 
     Raises:
         InputError: a value is out of range.
@@ -49,14 +49,14 @@ class Limits:
 
 
 class ParsedFile(msgspec.Struct):
-    """The text of a file and its structure; offsets are into exactly this text, in characters.
+    """Text of a file and its structure; offsets are in characters of this text.
 
     Attributes:
-        text: as it was extracted.
-        title: "" if there is none.
-        sections: start, level and title of each heading, in their order.
-        pages: where each page begins.
-        notes: what a reader should know, such as how many pages have no text.
+        text: extracted text.
+        title: title; "" without one.
+        sections: start, level and title of each heading, in order.
+        pages: start of each page.
+        notes: counts of problems, such as pages without text.
     """
 
     text: str
@@ -67,18 +67,18 @@ class ParsedFile(msgspec.Struct):
 
 
 class Refusal(Exception):  # noqa: N818 - an outcome, which its caller turns into a DataError
-    """A file that cannot be read; the message says why, and what to do."""
+    """The file cannot be read; the message gives the reason and what to do."""
 
 
-class Work(msgspec.Struct):
-    """One file for the parser's process.
+class ParserRequest(msgspec.Struct):
+    """Request to the parser process: one file with its limits.
 
     Attributes:
         kind: markdown, html or pdf.
-        data: in UTF-8, or of a PDF as it is.
-        pages: the most pages.
-        text_bytes: the most characters of its text.
-        parse_s: the most seconds of processor time.
+        data: text in UTF-8, or PDF bytes.
+        pages: maximum pages.
+        text_bytes: maximum characters of the text.
+        parse_s: maximum processor time in seconds.
     """
 
     kind: str
@@ -88,12 +88,12 @@ class Work(msgspec.Struct):
     parse_s: float
 
 
-class Outcome(msgspec.Struct):
-    """What became of it: one of the two.
+class ParserResponse(msgspec.Struct):
+    """Response of the parser process: one of both.
 
     Attributes:
-        parsed: what was found.
-        refused: why nothing was.
+        parsed: parsed file.
+        refused: reason of the refusal.
     """
 
     parsed: ParsedFile | None = None
@@ -101,5 +101,5 @@ class Outcome(msgspec.Struct):
 
 
 def one_line(text: str) -> str:
-    """Return a heading or title in one line, at most as long as one may be."""
+    """Return a heading or title as one line, truncated to the maximum length."""
     return " ".join(text.split())[:MAX_TITLE]

@@ -1,7 +1,7 @@
-"""Parsing in a separate process, so that a hostile file costs no more than was allowed.
+"""Parser process: parses untrusted files with limited time and memory.
 
-A page of HTML may ask for more memory than any machine has in a few kilobytes, and a PDF for more
-time than anyone has. A thread cannot be ended; a process can.
+A few kilobytes of HTML or a PDF may need any amount of memory or time. A process can be killed, a
+thread cannot.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from steersman.errors import DataError
-from steersman.retrieval.documents.parsed import Limits, Outcome, ParsedFile, Work
+from steersman.retrieval.documents.parsed import Limits, ParsedFile, ParserRequest, ParserResponse
 from steersman.retrieval.documents.parser_worker import LENGTH_BYTES, answer
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-# The packages' own __init__ would import indexes and the store: seconds, and memory, for nothing.
+# Skip the __init__ of these packages: it would import indexes and the store, slowly.
 _START = """
 import sys
 from importlib.util import find_spec, module_from_spec
@@ -34,12 +34,12 @@ _START_S = 30.0
 
 
 class BoundedParser:
-    """Parses files one after another in one process, which is replaced if it dies or hangs.
+    """Parser in a separate process, which is replaced if it dies or hangs.
 
-    For one thread at a time. The process starts with the first file and ends with `close`.
+    Use it from one thread at a time. The process starts with the first file and ends with `close`.
 
     Args:
-        limits: of time, memory, pages and text; None: `Limits()`.
+        limits: limits of time, memory, pages and text; None: `Limits()`.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -47,23 +47,23 @@ class BoundedParser:
         self._process: subprocess.Popen[bytes] | None = None
 
     def parse(self, kind: Literal["markdown", "html", "pdf"], data: bytes, name: str) -> ParsedFile:
-        """Return what is in a file.
+        """Return the parsed file.
 
         Args:
-            data: in UTF-8, or of a PDF as it is.
+            data: text in UTF-8, or PDF bytes.
 
         Raises:
-            DataError: it cannot be read, or takes more than the limits allow.
+            DataError: the file cannot be read, or exceeds a limit.
         """
         limits = self._limits
-        work = Work(kind, data, limits.pages, limits.document_bytes, limits.parse_s)
+        work = ParserRequest(kind, data, limits.pages, limits.document_bytes, limits.parse_s)
         outcome = self._ask(msgspec.msgpack.encode(work), name)
         if outcome.parsed is None:
             raise DataError(f"{name} {outcome.refused}")
         return outcome.parsed
 
     def close(self) -> None:
-        """End the process; it starts again when it is needed."""
+        """Stop the process; it restarts when needed."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -80,7 +80,7 @@ class BoundedParser:
     ) -> None:
         self.close()
 
-    def _ask(self, work: bytes, name: str) -> Outcome:
+    def _ask(self, work: bytes, name: str) -> ParserResponse:
         late = Event()
         seconds = self._limits.parse_s + _START_S * (self._process is None)
         try:
@@ -100,15 +100,17 @@ class BoundedParser:
         finally:
             timer.cancel()
 
-    def _exchange(self, process: subprocess.Popen[bytes], work: bytes) -> Outcome:
+    def _exchange(self, process: subprocess.Popen[bytes], work: bytes) -> ParserResponse:
         assert process.stdin is not None  # noqa: S101 - both are pipes
         assert process.stdout is not None  # noqa: S101
         answer(process.stdin, work)
         length = int.from_bytes(_exactly(process.stdout.read(LENGTH_BYTES), LENGTH_BYTES), "big")
-        # Text of four bytes a character, and as much again for headings.
+        # Four bytes per character of text, and the same again for headings.
         if length > 8 * self._limits.document_bytes + (1 << 20):
             raise EOFError
-        return msgspec.msgpack.decode(_exactly(process.stdout.read(length), length), type=Outcome)
+        return msgspec.msgpack.decode(
+            _exactly(process.stdout.read(length), length), type=ParserResponse
+        )
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - our own fixed command, no shell

@@ -1,7 +1,7 @@
-"""The process in which files of strangers are parsed: it may grow, hang or die, and is replaced.
+"""Worker program of `BoundedParser`; it may hang or die on an untrusted file.
 
-Reads one `Work` after another from its standard input and answers each with an `Outcome`, both in
-msgpack behind their length in eight bytes. It ends with its input.
+It reads each `ParserRequest` from standard input and writes a `ParserResponse`, both in msgpack
+after their length in eight bytes. It exits when the input ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from steersman.errors.install_hint import how_to_install
 from steersman.retrieval.documents.html import parse_html
 from steersman.retrieval.documents.markdown import parse_markdown
-from steersman.retrieval.documents.parsed import Outcome, ParsedFile, Refusal, Work
+from steersman.retrieval.documents.parsed import ParsedFile, ParserRequest, ParserResponse, Refusal
 from steersman.retrieval.documents.pdf import parse_pdf
 from steersman.retrieval.documents.text_encoding import storable
 
@@ -31,38 +31,36 @@ def main() -> None:
         if len(length) < LENGTH_BYTES:
             return
         work = msgspec.msgpack.decode(
-            sys.stdin.buffer.read(int.from_bytes(length, "big")), type=Work
+            sys.stdin.buffer.read(int.from_bytes(length, "big")), type=ParserRequest
         )
         _bound_time(work.parse_s)
         answer(sys.stdout.buffer, msgspec.msgpack.encode(_outcome(work)))
 
 
 def answer(stream: IO[bytes], message: bytes) -> None:
-    """Write a message behind its length.
-
-    Args:
-        message: any bytes.
-    """
+    """Write the length of a message and the message."""
     stream.write(len(message).to_bytes(LENGTH_BYTES, "big"))
     stream.write(message)
     stream.flush()
 
 
-def _outcome(work: Work) -> Outcome:
+def _outcome(work: ParserRequest) -> ParserResponse:
     try:
-        return Outcome(parsed=_parse(work))
+        return ParserResponse(parsed=_parse(work))
     except Refusal as refusal:
-        return Outcome(refused=str(refusal))
+        return ParserResponse(refused=str(refusal))
     except ImportError as missing:
         message = f"needs the package {missing.name}; install it with: "
-        return Outcome(refused=message + how_to_install("rag"))
+        return ParserResponse(refused=message + how_to_install("rag"))
     except MemoryError:
-        return Outcome(refused="needs more memory than the parser limit; split it")
-    except Exception as error:  # noqa: BLE001 - a parser may raise anything at a broken file
-        return Outcome(refused=f"is broken ({type(error).__name__}: {str(error)[:200]}); repair it")
+        return ParserResponse(refused="needs more memory than the parser limit; split it")
+    except Exception as error:  # noqa: BLE001 - a parser may raise any error for a broken file
+        return ParserResponse(
+            refused=f"is broken ({type(error).__name__}: {str(error)[:200]}); repair it"
+        )
 
 
-def _parse(work: Work) -> ParsedFile:
+def _parse(work: ParserRequest) -> ParsedFile:
     if work.kind == "pdf":
         parsed = parse_pdf(work.data, work.pages, work.text_bytes)
     else:
@@ -76,7 +74,7 @@ def _parse(work: Work) -> ParsedFile:
 
 
 def _storable(parsed: ParsedFile) -> ParsedFile:
-    # What a PDF's fonts make up need not be: one character for one keeps offsets.
+    # Text from PDF fonts may not be storable; replacing one character by one keeps offsets.
     parsed.text, replaced = storable(parsed.text)
     parsed.title = storable(parsed.title)[0]
     parsed.sections = [
@@ -88,7 +86,7 @@ def _storable(parsed: ParsedFile) -> ParsedFile:
 
 
 def _bound_time(parse_s: float) -> None:
-    # Who asked ends this process when it is late, unless it was ended itself; the system then does.
+    # The parent kills a late worker. If the parent has died, this limit does.
     if sys.platform != "win32":
         import resource  # noqa: PLC0415 - not on every system
 
@@ -98,7 +96,7 @@ def _bound_time(parse_s: float) -> None:
 
 
 def _bound_memory(parser_bytes: int) -> None:
-    # macOS takes such a limit and does not hold to it.
+    # macOS accepts this limit but does not enforce it.
     if _STATM.exists():
         import resource  # noqa: PLC0415 - not on every system; where there is /proc, it is
 

@@ -1,4 +1,4 @@
-"""A passage: a span of a document, which says of itself where it stood."""
+"""Passage: a span of a document, with its lineage."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# What Markdown writes around a heading.
+# Markdown characters around a heading.
 _MARKUP = " \t#=-*_`"
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a passage comes from, exactly enough to check a citation.
+    """Origin of a passage, exact enough to check a citation.
 
     Args:
-        sha256: of the document's text in UTF-8, 64 hexadecimal digits.
-        start: offset of the passage's first character in that text, ≥ 0.
-        end: offset behind its last one, ≥ `start`.
-        headings: what it stands under, outermost first; each holds for all of the passage.
-        page: on which it begins, from 1; None: the document has no pages.
-        chunker: name of what cut it, with its settings; see `Chunking.name`.
+        sha256: SHA-256 of the document's text in UTF-8, 64 hexadecimal digits.
+        start: start offset in that text, in characters, ≥ 0.
+        end: end offset, exclusive, ≥ `start`.
+        headings: headings above the passage, outermost first; each applies to all of it.
+        page: first page, from 1; None: the document has no pages.
+        chunker: chunking settings, see `Chunking.name`.
 
     Raises:
         InputError: a value is out of range.
@@ -53,19 +53,19 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A span of a document: what is ranked, shown and cited.
+    """Span of a document, the unit of ranking and citation.
 
     Args:
-        doc_id: of the document.
-        chunk: its place among the passages of the document, from 0.
+        doc_id: id of the document.
+        chunk: number of the passage in the document, from 0.
         text: exactly the document's text from `lineage.start` to `lineage.end`.
-        title: of the document; "" if it has none.
-        meta: of the document.
-        source: of the document; "" if unknown.
-        lineage: where it stood.
+        title: title of the document; "" if it has none.
+        meta: meta of the document.
+        source: source of the document; "" if unknown.
+        lineage: origin in the document.
 
     Raises:
-        InputError: a value out of its range, or a text as long as no span says.
+        InputError: a value is out of range, or text and span have different lengths.
     """
 
     doc_id: str
@@ -91,21 +91,21 @@ class Passage:
 
     @property
     def id(self) -> str:
-        """The name of the passage in its corpus: the document's, #, and its place."""
+        """Unique id in the corpus: document id, ``#`` and passage number."""
         return f"{self.doc_id}#{self.chunk}"
 
 
 def passage_text(passage: Passage) -> str:
-    r"""Return what is ranked, by words and by meaning alike: title, headings and text.
+    r"""Return the ranked text of a passage: title, headings and text.
 
-    A passage in the middle of a chapter rarely names what the chapter is about; its headings do.
-    What the title or the passage's first line says anyway is not said twice.
+    A passage rarely names the subject of its chapter, but the headings do. Headings equal to the
+    title or to the passage's first line are omitted.
 
     >>> lineage = Lineage("0" * 64, 90, 101, ("Manual", "Cooling", "Pumps"))
     >>> passage = Passage("manual", 3, "They hum.\n\n", title="Manual", lineage=lineage)
     >>> passage_text(passage)
     'Manual\nCooling\nPumps\nThey hum.\n\n'
     """
-    said = {passage.title, passage.text.lstrip().partition("\n")[0].strip(_MARKUP)}
-    above = [heading for heading in passage.lineage.headings if heading not in said]
+    repeated = {passage.title, passage.text.lstrip().partition("\n")[0].strip(_MARKUP)}
+    above = [heading for heading in passage.lineage.headings if heading not in repeated]
     return "\n".join(part for part in (passage.title, *above, passage.text) if part)

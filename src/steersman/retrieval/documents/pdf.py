@@ -1,4 +1,4 @@
-"""PDF to text, page by page; its outline becomes sections."""
+"""PDF parser: text by page; the outline becomes sections."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MOST_BOOKMARKS = 10_000
 def parse_pdf(data: bytes, pages: int, text_bytes: int) -> ParsedFile:
     """Return the text of a PDF with its pages, title and sections.
 
-    A section begins where the outline's words stand on their page, else with the page. Text is
-    taken as the file gives it: nothing is recognised in pictures.
+    A section begins at the outline's words on their page, else with the page. Scanned pages
+    are not read.
 
     Raises:
-        Refusal: it is encrypted, too long, or without any text.
+        Refusal: it is encrypted, too long, or has no text.
     """
     from pypdf import PdfReader  # noqa: PLC0415 - an extra
 
     reader = PdfReader(io.BytesIO(data), strict=False)
-    # Many forbid printing by an empty password, which every viewer tries.
+    # Many files forbid printing with an empty password, which every viewer tries.
     if reader.is_encrypted and not reader.decrypt(""):
         raise Refusal("is encrypted; pass a copy without a password")
     count = len(reader.pages)

@@ -1,4 +1,4 @@
-"""Reading documents: one file, its bytes, or a folder of files."""
+"""Document reader: one file, its bytes, or a folder of files."""
 
 from __future__ import annotations
 
@@ -29,14 +29,11 @@ _GZIP = b"\x1f\x8b"
 
 @contextmanager
 def opened(source: Path | bytes, name: str, most: int) -> Iterator[IO[bytes]]:
-    """Open a file or some bytes for reading what is in them.
+    """Open a file or bytes as a stream of uncompressed bytes.
 
     Args:
-        source: the file or its bytes, packed by gzip or not.
-        most: the most bytes that it may have as it is.
-
-    Returns:
-        A context that gives a stream of the unpacked bytes.
+        source: file or its bytes, plain or compressed with gzip.
+        most: maximum size in bytes, before decompression.
 
     Raises:
         DataError: the file does not exist, is not a regular file, is too large or damaged, or the
@@ -58,14 +55,14 @@ def opened(source: Path | bytes, name: str, most: int) -> Iterator[IO[bytes]]:
 
 
 def read_capped(stream: IO[bytes], name: str, most: int) -> bytes:
-    """Return all that a stream gives.
+    """Return all bytes of a stream.
 
     Args:
-        stream: of unpacked bytes.
-        most: the most bytes that are read.
+        stream: uncompressed bytes.
+        most: maximum number of bytes.
 
     Raises:
-        DataError: there are more.
+        DataError: the stream is longer.
     """
     data = stream.read(most + 1)
     if len(data) > most:
@@ -78,7 +75,7 @@ def _raw(source: Path | bytes, name: str, most: int) -> IO[bytes]:
         _check_size(len(source), name, most)
         return io.BytesIO(source)
     found = source.stat()
-    # A pipe or a device may never end.
+    # A pipe or a device may have no end.
     if not stat.S_ISREG(found.st_mode):
         raise DataError(f"{name} is not a regular file; copy its content into a regular file")
     _check_size(found.st_size, name, most)
@@ -128,25 +125,24 @@ def read(
 ) -> list[Document]:
     r"""Return the documents of a file, of its bytes, or of all files of a folder.
 
-    What was assumed or replaced is in the document's meta under ``reading``, and logged: an
-    ``encoding`` that was guessed, ``assumed`` then being true; how many characters were
-    ``replaced`` by U+FFFD; ``pages_without_text`` of a PDF. Files may be packed by gzip.
+    Problems are logged, and stored in the document's meta under ``reading``: a guessed ``encoding``
+    (with ``assumed``: true), the number of characters ``replaced`` by U+FFFD, and
+    ``pages_without_text`` of a PDF. Files may be compressed with gzip.
 
     Args:
-        name: how messages call it and where the documents are said to come from; None: the path.
-            For bytes its ending says the kind.
-        kind: of the file; None: by its name, and for bytes without a telling one by what they
-            begin with.
-        doc_id: of the one document in it; None: the file's name, in a folder with the path to it.
-            JSON lines have their own.
-        limits: of all that may be taken; None: `Limits()`.
-        parser: to share one process among many calls, with its limits; None: one for
-            this call, if one is needed.
+        name: file name for messages and the documents' source; None: the path. For bytes, its
+            extension gives the kind.
+        kind: file type; None: from the name, else from the first bytes.
+        doc_id: id of the document; None: the file name; in a folder, the relative path. Not for
+            JSON lines, which contain ids.
+        include: file name patterns for a folder; empty: all known extensions.
+        limits: limits of reading; None: `Limits()`.
+        parser: parser process to share among calls, with its limits; None: a new one if needed.
 
     Raises:
-        DataError: something cannot be read; nothing is returned then. The message says what it is
-            and what to do; of a folder it names the first ten such files.
-        InputError: arguments that do not go together, or out of their range.
+        DataError: a file cannot be read; nothing is returned. For a folder, the message names the
+            first ten such files.
+        InputError: arguments conflict, or are out of range.
 
     >>> [document] = read(b"Pumps hum.\n", name="notes/pumps.txt")
     >>> document.doc_id, document.text, document.source
@@ -169,15 +165,15 @@ def read(
 
 
 def files(folder: Path, *, include: Sequence[str] = (), limits: Limits | None = None) -> list[Path]:
-    """Return the files of a folder and of all below it that `read` would read.
+    """Return the files that `read` reads in a folder and its subfolders.
 
-    Hidden ones, whose name begins with a dot, and symbolic links are passed over.
+    Hidden files (names that begin with a dot) and symbolic links are skipped.
 
     Args:
-        limits: of the number of files; None: `Limits()`.
+        limits: limits with the number of files; None: `Limits()`.
 
     Raises:
-        DataError: it is not a folder, cannot be read, has too many files, or none that fits.
+        DataError: it is not a folder, cannot be read, has too many files, or no matching file.
         InputError: `include` is not a list of patterns.
     """
     if isinstance(include, str) or not all(include):
@@ -350,9 +346,9 @@ def _own_id(name: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a file's name as it can be shown and stored.
+    """Return a file name that can be shown and stored.
 
-    It may be no UTF-8, which Python then writes as halves of surrogate pairs.
+    Python represents bytes of a name that are not UTF-8 as lone surrogates.
     """
     return _CONTROL.sub(
         "\ufffd", name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Bytes to text that can be stored, saying what was assumed and how much could not be read."""
+"""Text decoding: storable text, with the encoding and the number of replaced characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steersman.errors.install_hint import how_to_install
 REPLACEMENT = "\ufffd"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _ESCAPED = re.compile("[\udc80-\udcff]")
-_MARKS = (  # UTF-32's first: UTF-16's is the beginning of it
+_MARKS = (  # UTF-32 first, because its mark begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -31,7 +31,7 @@ _FORMATS = (
     (b"\xfd7zXZ", "xz-compressed data"),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
 )
-# Those that begin with letters, as a text about them does, and with what no text goes on.
+# Formats that begin with letters, as a text may, followed by bytes that no text contains.
 _LETTERED_FORMATS = (
     (
         re.compile(
@@ -42,16 +42,16 @@ _LETTERED_FORMATS = (
     (re.compile(rb"GIF8[79]a[\s\S]{0,6}?[\x00-\x08\x0e-\x1f]"), "a picture"),
     (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), "bzip2-compressed data"),
 )
-# What no text has, but for the white space among them, escape and backspace.
+# Control characters that texts do not contain: all except white space, escape and backspace.
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\b\x1b")) + b"\x7f"
 _SAMPLE = 65_536
-# Encodings of texts that still turn up; the detector knows many more, and mistakes these for them.
+# Encodings still in use; the detector knows many more, and confuses these with them.
 _GUESSED = [
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
     *("koi8_r", "koi8_u", "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp874", "iso8859_2"),
 ]
-# Encodings that a page may declare. Other codecs of Python do not encode text, and a page whose
-# declaration is readable as ASCII is not in UTF-16.
+# Encodings that a page may declare. Other Python codecs do not encode text, and a page with a
+# declaration in ASCII is not UTF-16.
 _DECLARED = re.compile(
     r"(cp(12|8|9)\d\d|iso8859-\d+|latin-?\d|koi8-[rtu]|euc[-_](jp|kr)|shift_jis\w*|gbk|gb2312|gb18030"
     r"|big5\w*|mac[-_]\w+|tis-620)"
@@ -60,13 +60,13 @@ _DECLARED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DecodedText:
-    """A text, and what had to be done for it.
+    """Decoded text with its encoding.
 
     Attributes:
-        text: without NUL and halves of surrogate pairs; U+FFFD is where something was replaced.
-        encoding: it was read as.
-        assumed: whether that was a guess: neither declared by the file nor proven by its bytes.
-        replaced: characters or bytes that could not be read or stored.
+        text: text without NUL and lone surrogates, which are replaced by U+FFFD.
+        encoding: encoding used.
+        assumed: whether the encoding is a guess: not declared by the file, nor proven by its bytes.
+        replaced: number of characters or bytes that could not be read or stored.
     """
 
     text: str
@@ -76,13 +76,10 @@ class DecodedText:
 
 
 def decode(data: bytes, name: str, declared: str | None = None) -> DecodedText:
-    r"""Return the text that some bytes stand for.
+    r"""Return the text of some bytes.
 
-    In this order: a byte order mark, UTF-16 or UTF-32 that shows by its NULs, UTF-8 without a
-    mistake, what the file declares, UTF-8 with few mistakes, a guess, Windows-1252.
-
-    Args:
-        data: the bytes.
+    Order of attempts: byte order mark, UTF-16 or UTF-32 recognised by NULs, valid UTF-8, the
+    declared encoding, UTF-8 with few errors, a detected encoding, Windows-1252.
 
     Raises:
         DataError: the bytes are not text.
@@ -109,7 +106,7 @@ def decode(data: bytes, name: str, declared: str | None = None) -> DecodedText:
 
 
 def is_storable(text: str) -> bool:
-    r"""Return whether the store can hold a text: it has no NUL and no half of a surrogate pair.
+    r"""Return whether a text can be stored: it has no NUL and no lone surrogate.
 
     >>> is_storable("pumps.md"), is_storable("pumps\0.md")
     (True, False)
@@ -118,19 +115,16 @@ def is_storable(text: str) -> bool:
 
 
 def storable(text: str) -> tuple[str, int]:
-    """Return a text without what cannot be stored, and how many characters were replaced.
+    """Return a storable text and the number of replaced characters.
 
-    Each is replaced by one U+FFFD, so offsets stay as they are: NUL, which PostgreSQL refuses, and
-    halves of surrogate pairs, for which UTF-8 has no bytes.
+    NUL (refused by PostgreSQL) and lone surrogates (not valid in UTF-8) are each replaced by one
+    U+FFFD, so offsets do not change.
     """
     return _UNSTORABLE.subn(REPLACEMENT, text)
 
 
 def is_pdf(data: bytes) -> bool:
-    r"""Return whether some bytes begin as a PDF does, and not as a text about PDFs.
-
-    Args:
-        data: any bytes.
+    r"""Return whether bytes are a PDF, and not a text about PDFs.
 
     >>> is_pdf(b"%PDF-1.7\n1 0 obj"), is_pdf(b"%PDF-1.7 is how such a file begins.")
     (True, False)
@@ -160,7 +154,7 @@ def _decode_as(data: bytes, encoding: str, *, assumed: bool) -> DecodedText:
         text, replaced = storable(decoded + REPLACEMENT * bool(rest))
     else:
         text, replaced = storable(data.decode(encoding, "replace"))
-    # A file in one of these may contain U+FFFD itself; it stands for something lost as well.
+    # A file may already contain U+FFFD, which also marks a lost character.
     return DecodedText(text, encoding, assumed, replaced + text.count(REPLACEMENT) - replaced)
 
 
@@ -169,13 +163,13 @@ def _known(declared: str | None) -> str | None:
         name = codecs.lookup(declared).name if declared else ""
     except LookupError:
         return None
-    # Browsers read latin-1 as Windows-1252, since that is what writes it.
+    # Like browsers: files declared as latin-1 are usually Windows-1252.
     name = "cp1252" if name in {"iso8859-1", "ascii"} else name
     return name if _DECLARED.fullmatch(name) else None
 
 
 def _wide(data: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a mark: in most languages every other byte, or more, is NUL."""
+    """Return UTF-16 or UTF-32 without a mark, recognised by the share of NUL bytes."""
     sample = data[:_SAMPLE]
     if len(sample) < 8:
         return None
@@ -205,7 +199,7 @@ def _refuse_binary(data: bytes, name: str) -> None:
 
 
 def _guess(data: bytes, high: int) -> str:
-    # The detector is good at other scripts and bad at western ones, which have few such bytes.
+    # The detector is unreliable for western scripts, which have few non-ASCII bytes.
     if high < max(32, len(data) // 20):
         return "cp1252"
     try:
