@@ -1,7 +1,7 @@
 """Scrubbing of contexts and event bodies, as declared by decision points.
 
-A context follows its own point. An event names a decision, not its point, and a lookup would cost a
-query; so event bodies follow all points of the tenant.
+A context follows the rules of its decision point. An event names a decision, not a point, and
+finding the point would cost a query; so event bodies follow the rules of all points of the tenant.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from steersman.errors import InputError
-from steersman.privacy.scrub import Way, apply, failing, finder, scrub_key
+from steersman.privacy.scrub import ScrubRules, apply, failing, finder, scrub_key
 from steersman.spec.privacy import KINDS
 
 if TYPE_CHECKING:
@@ -29,14 +29,13 @@ _log = logging.getLogger(__name__)
 class Scrubbing:
     """Scrubbing rules of one decision point, or of one tenant's events.
 
-    A missing custom scrubber counts as failing: texts become ``[unscrubbable]``.
+    If a custom scrubber is missing, texts become ``[unscrubbable]``.
 
     Args:
         kinds: kinds of personal data.
         how: mask or hash.
         declared: names of the context fields.
-        left: fields that keep their text: categories, and texts that the declaration
-            excludes.
+        left: fields that keep their text: categories, and texts excluded by the declaration.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class Scrubbing:
         declared: Collection[str] = (),
         left: Collection[str] = (),
     ) -> None:
-        self._way = Way([(kind, _finder_or_failing(kind)) for kind in kinds], how)
+        self._rules = ScrubRules([(kind, _finder_or_failing(kind)) for kind in kinds], how)
         self._declared = frozenset(declared)
         self._left = frozenset(left)
 
@@ -55,8 +54,8 @@ class Scrubbing:
     ) -> tuple[dict[str, Any], Counter[str]]:
         """Return a scrubbed context for encoding, storing, signing and logging.
 
-        Categories, numbers and vectors stay unchanged. Undeclared values are scrubbed wherever they
-        have text, because a fallback answers such a request and stores it.
+        Categories, numbers and vectors stay unchanged. Texts in undeclared values are scrubbed too,
+        because a fallback answers such a request and stores it.
         """
         key, counts = scrub_key(secret, tenant.bytes), Counter[str]()
         result: dict[str, Any] = {}
@@ -77,7 +76,7 @@ class Scrubbing:
 
     def _within(self, value: Any, key: bytes, counts: Counter[str]) -> Any:
         if isinstance(value, str):
-            result, found = apply(value, self._way, key)
+            result, found = apply(value, self._rules, key)
             counts += found
             return result
         if isinstance(value, list):

@@ -25,8 +25,8 @@ _DIGIT_GROUPS = re.compile(r"(?<![0-9A-Za-z])(?<!\d[.,])\d++(?:[ \u00a0\u2011-]\
 _DIGIT_GROUP = re.compile(r"\d+")
 _CARD_DIGITS = range(12, 20)
 _CARD_GROUPS = 6
-_CARD_GROUP = range(3, 7)  # digits, where there are several groups
-# First and last prefix of an issuer's numbers, and how many digits they have.
+_CARD_GROUP = range(3, 7)  # digits per group, if there are several groups
+# First and last prefix of an issuer, and the allowed numbers of digits.
 _ISSUERS = (
     ("4", "4", (13, 16, 19)),
     ("51", "55", (16,)),
@@ -57,7 +57,7 @@ _BEFORE = 48
 
 _IBAN_START = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{2}\d\d", re.ASCII)
 _IBAN_CHARACTER = re.compile(r"[ \u00a0-]?([0-9A-Za-z])", re.ASCII)
-# Registry of SWIFT: how many characters the IBANs of which countries have.
+# SWIFT registry: IBAN length in characters, by country.
 _COUNTRIES = {
     15: "NO",
     16: "BE",
@@ -120,8 +120,8 @@ def find_emails(text: str) -> Iterator[TextFinding]:
 def find_cards(text: str) -> Iterator[TextFinding]:
     """Yield payment cards: 12 to 19 digits with a valid Luhn check digit.
 
-    One in ten random numbers passes Luhn's check, so the prefix and length must fit a known issuer,
-    or a word before must announce a card.
+    One in ten random numbers passes Luhn's check. So prefix and length must fit a known issuer, or
+    a word before the number must announce a card.
 
     >>> [found.value for found in find_cards("4111 1111 1111 1111 12/27, order 4111111111111112")]
     ['4111111111111111']
@@ -165,7 +165,7 @@ def _last_group(
 
 
 def _called_card(text: str, start: int) -> bool:
-    # Not the word in `[card]`, which does not announce a number.
+    # The word in `[card]` does not announce a number.
     return _CALLED_CARD.search(text[max(0, start - _BEFORE) : start]) is not None
 
 
@@ -197,11 +197,11 @@ def find_ibans(text: str) -> Iterator[TextFinding]:
                 gaps.append(len(value))
             value += more[1]
             end = more.end()
-        # Groups of four, or digits in any grouping, but not words of a sentence.
+        # Allow groups of four, or digits in any grouping, but not words of a sentence.
         if any(gap % 4 for gap in gaps) and not value[4:].isdecimal():
             continue
         value = value.upper()
-        # Base 36 turns letters into the two digits that the standard gives them.
+        # Base 36 gives letters the two digits that the standard defines.
         rest = "".join(str(int(character, 36)) for character in value[4:] + value[:4])
         if len(value) == length and int(rest) % 97 == 1:
             yield TextFinding(match.start(), end, value)

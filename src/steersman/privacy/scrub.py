@@ -35,9 +35,9 @@ GROUP = "steersman.scrubbers"
 
 
 class Scrubber(Protocol):
-    """Callable that returns the positions of personal data in a text.
+    """Interface of a custom scrubber: returns the positions of personal data in a text.
 
-    It runs for every text of every request in the service's thread. It must take well under a
+    The service calls it in its thread for every text of every request. It must take well under a
     millisecond, be deterministic and keep no data.
     """
 
@@ -89,7 +89,7 @@ _FINDERS: dict[str, Finder] = {
     "iban": find_ibans,
     "ip": find_ips,
 }
-# Ordinary texts need two passes: one that finds, one that finds nothing more.
+# Ordinary texts need two passes; the second finds nothing.
 _MOST_PASSES = 8
 _HASH_LETTERS = 16  # 64 bits
 _ALPHABET = bytes.maketrans(b"0123456789abcdef", b"ghjkmnpqrstvwxyz")
@@ -117,7 +117,7 @@ class Finding(NamedTuple):
     kind: str
 
 
-class Way(NamedTuple):
+class ScrubRules(NamedTuple):
     """Compiled scrubbing rules.
 
     Attributes:
@@ -155,7 +155,7 @@ def scrub(
     if how == "hash" and not key:
         message = "hashing needs a key; pass the tenant's (scrub_key), or use mask"
         raise InputError(message)
-    return apply(text, Way([(kind, finder(kind)) for kind in kinds], how), key)
+    return apply(text, ScrubRules([(kind, finder(kind)) for kind in kinds], how), key)
 
 
 def find(text: str, kinds: Sequence[str]) -> list[Finding]:
@@ -211,29 +211,29 @@ def failing(kind: str) -> Finder:
     return find
 
 
-def apply(text: str, way: Way, key: bytes) -> tuple[str, Counter[str]]:
+def apply(text: str, rules: ScrubRules, key: bytes) -> tuple[str, Counter[str]]:
     """Return a scrubbed text and the number of findings."""
     counts: Counter[str] = Counter()
     result = text
     try:
         for _ in range(_MOST_PASSES):
-            before, result = result, _once(result, way, key, counts)
+            before, result = result, _once(result, rules, key, counts)
             if result == before:
                 return result, counts
     except ScrubberFailure:
         pass
-    # Replace the whole text to be safe.
+    # The text may still hold personal data, so replace it completely.
     return UNSCRUBBABLE, Counter({"unscrubbable": 1})
 
 
-def _once(text: str, way: Way, key: bytes, counts: Counter[str]) -> str:
-    found = [(*one, kind) for kind, find in way.finders for one in find(text)]
+def _once(text: str, rules: ScrubRules, key: bytes, counts: Counter[str]) -> str:
+    found = [(*one, kind) for kind, find in rules.finders for one in find(text)]
     if not found:
         return text
     parts, done = [], 0
     for start, end, value, kind in _apart(text, found):
         counts[kind] += 1
-        hashed = f":{_hash(key, kind, value)}" if way.how == "hash" else ""
+        hashed = f":{_hash(key, kind, value)}" if rules.how == "hash" else ""
         parts += [text[done:start], f"[{kind}{hashed}]"]
         done = end
     return "".join([*parts, text[done:]])
@@ -264,8 +264,8 @@ def _apart(
 
 
 def _hash(key: bytes, kind: str, value: str) -> str:
-    said = f"{kind}:{value}".encode("utf-8", "surrogatepass")
-    digest = hmac.digest(key, said, "sha256").hex()[:_HASH_LETTERS]
+    message = f"{kind}:{value}".encode("utf-8", "surrogatepass")
+    digest = hmac.digest(key, message, "sha256").hex()[:_HASH_LETTERS]
     return digest.encode().translate(_ALPHABET).decode()
 
 

@@ -129,7 +129,7 @@ class ChatBackend:
             raise BackendUnavailableError(message, retry_after_s=turn.wait_s, asked=False)
         begun = self._clock()
         try:
-            said = self._ask(body, timeout_s)
+            completion = self._ask(body, timeout_s)
         except BackendUnavailableError as error:
             self._breaker.failed(turn, error.retry_after_s, took_s=self._clock() - begun)
             raise
@@ -140,7 +140,7 @@ class ChatBackend:
             self._breaker.abandoned(turn)
             raise
         self._breaker.succeeded(turn)
-        return said
+        return completion
 
     def _body(self, prompt: str, max_tokens: int) -> bytes:
         return encoded(
@@ -163,7 +163,7 @@ class ChatBackend:
                 timeout_s=timeout_s,
                 max_bytes=MAX_ANSWER_BYTES,
             )
-            return self._said(reply)
+            return self._parsed(reply)
         except BackendUnavailableError as error:
             raise BackendUnavailableError(
                 self._hidden(f"{self!r}: {error}"), retry_after_s=error.retry_after_s
@@ -183,7 +183,7 @@ class ChatBackend:
             headers["Authorization"] = f"Bearer {self._api_key}"
         return headers
 
-    def _said(self, reply: Reply) -> Completion:
+    def _parsed(self, reply: Reply) -> Completion:
         if reply.status != 200:
             raise _refusal(reply, self._hidden(_complaint(reply.body)))
         try:
@@ -224,9 +224,9 @@ def _way(path: str) -> str:
         return "percent-encode characters outside ASCII"
 
 
-def _refusal(reply: Reply, said: str) -> BackendError:
+def _refusal(reply: Reply, detail: str) -> BackendError:
     """Return the error for a status other than 200, with the server's message."""
-    quoted = f": {said[:_QUOTED]!r}" if said else ""
+    quoted = f": {detail[:_QUOTED]!r}" if detail else ""
     message = f"the server answered {reply.status}{quoted}"
     if reply.status in _LATER:
         again_s = _seconds(reply.retry_after)
@@ -248,8 +248,8 @@ def _unread(body: bytes, why: Refused) -> BackendAnswerError:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         message = f"the answer is not JSON ({len(body)} bytes): {why}"
         return BackendAnswerError(f"{message}; check that the server speaks chat completions")
-    told = str(why).partition(";")[0]
-    message = f"the answer is JSON outside the limits: {told}; change the prompt or the model"
+    reason = str(why).partition(";")[0]
+    message = f"the answer is JSON outside the limits: {reason}; change the prompt or the model"
     return BackendAnswerError(message, of_prompt=True)
 
 
@@ -293,7 +293,7 @@ def _content(value: Any) -> str:
 
 def _usage(value: Any) -> tuple[int | None, int | None]:
     usage = value.get("usage") if isinstance(value, dict) else None
-    told = usage if isinstance(usage, dict) else {}
-    counts = [told.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    reported = usage if isinstance(usage, dict) else {}
+    counts = [reported.get(name) for name in ("prompt_tokens", "completion_tokens")]
     prompt, answer = (n if type(n) is int and n >= 0 else None for n in counts)
     return prompt, answer

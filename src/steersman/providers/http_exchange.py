@@ -1,6 +1,6 @@
 """HTTP request with a total timeout, including name look-up, headers and body.
 
-A socket timeout restarts with every piece, so a slow server could hold its reader for ever. So a
+A socket timeout restarts with every piece, so a slow server could block the reader for ever. A
 separate thread does the exchange; the caller waits until the timeout, then closes the connection.
 """
 
@@ -94,23 +94,23 @@ def post(
         BackendAnswerError: the response is too long.
     """
     # Slightly longer than the wait below, so that the wait always ends first.
-    talk = _Talk(server, timeout_s + 1.0, max_bytes)
+    exchange = _Exchange(server, timeout_s + 1.0, max_bytes)
     asked = (server.prefix + path, body, headers)
-    thread = threading.Thread(target=talk.run, args=asked, name="steersman-llm", daemon=True)
+    thread = threading.Thread(target=exchange.run, args=asked, name="steersman-llm", daemon=True)
     thread.start()
     thread.join(timeout_s)
     if thread.is_alive():
-        message = f"no complete answer within {timeout_s:g} s{talk.waits_for()}"
-        talk.cut()
+        message = f"no complete answer within {timeout_s:g} s{exchange.waits_for()}"
+        exchange.cut()
         raise BackendUnavailableError(message)
-    if talk.error is not None:
-        raise talk.error
-    if talk.reply is None:  # only a bug ends the thread without a result
+    if exchange.error is not None:
+        raise exchange.error
+    if exchange.reply is None:  # only a bug ends the thread without a result
         raise BackendUnavailableError("the exchange ended without an answer")
-    return talk.reply
+    return exchange.reply
 
 
-class _Talk:
+class _Exchange:
     """Exchange in its thread, with the result."""
 
     def __init__(self, server: Server, timeout_s: float, max_bytes: int) -> None:
@@ -139,14 +139,14 @@ class _Talk:
         except (HTTPError, HTTPException, OSError) as error:
             message = f"{_kind(error)}: {error}; check the address, and that the server is running"
             self.error = BackendUnavailableError(message)
-        except Exception as error:  # noqa: BLE001 - raised again where it was asked for
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             self.error = error
 
     def cut(self) -> None:
         """Close the connection, which ends the thread."""
         self._is_cut = True
         if self._socket is not None:
-            # It may have ended just now.
+            # The connection may just have been closed.
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 

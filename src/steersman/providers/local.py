@@ -34,7 +34,7 @@ class LocalProcess:
     """Process of a local model that answers line by line.
 
     Args:
-        told: model settings, in JSON.
+        settings: model settings, in JSON.
         model: model file, for messages.
 
     Raises:
@@ -44,15 +44,15 @@ class LocalProcess:
         asked: whether a request is pending.
     """
 
-    def __init__(self, told: str, model: Path) -> None:
+    def __init__(self, settings: str, model: Path) -> None:
         self.asked = False
         self._model = model
         self._runtime = ""
         self._left = bytearray()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 (a program of ours)
-                [sys.executable, "-P", "-c", _PROGRAM, told, str(os.getpid())],
+            self._process = subprocess.Popen(  # noqa: S603 (our own program)
+                [sys.executable, "-P", "-c", _PROGRAM, settings, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -73,13 +73,13 @@ class LocalProcess:
         """
         if not self._runtime:
             try:
-                said = self._read(until)
+                reply = self._read(until)
             except EOFError:
-                said = {"error": self.last_words() or "the process exited"}
-            if "error" in said:
+                reply = {"error": self.last_words() or "the process exited"}
+            if "error" in reply:
                 self.end()
-                raise DataError(_no_model(self._model, said))
-            self._runtime = str(said["runtime"])
+                raise DataError(_no_model(self._model, reply))
+            self._runtime = str(reply["runtime"])
         return self._runtime
 
     def ask(self, line: bytes, until: float) -> dict[str, Any]:
@@ -92,9 +92,9 @@ class LocalProcess:
         """
         self.asked = True
         self._write(line, until)
-        said = self._read(until)
+        reply = self._read(until)
         self.asked = False
-        return said
+        return reply
 
     def last_words(self) -> str:
         """Return the exit status of the process and its last line of output."""
@@ -102,9 +102,9 @@ class LocalProcess:
             self._process.wait(1.0)
         self._log.seek(0)
         lines = self._log.read()[-4096:].decode("utf-8", "replace").split("\n")
-        told = [line.strip() for line in lines if line.strip()]
+        output = [line.strip() for line in lines if line.strip()]
         ended = f"exit status {self._process.returncode}"
-        return f"{ended}: {told[-1][:_QUOTED]}" if told else ended
+        return f"{ended}: {output[-1][:_QUOTED]}" if output else ended
 
     def end(self) -> None:
         """Kill the process; idempotent."""
@@ -136,8 +136,8 @@ class LocalProcess:
             self._left += part
         line, _, rest = bytes(self._left).partition(b"\n")
         self._left = bytearray(rest)
-        said: dict[str, Any] = msgspec.json.decode(line)
-        return said
+        reply: dict[str, Any] = msgspec.json.decode(line)
+        return reply
 
 
 def _wait(number: int, event: int, until: float) -> None:
@@ -148,13 +148,13 @@ def _wait(number: int, event: int, until: float) -> None:
         raise TimeoutError
 
 
-def _no_model(model: Path, said: dict[str, Any]) -> str:
-    if said.get("missing"):
+def _no_model(model: Path, reply: dict[str, Any]) -> str:
+    if reply.get("missing"):
         return (
-            f"a local model needs llama.cpp, which is not installed ({said['error']}); "
+            f"a local model needs llama.cpp, which is not installed ({reply['error']}); "
             f"install it with: {how_to_install('local')}"
         )
-    why = str(said["error"])[:_QUOTED]
+    why = str(reply["error"])[:_QUOTED]
     return f"llama.cpp cannot run {model}: {why}; check that the file is complete and supported"
 
 
@@ -178,7 +178,7 @@ class LocalBackend:
         context_tokens: context size for prompt and answer, 256 to 131,072; it uses memory. More
             than the training context of the model has no benefit.
         template: chat template in Jinja; "": the one in the file, which may add text to every
-            prompt. `UNTOLD` is the prompt alone, for a base model that continues a text.
+            prompt. `UNTOLD` sends the bare prompt, for a base model that continues a text.
         stop: stop strings, for example a line break.
 
     Raises:
@@ -203,8 +203,8 @@ class LocalBackend:
         self._context_tokens = context_tokens
         self._turn = threading.Lock()
         self._stop = tuple(stop)
-        told = f"{_digest(model)} {template}" + (f" {self._stop!r}" if stop else "")
-        self._digest = hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{_digest(model)} {template}" + (f" {self._stop!r}" if stop else "")
+        self._digest = hashlib.sha256(identity.encode()).hexdigest()
         self._process: LocalProcess | None = self._started()
         try:
             self._runtime = self._process.ready(time.monotonic() + _START_S)
@@ -260,14 +260,14 @@ class LocalBackend:
             )
             raise BackendUnavailableError(message, asked=False)
         try:
-            said = self._said(line, until, timeout_s)
+            reply = self._reply(line, until, timeout_s)
         finally:
             self._turn.release()
-        if "error" in said:
+        if "error" in reply:
             advice = "shorten the prompt or max_tokens, or increase context_tokens"
-            message = f"{self!r}: {str(said['error'])[:_QUOTED]}; {advice}"
-            raise BackendAnswerError(message, of_prompt=isinstance(said.get("status"), int))
-        return Completion(str(said["text"]), said["prompt_tokens"], said["answer_tokens"])
+            message = f"{self!r}: {str(reply['error'])[:_QUOTED]}; {advice}"
+            raise BackendAnswerError(message, of_prompt=isinstance(reply.get("status"), int))
+        return Completion(str(reply["text"]), reply["prompt_tokens"], reply["answer_tokens"])
 
     def close(self) -> None:
         """Stop the process; the next call starts a new one."""
@@ -280,7 +280,7 @@ class LocalBackend:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _said(self, line: bytes, until: float, timeout_s: float) -> dict[str, Any]:
+    def _reply(self, line: bytes, until: float, timeout_s: float) -> dict[str, Any]:
         process = self._process or self._started()
         self._process = process
         try:

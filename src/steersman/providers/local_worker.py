@@ -29,13 +29,13 @@ def serve(ask: Callable[[Mapping[str, Any]], Any], source: BinaryIO, sink: Binar
         asked = msgspec.json.decode(line)
         try:
             answer = _answer(ask(request(asked["prompt"], asked["max_tokens"], asked["stop"])))
-        except Exception as error:  # noqa: BLE001 (told to the parent, which raises it)
+        except Exception as error:  # noqa: BLE001 (reported to the parent, which raises it)
             answer = {"error": str(error) or repr(error)}
         _send(sink, answer)
 
 
 def request(prompt: str, max_tokens: int, stop: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the request to the server: greedy decoding, no prompt cache.
+    """Return the server request: greedy decoding, no prompt cache.
 
     >>> request("Why?", 8)["temperature"]
     0.0
@@ -53,13 +53,13 @@ def request(prompt: str, max_tokens: int, stop: Sequence[str] = ()) -> dict[str,
     }
 
 
-def _answer(said: Any) -> dict[str, Any]:
-    if "error" in said:
-        told = said["error"]
-        return {"error": str(told.get("message", told)), "status": told.get("code")}
-    usage = said.get("usage", {})
+def _answer(response: Any) -> dict[str, Any]:
+    if "error" in response:
+        error = response["error"]
+        return {"error": str(error.get("message", error)), "status": error.get("code")}
+    usage = response.get("usage", {})
     return {
-        "text": said["choices"][0]["message"]["content"] or "",
+        "text": response["choices"][0]["message"]["content"] or "",
         "prompt_tokens": usage.get("prompt_tokens"),
         "answer_tokens": usage.get("completion_tokens"),
     }
@@ -73,22 +73,22 @@ def _send(sink: BinaryIO, value: Mapping[str, Any]) -> None:
 def _opened(model: str, context_tokens: int, template: str) -> tuple[Any, str]:
     import xllamacpp  # noqa: PLC0415 (an extra)
 
-    told = xllamacpp.CommonParams()
-    told.model.path = model
-    told.n_ctx = context_tokens
-    told.chat_template = template
-    told.n_batch = told.n_ubatch = _BATCH_TOKENS
-    told.n_parallel = 1
-    told.cpuparams.n_threads = told.cpuparams_batch.n_threads = 1
-    told.use_jinja = True
-    told.warmup = False
-    told.cache_ram_mib = 0  # it would cache up to 8 GiB of prompts that are rarely repeated
-    told.verbosity = 0
-    # The library always listens on a port: the key keeps others out.
-    told.hostnames = ["127.0.0.1"]
-    told.port = 0
-    told.api_keys = [secrets.token_urlsafe(32)]
-    return xllamacpp.Server(told), str(xllamacpp.__version__)
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = model
+    parameters.n_ctx = context_tokens
+    parameters.chat_template = template
+    parameters.n_batch = parameters.n_ubatch = _BATCH_TOKENS
+    parameters.n_parallel = 1
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+    parameters.use_jinja = True
+    parameters.warmup = False
+    parameters.cache_ram_mib = 0  # it would cache up to 8 GiB of prompts that are rarely repeated
+    parameters.verbosity = 0
+    # The library always listens on a port; the key prevents other access.
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = 0
+    parameters.api_keys = [secrets.token_urlsafe(32)]
+    return xllamacpp.Server(parameters), str(xllamacpp.__version__)
 
 
 def end_with(parent: int) -> None:
@@ -110,10 +110,10 @@ def main() -> None:
     end_with(int(sys.argv[2]))
     lines = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the library must not be read as an answer
-    told = msgspec.json.decode(sys.argv[1])
+    settings = msgspec.json.decode(sys.argv[1])
     try:
-        server, version = _opened(**told)
-    except Exception as error:  # noqa: BLE001 (told to the parent, which raises it)
+        server, version = _opened(**settings)
+    except Exception as error:  # noqa: BLE001 (reported to the parent, which raises it)
         missing = isinstance(error, ModuleNotFoundError)
         _send(lines, {"error": str(error) or repr(error), "missing": missing})
         return

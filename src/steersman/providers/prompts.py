@@ -44,7 +44,7 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 Read = TypeVar("Read")
 
 
-class MalformedAnswer(Exception):  # noqa: N818 - it is an answer, and not always an error
+class MalformedAnswer(Exception):  # noqa: N818 - not always an error
     """The model's answer has the wrong form; the message says how."""
 
 
@@ -95,11 +95,11 @@ def ask_for(
     for wording in _WORDINGS:
         text = prompt.about(data, wording)
         if len(text) > judge.max_characters:
-            told = f"{len(text):,} characters, the maximum is {judge.max_characters:,}"
-            raise Undefined("too_long", f"the prompt would have {told}; pass fewer contexts")
-        said = _asked(judge, prompt, text, tally)
+            length = f"{len(text):,} characters, the maximum is {judge.max_characters:,}"
+            raise Undefined("too_long", f"the prompt would have {length}; pass fewer contexts")
+        answer = _asked(judge, prompt, text, tally)
         try:
-            return reading(said)
+            return reading(answer)
         except MalformedAnswer as error:
             why = str(error)
     raise Undefined("malformed", f"{len(_WORDINGS)} answers could not be read; the last one: {why}")

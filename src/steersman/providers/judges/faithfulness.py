@@ -73,8 +73,8 @@ class Faithfulness:
 
     Source: Es, James, Espinosa-Anke & Schockaert, RAGAS: Automated Evaluation of Retrieval
     Augmented Generation (2023), section 3, "Faithfulness". Departures: the prompts are ours;
-    answers are JSON; statements are judged ten at a time rather than all at once, so that an
-    answer's length does not decide whether the verdicts fit; numbers tell which verdict is whose.
+    answers are JSON; statements are judged ten at a time, so that the verdicts of a long answer fit
+    too; numbers assign verdicts to statements.
     """
 
     name = "faithfulness"
@@ -125,8 +125,8 @@ class Faithfulness:
         return tuple(found)
 
 
-def _read_statements(said: str) -> list[str]:
-    found = [text.strip() for text in shaped(said, _Statements).statements]
+def _read_statements(answer: str) -> list[str]:
+    found = [text.strip() for text in shaped(answer, _Statements).statements]
     if not all(found):
         raise MalformedAnswer("a statement is empty")
     if len(found) > MAX_STATEMENTS:
@@ -134,8 +134,8 @@ def _read_statements(said: str) -> list[str]:
     return found
 
 
-def _read_verdicts(said: str, count: int) -> list[_Verdict]:
-    found = sorted(shaped(said, _Verdicts).verdicts, key=lambda verdict: verdict.number)
+def _read_verdicts(answer: str, count: int) -> list[_Verdict]:
+    found = sorted(shaped(answer, _Verdicts).verdicts, key=lambda verdict: verdict.number)
     numbers = [verdict.number for verdict in found]
     if numbers != list(range(1, count + 1)):
         raise MalformedAnswer(f"verdicts for {numbers[:20]}, expected 1 to {count}")

@@ -188,8 +188,8 @@ class Retry(Backoff):
 class Judge:
     """Backend with cache, budget, rate limit and retries, for judging many answers.
 
-    Thread-safe: concurrent identical requests of threads are sent once (two processes may both
-    pay; the first answer counts for both). After a Retry-After, all threads wait.
+    Thread-safe: identical concurrent requests are sent once. Two processes may both pay; the first
+    answer counts for both. After a Retry-After, all threads wait.
 
     Args:
         backend: model that judges.
@@ -289,10 +289,10 @@ class Judge:
         """Send a call, and settle its cost."""
         cost, asked = estimate, True
         try:
-            said = self._complete(prompt, max_tokens)
-            cost = self.budget.prices.cost(said, estimate)
+            completion = self._complete(prompt, max_tokens)
+            cost = self.budget.prices.cost(completion, estimate)
         except BackendUnavailableError as error:
-            # A server that sends Retry-After did no work, nor did one without a request.
+            # No work was done if the server sent Retry-After, or no request was sent.
             asked = error.asked
             cost = estimate if asked and error.retry_after_s is None else 0.0
             raise
@@ -302,11 +302,11 @@ class Judge:
         finally:
             tally.calls += asked
             self.budget.settle(estimate, cost, asked=asked)
-        return said.text
+        return completion.text
 
     def _complete(self, prompt: str, max_tokens: int) -> Completion:
         timeout_s = self._timeout_s
         if isinstance(self._backend, MeteredBackend):
             return self._backend.completion(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
-        said = self._backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
-        return Completion(said)
+        text = self._backend.complete(prompt, max_tokens=max_tokens, timeout_s=timeout_s)
+        return Completion(text)

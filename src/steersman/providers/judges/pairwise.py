@@ -112,14 +112,18 @@ class PairwiseJudge:
         if pair.first == pair.second:
             return Preference("tie", detail="both answers are the same", shown=("tie", "tie"))
         tally = Tally()
-        said: list[_Verdict] = []
+        verdicts: list[_Verdict] = []
         failed: Undefined | None = None
         try:
-            said.append(self._asked(pair.question, pair.first, pair.second, pair.contexts, tally))
-            said.append(self._asked(pair.question, pair.second, pair.first, pair.contexts, tally))
+            verdicts.append(
+                self._asked(pair.question, pair.first, pair.second, pair.contexts, tally)
+            )
+            verdicts.append(
+                self._asked(pair.question, pair.second, pair.first, pair.contexts, tally)
+            )
         except Undefined as why:
             failed = why
-        return _preference(said, failed, tally)
+        return _preference(verdicts, failed, tally)
 
     def _asked(
         self, question: str, one: str, other: str, contexts: tuple[str, ...], tally: Tally
@@ -139,21 +143,21 @@ def abstentions(preferences: Sequence[Preference]) -> dict[str, int]:
     return dict(Counter(one.reason for one in preferences if one.winner is None))
 
 
-def _read(said: str) -> _Verdict:
-    found = shaped(said, _Verdict)
+def _read(answer: str) -> _Verdict:
+    found = shaped(answer, _Verdict)
     if not found.grounds.strip():
         raise MalformedAnswer("the grounds are empty")
     return found
 
 
-def _preference(said: Sequence[_Verdict], failed: Undefined | None, tally: Tally) -> Preference:
-    won: list[Winner | None] = [_SHOWN[str(one.better)] for one in said]
+def _preference(verdicts: Sequence[_Verdict], failed: Undefined | None, tally: Tally) -> Preference:
+    won: list[Winner | None] = [_SHOWN[str(one.better)] for one in verdicts]
     if len(won) == 2 and won[1] is not None:
         won[1] = _SWAPPED[won[1]]
-    told = [one.grounds[:_MAX_WHY] for one in said]
+    reasons = [one.grounds[:_MAX_WHY] for one in verdicts]
     shown = (won[0] if won else None, won[1] if len(won) == 2 else None)
     counts = {"calls": tally.calls, "cached": tally.cached}
-    rationale = (told[0] if told else "", told[1] if len(told) == 2 else "")
+    rationale = (reasons[0] if reasons else "", reasons[1] if len(reasons) == 2 else "")
     if failed is not None:
         return Preference(None, failed.reason, failed.detail, shown, rationale, **counts)
     if shown[0] != shown[1]:

@@ -67,10 +67,10 @@ class Relevancy:
         InputError: `questions` is out of range.
 
     Source: Es, James, Espinosa-Anke & Schockaert, RAGAS: Automated Evaluation of Retrieval
-    Augmented Generation (2023), section 3, "Answer relevance"; that noncommittal answers have 0 is
-    from the authors' program. Departures: the prompts are ours; all questions come from one call,
-    which asks for different ones, since calls at temperature 0 would repeat one; a mean below 0 is
-    0, so that scores lie in [0, 1]; the judge sees the answer alone, without contexts.
+    Augmented Generation (2023), section 3, "Answer relevance"; the score 0 of noncommittal answers
+    is from the authors' program. Departures: the prompts are ours; one call generates all
+    questions, because calls at temperature 0 would repeat one; a mean below 0 is 0, so that scores
+    lie in [0, 1]; the judge sees the answer only, without contexts.
     """
 
     name = "relevancy"
@@ -116,8 +116,8 @@ class Relevancy:
         data = {"answer": case.answer, "count": self._count}
         return ask_for(self._judge, GENERATE, data, self._read, tally)
 
-    def _read(self, said: str) -> _Questions:
-        found = shaped(said, _Questions)
+    def _read(self, answer: str) -> _Questions:
+        found = shaped(answer, _Questions)
         if not all(question.strip() for question in found.questions):
             raise MalformedAnswer("a question is empty")
         if not found.noncommittal and len(found.questions) != self._count:

@@ -131,7 +131,7 @@ class Coverage:
     Attributes:
         total: number of answers.
         defined: number of answers with a score.
-        reasons: number of the others by reason.
+        reasons: number of undefined scores by reason.
     """
 
     total: int
@@ -144,12 +144,12 @@ class Coverage:
         return self.defined / self.total if self.total else nan
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
-        return f"{self.defined} of {self.total} defined" + (f" ({told})" if told else "")
+        reasons = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
+        return f"{self.defined} of {self.total} defined" + (f" ({reasons})" if reasons else "")
 
 
 def coverage(scores: Sequence[Score]) -> Coverage:
-    """Return how many scores are defined, and the reasons of the others.
+    """Return the number of defined scores, and the reasons of undefined ones.
 
     >>> print(coverage([Score(0.5), Score(None, "budget"), Score(None, "malformed")]))
     1 of 3 defined (budget 1, malformed 1)
