@@ -82,7 +82,7 @@ class Archive:
         return replace(description, size=len(data), sha256=digest, url=path, etag=tag)
 
     def versions(self, skill: str, point: str) -> set[str]:
-        """Return the versions of a decision point that any archived file is named after."""
+        """Return the versions of a decision point in the names of archived files."""
         parts = [path.split("/") for path in self._place.list(f"archive/{skill}/{point}")]
         return {it[3] for it in parts if len(it) == 5 and _is_version(it[3])}
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from steersman.errors import DataError, InputError, RegistryError, VerificationError
 from steersman.errors.install_hint import how_to_install
-from steersman.registry.storage import MAX_FILE, DirectoryPlace, Held, too_long
+from steersman.registry.storage import MAX_FILE, DirectoryPlace, StoredFile, too_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,8 @@ class BucketPlace:
 
     Args:
         url: ``s3://bucket/prefix``.
-        **options: options of ``obstore.store.S3Store``; missing ones come from the environment
-            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and others).
+        **options: options of ``obstore.store.S3Store``; default: from the environment
+            (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and similar variables).
 
     Raises:
         DataError: obstore is not installed.
@@ -50,7 +50,7 @@ class BucketPlace:
             message = f"the bucket {without_secrets(url)} cannot be opened: {error!s:.300}"
             raise InputError(f"{message}; check its name and the AWS_ variables") from error
 
-    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
+    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> StoredFile | None:
         """Return an object, or None if it does not exist.
 
         Args:
@@ -61,7 +61,7 @@ class BucketPlace:
             RegistryError: the bucket refuses the request or does not respond.
         """
         try:
-            with self._told(path):
+            with self._registry_errors(path):
                 found = self._obstore.get(self._store, path)
                 data = bytearray()
                 for piece in found.stream(min_chunk_size=1 << 20):
@@ -70,7 +70,7 @@ class BucketPlace:
                         raise too_long(path, max_bytes)
         except FileNotFoundError:
             return None
-        return Held(bytes(data), str(found.meta["e_tag"]))
+        return StoredFile(bytes(data), str(found.meta["e_tag"]))
 
     def write_new(self, path: str, data: bytes) -> str | None:
         """Put a new object.
@@ -105,7 +105,7 @@ class BucketPlace:
         Raises:
             RegistryError: the bucket refuses the request or does not respond.
         """
-        with self._told(prefix):
+        with self._registry_errors(prefix):
             pages = self._obstore.list(self._store, prefix or None)
             found = [str(entry["path"]) for page in pages for entry in page]
         yield from sorted(found)
@@ -116,16 +116,16 @@ class BucketPlace:
         Raises:
             RegistryError: the bucket refuses the request or does not respond.
         """
-        with suppress(FileNotFoundError), self._told(path):
+        with suppress(FileNotFoundError), self._registry_errors(path):
             self._obstore.delete(self._store, path)
 
     def _put(self, path: str, data: bytes, mode: str | dict[str, str]) -> str | None:
         try:
-            with self._told(path):
+            with self._registry_errors(path):
                 # In one part: multipart uploads do not support conditions.
                 done = self._obstore.put(self._store, path, data, mode=mode, use_multipart=False)
         except (self._errors.AlreadyExistsError, self._errors.PreconditionError):
-            return self._ours(path, data)
+            return self._tag_if_ours(path, data)
         except FileNotFoundError as error:
             if isinstance(mode, dict):  # the object was removed meanwhile
                 return None
@@ -133,16 +133,16 @@ class BucketPlace:
             raise RegistryError(message) from error
         return str(done["e_tag"])
 
-    def _ours(self, path: str, data: bytes) -> str | None:
+    def _tag_if_ours(self, path: str, data: bytes) -> str | None:
         """Return the ETag if our own write succeeded but its response was lost."""
-        with suppress(VerificationError):  # longer: from another writer
+        with suppress(VerificationError):  # longer, so another writer wrote it
             held = self.read(path, max_bytes=len(data))
             if held is not None and held.data == data:
                 return held.tag
         return None
 
     @contextmanager
-    def _told(self, path: str) -> Iterator[None]:
+    def _registry_errors(self, path: str) -> Iterator[None]:
         """Convert library errors into a `RegistryError` that says what to check."""
         expected = (self._errors.AlreadyExistsError, self._errors.PreconditionError)
         try:

@@ -59,13 +59,13 @@ class SignedFiles:
             self.read(release.description, MAX_DESCRIPTION, online=online)
         )
         tenant = chain.root.unrecognized_fields.get("tenant")
-        said = found.tenant, found.skill, found.point, found.version, found.sha256
+        stated = found.tenant, found.skill, found.point, found.version, found.sha256
         named = release.skill, release.point, str(release.version)
-        if said != (tenant, *named, release.state.hashes["sha256"]):
-            message = (
-                f"the description names {said}, but it is signed as {named} of {tenant}; retract it"
+        if stated != (tenant, *named, release.state.hashes["sha256"]):
+            raise VerificationError(
+                f"the description names {stated}, but it is signed as {named} of {tenant}; "
+                "retract it"
             )
-            raise VerificationError(message)
         return found
 
     def read(self, target: TargetFile, most: int, *, online: bool) -> bytes:
@@ -93,7 +93,7 @@ class SignedFiles:
         data = self._download(target)
         try:
             self._cache.put(sha256, data)
-        except OSError as error:  # it verified: serve it, although the cache cannot store it
+        except OSError as error:  # verified data is valid even if the cache cannot store it
             _log.warning("%s cannot be stored in the cache: %s", target.path, error)
         return data
 
@@ -140,7 +140,7 @@ class Memory(msgspec.Struct, frozen=True):
     texts: tuple[str, ...] = ()
 
 
-class Good(msgspec.Struct, frozen=True):
+class LoadedVersion(msgspec.Struct, frozen=True):
     """A version that was loaded successfully.
 
     Attributes:
@@ -213,10 +213,10 @@ class Cache:
         return self._read("memory.json", Memory) or Memory()
 
     def remember(self, memory: Memory) -> None:
-        """Replace what is remembered.
+        """Replace the stored `Memory`.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         self._write("memory.json", msgspec.json.encode(memory))
 
@@ -236,11 +236,11 @@ class Cache:
         """
         self._write(f"files/{sha256}", data)
 
-    def good(self, skill: str, point: str) -> tuple[Good, ...]:
+    def good(self, skill: str, point: str) -> tuple[LoadedVersion, ...]:
         """Return the loaded versions of a decision point, the most recent first."""
         return self._goods().get(f"{skill}/{point}", ())
 
-    def note(self, skill: str, point: str, good: Good) -> None:
+    def note(self, skill: str, point: str, good: LoadedVersion) -> None:
         """Record a loaded version, and remove the oldest ones beyond ``keep``.
 
         The newest chosen version stays, so that versions requested by name do not push it out. If
@@ -279,8 +279,8 @@ class Cache:
                 if path.name not in used and (old or path.name in gone):
                     path.unlink()
 
-    def _goods(self) -> dict[str, tuple[Good, ...]]:
-        return self._read("good.json", dict[str, tuple[Good, ...]]) or {}
+    def _goods(self) -> dict[str, tuple[LoadedVersion, ...]]:
+        return self._read("good.json", dict[str, tuple[LoadedVersion, ...]]) or {}
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
@@ -316,17 +316,19 @@ def _locked(handle: int, until: float) -> bool:
             return True
 
 
-def _is_noted(before: tuple[Good, ...], good: Good) -> bool:
+def _is_noted(before: tuple[LoadedVersion, ...], good: LoadedVersion) -> bool:
     chosen = msgspec.structs.replace(good, chosen=True)
     return before[:1] == (good,) or (not good.chosen and chosen in before)
 
 
-def _most_recent(before: tuple[Good, ...], good: Good, keep: int) -> tuple[Good, ...]:
+def _most_recent(
+    before: tuple[LoadedVersion, ...], good: LoadedVersion, keep: int
+) -> tuple[LoadedVersion, ...]:
     """Return the versions to keep: the most recent ones and the newest chosen one."""
     now = (good, *(it for it in before if it.version != good.version))
     served = [it for it in now if it.chosen][:1]
     return (*now[:keep], *(it for it in served if it not in now[:keep]))
 
 
-def _files(good: Good) -> tuple[str, str]:
+def _files(good: LoadedVersion) -> tuple[str, str]:
     return good.state, good.description

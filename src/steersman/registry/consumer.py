@@ -20,7 +20,7 @@ from steersman.errors import (
     VerificationError,
 )
 from steersman.points.state_bytes import is_compressed, unpack_state
-from steersman.registry.cache import Cache, Good, SignedFiles
+from steersman.registry.cache import Cache, LoadedVersion, SignedFiles
 from steersman.registry.chain import (
     MAX_ROOT,
     file_of,
@@ -326,18 +326,20 @@ class Consumer:
             interval_s: poll interval in seconds; default 30.
             points: skill and name of each decision point to watch; None: all.
         """
-        told: dict[tuple[str, str], str] = {}
+        reported: dict[tuple[str, str], str] = {}
         while not stop.is_set():
             self.refresh()
             for skill, point in self._watched(points):
-                loaded = self._news(skill, point, told.get((skill, point)), candidates=candidates)
+                loaded = self._news(
+                    skill, point, reported.get((skill, point)), candidates=candidates
+                )
                 if loaded is not None and loaded.description is not None:
-                    told[skill, point] = loaded.description.version
+                    reported[skill, point] = loaded.description.version
                     on_new(loaded)
             for skill, point in [
-                place for place in told if self._is_gone(*place, candidates=candidates)
+                place for place in reported if self._is_gone(*place, candidates=candidates)
             ]:
-                version = told.pop((skill, point))
+                version = reported.pop((skill, point))
                 _log.warning(
                     "%s/%s %s was retracted or rolled back; no other version is available",
                     skill,
@@ -362,17 +364,17 @@ class Consumer:
             return False
 
     def _news(
-        self, skill: str, point: str, told: str | None, *, candidates: bool
+        self, skill: str, point: str, reported: str | None, *, candidates: bool
     ) -> LoadedSnapshot | None:
         try:
             found = self._choosing.wanted(self._targets(), skill, point, candidates=candidates)
-            if not found or str(found[0].version) == told:
+            if not found or str(found[0].version) == reported:
                 return None
             loaded = self.load(skill, point, candidates=candidates)
         except SnapshotError as error:
             _log.warning("%s/%s cannot be loaded: %s", skill, point, error)
             return None
-        same = loaded.description is not None and loaded.description.version == told
+        same = loaded.description is not None and loaded.description.version == reported
         return None if same else loaded
 
     def _targets(self) -> Targets:
@@ -410,7 +412,7 @@ class Consumer:
         description = self._files.description(known.chain, release, online=online)
         state = unpack_snapshot(self._files.read(release.state, MAX_FILE, online=online))
         check_state(state)
-        good = Good(
+        good = LoadedVersion(
             str(release.version),
             release.state.hashes["sha256"],
             release.description.hashes["sha256"],
@@ -418,7 +420,7 @@ class Consumer:
         )
         try:
             self._cache.note(release.skill, release.point, good)
-        except OSError as error:  # it verified: serve it, although it may be missing next time
+        except OSError as error:  # verified data is valid even if the cache cannot record it
             _log.warning("%s cannot be recorded in the cache: %s", release.state.path, error)
         source: Literal["registry", "cache"] = "registry" if online else "cache"
         return LoadedSnapshot(state, description, source, at(known.verified_at), reasons)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from steersman.registry.storage import Held, Place
+    from steersman.registry.storage import Place, StoredFile
 
 _CONNECT_S = 5.0
 _GAP_S = 10.0
@@ -101,7 +101,7 @@ class PlaceFetcher(Fetcher):
     def _fetch(self, url: str) -> Iterator[bytes]:
         yield self.download_bytes(url, 1 << 62)
 
-    def _read(self, url: str, most: int) -> Held | None:
+    def _read(self, url: str, most: int) -> StoredFile | None:
         left = self._ends_at - time.monotonic()
         if left == float("inf"):
             return self._place.read(url, max_bytes=most)
@@ -109,7 +109,7 @@ class PlaceFetcher(Fetcher):
             raise SlowRetrievalError(
                 f"{url} was not read: the read of an earlier file is still pending"
             )
-        read: Future[Held | None] = Future()
+        read: Future[StoredFile | None] = Future()
         # A daemon thread: a hanging share does not block the exit of the program.
         self._aside = threading.Thread(target=_settle, args=(read, self._place, url, most))
         self._aside.daemon = True
@@ -120,10 +120,10 @@ class PlaceFetcher(Fetcher):
         return read.result()
 
 
-def _settle(read: Future[Held | None], place: Place, url: str, most: int) -> None:
+def _settle(read: Future[StoredFile | None], place: Place, url: str, most: int) -> None:
     try:
         read.set_result(place.read(url, max_bytes=most))
-    except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+    except BaseException as error:  # noqa: BLE001 (raised in the waiting thread)
         read.set_exception(error)
 
 
@@ -136,7 +136,7 @@ class _Connection(HTTPConnection):
 
 
 class _SecureConnection(HTTPSConnection):
-    """The same with TLS."""
+    """HTTPS connection that another thread can close."""
 
     def __init__(self, *given: Any, live: WeakSet[HTTPConnection], **further: Any) -> None:
         super().__init__(*given, **further)
@@ -192,7 +192,7 @@ class HttpFetcher(Fetcher):
                     message = f"{url} is longer than {max_length:,} bytes; the rest was not read"
                     raise DownloadLengthMismatchError(message)
         finally:
-            pieces.close()  # type: ignore[attr-defined]  # a generator, which closes what it reads
+            pieces.close()  # type: ignore[attr-defined]  # a generator; closing it closes the response
         return bytes(data)
 
     def _fetch(self, url: str) -> Iterator[bytes]:

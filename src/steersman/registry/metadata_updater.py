@@ -86,7 +86,7 @@ class TrustedMetadata:
         return not any(part.is_expired(at(now)) for part in parts)
 
 
-class _Clocked(Updater):
+class _ClockedUpdater(Updater):
     """TUF updater with an injected clock."""
 
     def __init__(self, folder: str, fetcher: Fetcher, root: bytes, now: float) -> None:
@@ -96,7 +96,7 @@ class _Clocked(Updater):
 
     @property
     def root(self) -> int:
-        """Return the version of the trusted root; a cache may hold later roots of others."""
+        """Return the version of the trusted root; other processes may cache later roots."""
         return self._trusted_set.root.version
 
     @property
@@ -142,7 +142,7 @@ class MetadataFollower:
         self.last: RefreshResult | None = None
 
     def now(self) -> float:
-        """Return the effective time: the clock, or the latest time ever seen."""
+        """Return the effective time: the later of the clock and the latest time seen."""
         self._high = max(self._clock(), self._high)
         return self._high
 
@@ -158,7 +158,7 @@ class MetadataFollower:
                 with self._fetcher.within(max(left, 0.001)):
                     self.last = self._refresh()
         except _FAILURES as error:  # the cache is not usable
-            self.last = RefreshResult(at(self.now()), online=False, reasons=(_told(error),))
+            self.last = RefreshResult(at(self.now()), online=False, reasons=(_reason(error),))
         if not self.last.online:
             _log.warning("registry verification failed: %s", "; ".join(self.last.reasons))
         return self.last
@@ -173,7 +173,7 @@ class MetadataFollower:
             healed = memory.healed + (then < now)
             memory, now = self._believe(chain, then, healed), then
         except _FAILURES as error:
-            reasons.append(_told(error))
+            reasons.append(_reason(error))
             self._recall(memory, reasons)
         self._high, self._healed = now, memory.healed
         self._cache.remember(msgspec.structs.replace(memory, high=now, seen=min(max(seen), _MOST)))
@@ -194,7 +194,7 @@ class MetadataFollower:
             return chain, wall
 
     def _updated(self, now: float, found: list[int]) -> Chain:
-        updater = _Clocked(str(self._cache.trust), self._fetcher, self._root, now)
+        updater = _ClockedUpdater(str(self._cache.trust), self._fetcher, self._root, now)
         try:
             updater.refresh()
         finally:
@@ -224,7 +224,7 @@ class MetadataFollower:
                 self.known = _recalled(self._root, memory)
                 self._texts = memory.texts
             except SteersmanError as error:
-                reasons.append(f"the cache: {_told(error)}")
+                reasons.append(f"the cache: {_reason(error)}")
 
 
 def _recalled(trusted: bytes, memory: Memory) -> TrustedMetadata:
@@ -240,7 +240,7 @@ def _recalled(trusted: bytes, memory: Memory) -> TrustedMetadata:
     return TrustedMetadata(read_chain(newest, fetch), memory.verified_at)
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     # Without file names: tenants read this message, and it must not show local paths.
-    said = getattr(error, "strerror", None) or str(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    text = getattr(error, "strerror", None) or str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

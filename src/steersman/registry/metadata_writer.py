@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime  # noqa: TC003 -- of a field
+from datetime import datetime  # noqa: TC003 -- type of a field
 from typing import TYPE_CHECKING
 
 from tuf.api.metadata import Snapshot, Targets, Timestamp

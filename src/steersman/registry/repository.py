@@ -129,9 +129,9 @@ def other_bytes(description: Description) -> VerificationError:
 
 
 def mark_as_they_counted(targets: Targets, skill: str, point: str) -> None:
-    """Set the release status of versions published by earlier releases without one.
+    """Set the release status of versions published without one, by earlier releases.
 
-    Without it they would count as candidates beside a marked version.
+    Otherwise they would count as candidates once another version has a status.
     """
     ours = releases_of(targets, skill, point)
     if all(it.standing is None for it in ours):
@@ -212,7 +212,7 @@ class Publisher:
         """Create keys and an empty repository; existing ones are kept.
 
         Args:
-            passphrase: of the root keys, at least 8 characters.
+            passphrase: passphrase of the root keys, at least 8 characters.
             roots: number of root keys; default 1.
             threshold: number of root keys that must sign a key rotation; default 1.
 
@@ -272,7 +272,7 @@ class Publisher:
         chain, _ = self._writer.read()
         self._check(chain, data, description)
         there = self._uploads.published(chain.targets, data, description)
-        if there is not None:  # the publisher may have been killed right after
+        if there is not None:  # a publisher killed after publication did not tidy
             self._archive.tidy(description.skill, description.point, chain.targets)
             return there
         described, targets = self._uploads.upload(data, description)

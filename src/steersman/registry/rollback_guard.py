@@ -81,7 +81,7 @@ class Memory:
         self.file = folder / "seen.json"
 
     def read(self) -> SeenVersions:
-        """Return the record. Read it before the storage: others may publish meanwhile.
+        """Return the record; read it before the storage, which may change meanwhile.
 
         Raises:
             SigningError: the file is damaged, or cannot be read.
@@ -102,7 +102,7 @@ class Memory:
         if self._next(seen) is None:
             return
         try:
-            with self._alone():
+            with self._locked():
                 higher = self._next(seen)
                 if higher is not None:
                     write_private(self.file, msgspec.json.encode(higher))
@@ -154,7 +154,7 @@ class Memory:
         return higher if higher != before else None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Hold the file lock, so that no process writes a lower version."""
         lock = self._folder / "seen.lock"
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

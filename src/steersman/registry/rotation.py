@@ -84,8 +84,8 @@ class Rotation:
     def _settle(self, root: Root, passphrases: Sequence[str]) -> list[CryptoSigner]:
         """Activate or delete pending root keys; return the signers.
 
-        All root keys are replaced at once. So if enough current keys open, no root names the
-        pending ones, and their passphrase may differ.
+        All root keys are replaced at once. If the passphrases open enough current keys, no root
+        names the pending keys, and their passphrase may differ.
         """
         self._promote(root, *passphrases)
         try:
@@ -127,7 +127,7 @@ class Rotation:
         read_root(data)
 
     def _promote(self, root: Root, *passphrases: str) -> None:
-        """Activate pending root keys that open and that this root names."""
+        """Activate the pending root keys that this root names and a passphrase opens."""
         for path in self._waiting():
             if self._opened(path, passphrases) & set(root.roles[Root.type].keyids):
                 path.replace(path.with_name(path.name.replace(".next.pem", ".pem")))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     State = Mapping[str, NDArray[Any]]
 
 MAX_NAMES = 64 * 1024  # bytes of names, types and shapes: a state has only a few arrays
-_HOLLOW = 1 << 20  # maximum size that the other dimensions of an empty array may promise
+_HOLLOW = 1 << 20  # maximum product of the non-zero dimensions of an empty array
 
 
 def pack_snapshot(state: State) -> bytes:
@@ -122,7 +122,7 @@ def _refuse_not_finite(state: State) -> None:
 
 def _refuse_hollow(state: State) -> None:
     for name, array in state.items():
-        # A policy allocates memory by shape: (0, 10**9) promises much and holds nothing.
+        # A policy allocates memory by shape, and (0, 10**9) is an empty array.
         promised = np.prod([max(1, size) for size in np.shape(array)], dtype=np.float64)
         if np.size(array) == 0 and promised > _HOLLOW:
             message = (

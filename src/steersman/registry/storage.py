@@ -51,7 +51,7 @@ def check_conditions(place: Place) -> None:
     finally:
         try:
             place.remove(path)
-        except RegistryError as error:  # the result of the check matters more than this error
+        except RegistryError as error:  # must not hide the result of the check
             _log.warning("the test file %s could not be removed from the registry: %s", path, error)
 
 
@@ -68,7 +68,7 @@ _DRAFTS = ".writing"
 _LEFT_OVER_S = 3600.0
 
 
-class Held(NamedTuple):
+class StoredFile(NamedTuple):
     """Content of a file and its tag.
 
     Attributes:
@@ -83,7 +83,7 @@ class Held(NamedTuple):
 class Place(Protocol):
     """Storage interface of a registry; paths are relative, with ``/``."""
 
-    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
+    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> StoredFile | None:
         """Return a file, or None if it does not exist.
 
         Args:
@@ -158,7 +158,7 @@ class DirectoryPlace:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).expanduser().absolute()
 
-    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> Held | None:
+    def read(self, path: str, *, max_bytes: int = MAX_FILE) -> StoredFile | None:
         """Return a regular file, or None if it does not exist.
 
         Args:
@@ -175,7 +175,7 @@ class DirectoryPlace:
             return None
         except OSError as error:
             raise _failed("read", target, error) from error
-        return Held(data, _tag(data))
+        return StoredFile(data, _tag(data))
 
     def write_new(self, path: str, data: bytes) -> str | None:
         """Write a new file, flushed to disk.
@@ -187,7 +187,7 @@ class DirectoryPlace:
             RegistryError: it cannot be written.
         """
         target = self._at(path)
-        with self._writing(target, data) as draft, self._alone():
+        with self._writing(target, data) as draft, self._locked():
             if target.exists():
                 return None
             _move(draft, target)
@@ -206,7 +206,7 @@ class DirectoryPlace:
             RegistryError: it cannot be written.
         """
         target = self._at(path)
-        with self._writing(target, data) as draft, self._alone():
+        with self._writing(target, data) as draft, self._locked():
             if expected_tag is not None:
                 there = self.read(path)
                 if there is None or there.tag != expected_tag:
@@ -233,7 +233,7 @@ class DirectoryPlace:
             RegistryError: it cannot be removed.
         """
         target = self._at(path)
-        with self._alone():
+        with self._locked():
             try:
                 target.unlink(missing_ok=True)
             except OSError as error:
@@ -252,7 +252,7 @@ class DirectoryPlace:
         return self.root.joinpath(*parts)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         try:
             (self.root / _DRAFTS).mkdir(parents=True, exist_ok=True)
             lock = self.root / _DRAFTS / "lock"
@@ -298,7 +298,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
         VerificationError: too long, or not a regular file.
         OSError: the file is missing or unreadable.
     """
-    # Non-blocking: a pipe in this place must not block a reader for ever.
+    # Non-blocking: a pipe at this path must not block a reader for ever.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
@@ -316,7 +316,7 @@ def _tag(data: bytes) -> str:
 
 
 def _files_below(start: Path) -> list[Path]:
-    """Return all files below a folder; others may remove files meanwhile."""
+    """Return all files below a folder; other processes may remove files meanwhile."""
 
     def failed(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):

@@ -1,6 +1,6 @@
-"""Verified reading for publishers: signatures of the own root, and no rollback.
+"""Verified reading for publishers: checks signatures, and refuses a rollback.
 
-Storage may be writable by others, so a publisher verifies everything before it signs.
+Others may be able to write to the storage, so a publisher verifies everything before it signs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from steersman.registry.chain import Chain
     from steersman.registry.keys import Keys
-    from steersman.registry.storage import Held, Place
+    from steersman.registry.storage import Place, StoredFile
 
     Resign = Callable[[Chain, str], bool]
 
@@ -65,7 +65,7 @@ class TrustedReader:
         if self.place.write_new("metadata/1.root.json", root) is None:
             held = self.place.read("metadata/1.root.json")
             there = read_root(held.data if held else b"")
-            # A root of a killed earlier run has our keys; only its dates differ.
+            # An earlier, killed run wrote a root with our keys; only its dates differ.
             if there.roles != read_root(root).roles:
                 message = (
                     f"a registry with other keys already exists, and {self.keys.folder} has no "
@@ -151,7 +151,7 @@ class TrustedReader:
         self.memory.refuse_older(known, SeenVersions(stamp.version, stamp.snapshot_meta.version))
         return root, stamp, held.tag if held else ""
 
-    def _complete(self, resign: Resign, held: Held | None, known: SeenVersions) -> None:
+    def _complete(self, resign: Resign, held: StoredFile | None, known: SeenVersions) -> None:
         """Sign again metadata signed by the keys before the rotation."""
         intent = self.intent
         before = read_root(intent["before"].encode()) if intent else self.root()
@@ -168,7 +168,7 @@ class TrustedReader:
         held = self.place.read("metadata/timestamp.json")
         return (held.tag if held else "") != tag
 
-    def _beside(self, stamp: Held | None) -> Callable[[str, int], bytes | None]:
+    def _beside(self, stamp: StoredFile | None) -> Callable[[str, int], bytes | None]:
         """Return a fetch function for metadata that belongs to a given timestamp."""
 
         def fetch(name: str, most: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Version numbers: the kind of change decides the step."""
+"""Version numbers of snapshots, by kind of change."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class Ingredients:
-    """Algorithm and parameters of a state: all that it depends on besides data.
+    """Algorithm and parameters of a state: all its inputs except data.
 
     Args:
         algorithm: algorithm name of the policy.

@@ -1,1 +1,1 @@
-"""Training of policies that need more than sums: PPO, behaviour cloning, RAFT and trees."""
+"""Training: PPO, the optimiser of all networks, and parallel maps."""

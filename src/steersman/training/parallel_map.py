@@ -64,9 +64,9 @@ def spread(
 ) -> Iterator[R]:
     """Return the results of a function for each item, in order.
 
-    The place of work has no influence: each item has its own random generator from the seed and its
-    index. Results are identical on the same kind of processor and agree to about 1e-9 on others. If
-    a node dies, its items run again elsewhere, so the function must not have side effects.
+    Results do not depend on the node: each item has a random generator from the seed and its index.
+    They are identical on the same kind of processor and agree to about 1e-9 on others. If a node
+    dies, its items run again elsewhere, so the function must not have side effects.
 
     Args:
         address: Ray cluster: ``auto`` on one of its nodes, or ``HOST:PORT`` of its head. None runs
@@ -118,7 +118,7 @@ def _here(
         for place, one in enumerate(waiting):
             yield _result(one, place)
     finally:
-        # Stop work whose results are not needed; Python has a method for it from 3.14 on.
+        # Stop unneeded work; Python 3.14 has a method for this.
         for process in list((pool._processes or {}).values()):  # noqa: SLF001
             process.terminate()
         pool.shutdown(wait=False)
@@ -165,7 +165,7 @@ def cluster(address: str) -> Iterator[Any]:
     """Connect to a cluster in this context; keep an existing connection.
 
     Ray always reports lost nodes on standard output. A command that prints its result there must
-    redirect it meanwhile.
+    redirect the output of Ray.
 
     Raises:
         ClusterError: no cluster responds, or it has other versions of Python or Ray.
@@ -212,7 +212,7 @@ def _gotten(ray: Any, reference: Any, place: int) -> Any:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        # The error as if raised locally; the remote traceback is its cause.
+        # Raise the original error; the remote traceback is its cause.
         raise error.cause from error
     except ray.exceptions.RayError as error:
         message = f"the cluster failed item {place}: {type(error).__name__}: {error}; check that"

@@ -136,9 +136,9 @@ class Reference:
 @pytest.mark.filterwarnings("ignore")  # of Ray's and of what it imports
 def test_an_environment_of_gymnasium_never_plays_an_episode_twice():
     pytest.importorskip("ray.rllib", reason="`tools/install ray` installs it")
-    from steersman.training.ppo.rllib_parts import Seat  # noqa: PLC0415
+    from steersman.training.ppo.rllib_parts import PartsEnvironment  # noqa: PLC0415
 
-    seat, same = (Seat({"kept": Reference(), "seed": (3, 0)}) for _ in range(2))
+    seat, same = (PartsEnvironment({"kept": Reference(), "seed": (3, 0)}) for _ in range(2))
     assert seat.action_space.contains({"again": 2, "k": 10, "switch": 1})
     assert seat.observation_space.shape == (2,)
 
@@ -161,13 +161,13 @@ def weights_of(agent):
 
 
 def module_of(weights):
-    from steersman.training.ppo.rllib_parts import Built, Module, Seat  # noqa: PLC0415
+    from steersman.training.ppo.rllib_parts import Module, NetworkSpec, PartsEnvironment  # noqa: PLC0415
 
-    seat = Seat({"kept": Reference(), "seed": (0, 0)})
+    seat = PartsEnvironment({"kept": Reference(), "seed": (0, 0)})
     return Module(
         observation_space=seat.observation_space,
         action_space=seat.action_space,
-        model_config={"built": Built(PARTS, 2, 8, weights)},
+        model_config={"built": NetworkSpec(PARTS, 2, 8, weights)},
     )
 
 

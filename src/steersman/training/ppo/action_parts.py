@@ -44,7 +44,7 @@ class Episodes(Protocol):
 
 
 class Stage(NamedTuple):
-    """Everything that a runner needs.
+    """Environment of a runner, with its scaling and action parts.
 
     Args:
         episodes: the environment.

@@ -239,7 +239,7 @@ class PPO:
             np.asarray(steps.rewards, np.float64), expected, steps.last,
             gamma=self.settings.gamma, smoothing=self.settings.smoothing, beyond=steps.beyond,
         )  # fmt: skip
-        told = _Told(
+        tensors = _StepTensors(
             states=states,
             actions=torch.from_numpy(np.array(steps.actions, np.int64)),
             logs=torch.log(torch.from_numpy(np.array(steps.propensities, np.float64))),
@@ -247,12 +247,12 @@ class PPO:
             returns=torch.from_numpy(ahead + expected),
             before=before,
         )
-        epochs = self._epochs(told)
+        epochs = self._epochs(tensors)
         if not all(value.isfinite().all() for value in self._network.state_dict().values()):
             self.restore(kept)
             message = "the weights became non-finite, so the update was discarded. "
             raise InputError(message + "Scale rewards to about 1, or lower learning_rate")
-        return self._done(told, epochs, _explained(expected, ahead + expected))
+        return self._done(tensors, epochs, _explained(expected, ahead + expected))
 
     def expected(self, state: Floats) -> float:
         """Return the value estimate of a state."""
@@ -264,14 +264,14 @@ class PPO:
             found: Floats = self._network(torch.from_numpy(np.array(states, np.float64)))[1].numpy()
         return found
 
-    def _epochs(self, told: _Told) -> int:
+    def _epochs(self, tensors: _StepTensors) -> int:
         for epoch in range(1, self.settings.epochs + 1):
-            for places in self._minibatches(len(told.ahead)):
+            for places in self._minibatches(len(tensors.ahead)):
                 self._optimizer.zero_grad()
-                self._loss(told, places).backward()
+                self._loss(tensors, places).backward()
                 torch.nn.utils.clip_grad_norm_(self._weights, self.settings.max_norm)
                 self._optimizer.step()
-            if self._divergence(told) > _STOP * self.settings.kl_target:
+            if self._divergence(tensors) > _STOP * self.settings.kl_target:
                 return epoch
         return self.settings.epochs
 
@@ -280,34 +280,34 @@ class PPO:
         parts = min(self.settings.minibatches, max(count // _LEAST, 1))
         yield from torch.tensor_split(order, parts)
 
-    def _loss(self, told: _Told, places: torch.Tensor) -> torch.Tensor:
-        logs, values = self._network(told.states[places])
-        ratio = torch.exp(_chosen(logs, told.actions[places]) - told.logs[places])
-        ahead, clip = told.ahead[places], self.settings.clip
+    def _loss(self, tensors: _StepTensors, places: torch.Tensor) -> torch.Tensor:
+        logs, values = self._network(tensors.states[places])
+        ratio = torch.exp(_chosen(logs, tensors.actions[places]) - tensors.logs[places])
+        ahead, clip = tensors.ahead[places], self.settings.clip
         gained = torch.minimum(ratio * ahead, ratio.clamp(1 - clip, 1 + clip) * ahead).mean()
-        missed = ((values - told.returns[places]) ** 2).mean()
+        missed = ((values - tensors.returns[places]) ** 2).mean()
         left = max(0.0, 1.0 - self.updates / self.settings.entropy_updates)
         bonus = self.settings.entropy * left * _entropy(logs).mean()
         loss: torch.Tensor = self.settings.value_weight * missed - gained - bonus
         return loss
 
-    def _divergence(self, told: _Told) -> float:
+    def _divergence(self, tensors: _StepTensors) -> float:
         with torch.no_grad():
-            logs, _ = self._network(told.states)
+            logs, _ = self._network(tensors.states)
             parts = [
                 (torch.exp(old) * (old - new)).sum(dim=-1)
-                for old, new in zip(told.before, logs, strict=True)
+                for old, new in zip(tensors.before, logs, strict=True)
             ]
         return float(torch.stack(parts).sum(dim=0).mean())
 
-    def _done(self, told: _Told, epochs: int, explained: float) -> Update:
-        divergence, target = self._divergence(told), self.settings.kl_target
+    def _done(self, tensors: _StepTensors, epochs: int, explained: float) -> Update:
+        divergence, target = self._divergence(tensors), self.settings.kl_target
         (group,) = self._optimizer.param_groups
         group["lr"] = following(group["lr"], divergence, target)
         self.updates += 1
         with torch.no_grad():
-            logs, _ = self._network(told.states)
-            moved = torch.exp(_chosen(logs, told.actions) - told.logs) - 1
+            logs, _ = self._network(tensors.states)
+            moved = torch.exp(_chosen(logs, tensors.actions) - tensors.logs) - 1
         return Update(
             epochs=epochs,
             divergence=divergence,
@@ -382,7 +382,7 @@ class PPO:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _StepTensors:
     """Steps as network inputs."""
 
     states: torch.Tensor

@@ -153,17 +153,24 @@ def _configured(
     from ray.rllib.algorithms.ppo import PPOConfig  # noqa: PLC0415 (an extra, and slow)
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec  # noqa: PLC0415
 
-    from steersman.training.ppo.rllib_parts import Built, Learner, Module, Seat, StoredStage  # noqa: PLC0415
+    from steersman.training.ppo.rllib_parts import (  # noqa: PLC0415
+        Learner,
+        Module,
+        NetworkSpec,
+        PartsEnvironment,
+        StoredStage,
+    )
 
     steps = sizes.horizon * sizes.episodes
     already = int(state["updates"])
     left = max(settings.entropy_updates - already, 1)
     bonus = settings.entropy * max(1 - already / settings.entropy_updates, 0.0)
-    network = Built(stage.parts, stage.features, settings.hidden, _weights(state))
+    network = NetworkSpec(stage.parts, stage.features, settings.hidden, _weights(state))
     return (
         PPOConfig()
         .environment(
-            Seat, env_config={"kept": StoredStage(reference), "seed": (sizes.seed, already)}
+            PartsEnvironment,
+            env_config={"kept": StoredStage(reference), "seed": (sizes.seed, already)},
         )
         .env_runners(
             num_env_runners=sizes.runners,
@@ -204,14 +211,14 @@ def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, UpdateR
     """Return the state after one more update, in the form of `PPO.state`, and its statistics."""
     for _ in range(_IN_VAIN):
         result = algorithm.train()
-        told = result.get("learners", {}).get(_MODULE)
-        if told is not None:
+        statistics = result.get("learners", {}).get(_MODULE)
+        if statistics is not None:
             break
     else:
         message = f"no runner returned any step in {_IN_VAIN} rounds; check that nodes are up "
         raise ClusterError(message + "with a free CPU (`ray status`), then start again")
     number = int(before["updates"]) + 1
-    state = _state(algorithm, number, float(told["curr_kl_coeff"]))
+    state = _state(algorithm, number, float(statistics["curr_kl_coeff"]))
     if not all(np.isfinite(of).all() for of in state.values()):
         message = (
             f"update {number} produced weights that are not finite; the earlier state was kept; "
@@ -220,8 +227,8 @@ def _next(algorithm: Any, before: Arrays, horizon: int) -> tuple[Arrays, UpdateR
     return state, UpdateResult(
         number=number,
         reward=float(result["env_runners"]["episode_return_mean"]) / horizon,
-        divergence=float(told["mean_kl_loss"]),
-        entropy=float(told["entropy"]),
+        divergence=float(statistics["mean_kl_loss"]),
+        entropy=float(statistics["entropy"]),
         learning_rate=float(state["learning_rate"]),
         runners=int(algorithm.env_runner_group.num_healthy_remote_workers()),
     )

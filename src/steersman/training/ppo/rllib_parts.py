@@ -54,8 +54,8 @@ class StoredStage:
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
-    """Specification of a network.
+class NetworkSpec:
+    """Sizes and initial weights of a network.
 
     Args:
         parts: action parts.
@@ -75,7 +75,7 @@ def ordered(parts: Sequence[Part]) -> list[Part]:
     return sorted(parts, key=lambda part: part.name)
 
 
-class Seat(gymnasium.Env):
+class PartsEnvironment(gymnasium.Env):
     """Gymnasium environment with a ``Dict`` of one ``Discrete`` action per part."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -120,7 +120,7 @@ class Module(TorchRLModule, ValueFunctionAPI):
 
     def setup(self) -> None:
         """Create the network with its initial weights."""
-        built: Built = self.model_config["built"]
+        built: NetworkSpec = self.model_config["built"]
         self.network = Network(built.parts, built.features, built.hidden, torch.Generator())
         self.set_state(built.weights)
         parts = ordered(built.parts)
