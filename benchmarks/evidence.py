@@ -119,7 +119,7 @@ and 11,656 passages, against 300 over 7,415 and 7,288 here; so no like with like
 
 
 @dataclass
-class Judged:
+class SetResults:
     """One set with what each selector found: name -> (questions,) all gold, recall.
 
     `groups` has the conversation of each question; () where each stands alone.
@@ -197,7 +197,7 @@ def _set(named: str, options: Options) -> Iterator[Figure]:
     if ready.note:
         print(f"{name}: {ready.note}", file=sys.stderr)
     groups = [ready.groups[one.id] for one in ready.questions]
-    judged = Judged(name, ready.pools, groups, with_ppo=named != name)
+    judged = SetResults(name, ready.pools, groups, with_ppo=named != name)
     every = range(len(ready.pools))
     rankings: list[Selector] = [TopK("fused"), TopK("lexical"), TopK("dense")]
     for selector in [*rankings, *(Mmr(weight) for weight in LAMBDAS)]:
@@ -215,7 +215,7 @@ def _set(named: str, options: Options) -> Iterator[Figure]:
 # -- five folds -----------------------------------------------------------------------------------
 
 
-def _folds(judged: Judged, options: Options) -> list[float]:
+def _folds(judged: SetResults, options: Options) -> list[float]:
     """Train on four folds and judge on the fifth, each in turn; return what clones took, s."""
     tasks = [EvidenceTask(pool, FIVE, REWARD) for pool in judged.pools]
     logs = [feedback(tasks, seed=seed) for seed in SEEDS]
@@ -290,7 +290,7 @@ def _share(pool: Pool, picked: Selection) -> float:
 # -- figures --------------------------------------------------------------------------------------
 
 
-def _quality(judged: Judged) -> Iterator[Figure]:
+def _quality(judged: SetResults) -> Iterator[Figure]:
     about = f"{judged.name} ({len(judged.pools)} questions), five passages"
     goal = GOALS.get(judged.name)
     for name, values in judged.whole.items():
@@ -308,7 +308,7 @@ def _quality(judged: Judged) -> Iterator[Figure]:
     yield from _differences(judged, about)
 
 
-def _differences(judged: Judged, about: str) -> Iterator[Figure]:
+def _differences(judged: SetResults, about: str) -> Iterator[Figure]:
     whole = judged.whole
 
     def over(one: str, other: str) -> tuple[str, Floats]:
@@ -331,7 +331,7 @@ def _differences(judged: Judged, about: str) -> Iterator[Figure]:
             yield from _apart(judged, one, there)
 
 
-def _aimed(judged: Judged, near: Figure, far: Figure) -> tuple[Figure, Figure]:
+def _aimed(judged: SetResults, near: Figure, far: Figure) -> tuple[Figure, Figure]:
     """Return RAFT's differences with the goals of their set, and what single seeds came to."""
     whole = judged.whole
     near = replace(near, peers=_seeds(judged, whole["clone of gold"]))
@@ -354,11 +354,11 @@ def _shown(near: Figure) -> Figure:
     )  # fmt: skip
 
 
-def _seeds(judged: Judged, less: Floats | float = 0.0) -> dict[str, float]:
+def _seeds(judged: SetResults, less: Floats | float = 0.0) -> dict[str, float]:
     return {f"seed {seed}": float(np.nanmean(own - less)) for seed, own in judged.by_seed.items()}
 
 
-def _apart(judged: Judged, one: str, unseen: NDArray[np.bool_]) -> Iterator[Figure]:
+def _apart(judged: SetResults, one: str, unseen: NDArray[np.bool_]) -> Iterator[Figure]:
     """Say the same of the questions by whose gold less was chosen, see the module."""
     about = f"{judged.name}, the {unseen.sum()} questions less looked at"
     for other in ("clone of gold", "start, no gold"):
@@ -370,12 +370,12 @@ def _apart(judged: Judged, one: str, unseen: NDArray[np.bool_]) -> Iterator[Figu
         )  # fmt: skip
 
 
-def _difference(judged: Judged, name: str, differences: Floats) -> Figure:
+def _difference(judged: SetResults, name: str, differences: Floats) -> Figure:
     found = judged.mean(differences, APART)
     return Figure(name, found.value, found.low, found.high)
 
 
-def _ceiling(judged: Judged) -> Iterator[Figure]:
+def _ceiling(judged: SetResults) -> Iterator[Figure]:
     found = [ceiling(pool, FIVE) for pool in judged.pools]
     about = f"{judged.name}: all gold among the candidates"
     retrieved = np.array([one.retrieved == 1.0 for one in found], np.float64)
@@ -383,7 +383,7 @@ def _ceiling(judged: Judged) -> Iterator[Figure]:
     yield Figure(about, float(retrieved.mean()), peers={"along links": float(reachable.mean())})
 
 
-def _cost(judged: Judged, took: Sequence[float]) -> Iterator[Figure]:
+def _cost(judged: SetResults, took: Sequence[float]) -> Iterator[Figure]:
     most = max(took)
     share = (FOLDS - 1) / FOLDS * len(judged.pools)
     yield Figure(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIGURATION",
     "PROGRAMS",
-    "Delivered",
+    "DeliveredAlert",
     "Monitors",
     "Webhook",
     "missing",
@@ -45,7 +45,7 @@ _HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredAlert:
     """One alert as it came to the webhook.
 
     Args:
@@ -75,10 +75,10 @@ class Webhook(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.delivered: list[Delivered] = []
+        self.delivered: list[DeliveredAlert] = []
         super().__init__((_HOST, 0), _Hook)
 
-    def find(self, name: str, **labels: str) -> Delivered | None:
+    def find(self, name: str, **labels: str) -> DeliveredAlert | None:
         """Return the first alert that fires under a name and has these labels.
 
         Args:
@@ -98,7 +98,7 @@ class _Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.delivered += [
-            Delivered(time.time(), self.path, one["status"], one["labels"], one["annotations"])
+            DeliveredAlert(time.time(), self.path, one["status"], one["labels"], one["annotations"])
             for one in body["alerts"]
         ]
         self.send_response(200)

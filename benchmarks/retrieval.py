@@ -81,7 +81,7 @@ INDEXED = 5_000
 
 
 @dataclass(frozen=True)
-class Judged:
+class SetResults:
     """One set with what was measured on it: measure -> settings -> (questions,)."""
 
     collection: JudgedCollection
@@ -106,7 +106,7 @@ def run(options: Options) -> Iterator[Figure]:
 # -- quality --------------------------------------------------------------------------------------
 
 
-def _judged(name: str, options: Options, embedder: Embedder) -> Judged:
+def _judged(name: str, options: Options, embedder: Embedder) -> SetResults:
     every = load_judged(options.folder(name, "its publisher"), missing="unfindable")
     collection = every.split(every.held_out)
     print(f"{name}: {len(collection.passages):,} passages to embed and link", file=sys.stderr)
@@ -134,10 +134,10 @@ def _judged(name: str, options: Options, embedder: Embedder) -> Judged:
         measure: {label: np.array([row[label][i] for row in rows]) for label in SETTINGS}
         for i, measure in enumerate(("nDCG@10", "recall@10", "MRR@10", "all gold@10"))
     }
-    return Judged(collection, measured, np.array(expand_ms))
+    return SetResults(collection, measured, np.array(expand_ms))
 
 
-def _quality(name: str, judged: Judged) -> Iterator[Figure]:
+def _quality(name: str, judged: SetResults) -> Iterator[Figure]:
     ndcg = judged.measured["nDCG@10"]
     questions = judged.collection.questions[: len(ndcg["bm25"])]
     unit = units_of(conversations(questions))[1]

@@ -20,7 +20,7 @@ from benchmarks.rollout_worlds import (
     LOOKS,
     UNITS_PER_DAY,
     UNITS_PER_LOOK,
-    Drawn,
+    DrawnRuns,
     Metric,
     Run,
     default_plan,
@@ -45,7 +45,7 @@ _PEER = "z test on decisions"
 _PER_UNIT = "z test on units"
 
 
-class _Seen(NamedTuple):
+class _Endings(NamedTuple):
     """All rollouts of one world, and how often naive tests alarmed at any look."""
 
     runs: list[Run]
@@ -73,7 +73,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 def _null(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
     """Candidates without effect: every end before the last look is a false alarm."""
-    every: list[_Seen] = []
+    every: list[_Endings] = []
     for correlation in (0.0, 0.05, 0.1, 0.2):
         reward = Metric("reward", 0.5, correlation=correlation)
         every.append(_roll(plan, metrics(reward=reward), runs // 4, seed=len(every)))
@@ -130,7 +130,7 @@ def _effects(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
     yield _share(name, within, runs, goal=0.95, at_least=True)
 
 
-def _forecast(plan: RolloutPlan, seen: _Seen, effect: float) -> Iterator[Figure]:
+def _forecast(plan: RolloutPlan, seen: _Endings, effect: float) -> Iterator[Figure]:
     """Compare the units and days foretold with what the rollouts took."""
     world = metrics(reward=Metric("reward", 0.5, effect, 0.25))
     spreads = {metric.name: metric.unit_sd for metric in world[1:]}
@@ -205,7 +205,7 @@ def _sample_ratio(runs: int) -> Iterator[Figure]:
         yield Figure(f"sample ratio, {said}: median units of an arm until stopped", float(units))
 
 
-def _roll(plan: RolloutPlan, world: Sequence[Metric], runs: int, *, seed: int) -> _Seen:
+def _roll(plan: RolloutPlan, world: Sequence[Metric], runs: int, *, seed: int) -> _Endings:
     rng = np.random.default_rng([4, seed])
     found: list[Run] = []
     alarms: list[tuple[NDArray[np.bool_], ...]] = []
@@ -214,10 +214,10 @@ def _roll(plan: RolloutPlan, world: Sequence[Metric], runs: int, *, seed: int) -
         found += rollouts(plan, drawn)
         alarms.append((*_naive(drawn), *_naive_units(drawn)))
     rates = [float(np.concatenate(column).mean()) for column in zip(*alarms, strict=True)]
-    return _Seen(found, *rates)
+    return _Endings(found, *rates)
 
 
-def _naive(drawn: Drawn) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _naive(drawn: DrawnRuns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which runs a z test on decisions calls better, and worse, at any look."""
     if "reward" not in drawn.sums:
         none = np.zeros(len(drawn.arrived), dtype=bool)
@@ -228,7 +228,7 @@ def _naive(drawn: Drawn) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return (z > _Z).any(axis=1), (z < -_Z).any(axis=1)
 
 
-def _naive_units(drawn: Drawn) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _naive_units(drawn: DrawnRuns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return the same of a z test that counts units, and still peeks."""
     means, variances = drawn.moments["reward"]
     z = (means[:, :, 0] - means[:, :, 1]) / np.sqrt((variances / drawn.arrived).sum(axis=2))
@@ -255,7 +255,7 @@ def _share(
     return Figure(name, value, ends.low, ends.high, goal=said, holds=holds, peers=peers or {})
 
 
-def _own_units(said: str, seen: _Seen) -> Figure:
+def _own_units(said: str, seen: _Endings) -> Figure:
     units = [run.units for run in seen.runs if run.end == "rolled_back"]
     low, value, high = np.quantile(units, [0.05, 0.5, 0.95]) if units else (np.nan,) * 3
     name = f"{said}: its own units until then, median and 5 to 95 %"

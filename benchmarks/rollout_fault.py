@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import click
 
-from benchmarks.monitoring_stack import Delivered, Monitors, missing, monitors, until
+from benchmarks.monitoring_stack import DeliveredAlert, Monitors, missing, monitors, until
 from benchmarks.report import Figure
 from steersman.cli.running_service import Served, served
 from steersman.db.points import points_of
@@ -225,7 +225,7 @@ def _break(serving: Canary) -> Fault:
     watching, traffic = serving.watching, serving.traffic
     begun = traffic.break_it()
     end = serving.wait_for_end()
-    told: Delivered = until(
+    told: DeliveredAlert = until(
         lambda: watching.webhook.find(_ALERT), f"the alert {_ALERT}", _LONGEST_S
     )
     watching.wait('ALERTS{alertname="SteersmanRolledBack", alertstate="firing"}')

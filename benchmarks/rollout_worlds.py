@@ -63,7 +63,7 @@ class Metric:
         return math.sqrt(self.mean * (1.0 - self.mean) * shared)
 
 
-class Drawn(NamedTuple):
+class DrawnRuns(NamedTuple):
     """Both arms of many runs, cumulative over looks; arms are candidate, control.
 
     Attributes:
@@ -146,7 +146,7 @@ def metrics(*, reward: Metric, **effects: float) -> tuple[Metric, ...]:
 
 def draw(
     world: Sequence[Metric], rng: np.random.Generator, runs: int, *, lost: float = 0.0
-) -> Drawn:
+) -> DrawnRuns:
     """Return many runs of a world.
 
     Args:
@@ -170,10 +170,10 @@ def draw(
         moments[metric.name] = mean, np.maximum(spread, 0.0)
         if metric.sd is None:
             sums[metric.name] = _cumulative(arms, values * size)
-    return Drawn(arrived, moments, _cumulative(arms, size), sums)
+    return DrawnRuns(arrived, moments, _cumulative(arms, size), sums)
 
 
-def rollouts(plan: RolloutPlan, drawn: Drawn) -> Iterator[Run]:
+def rollouts(plan: RolloutPlan, drawn: DrawnRuns) -> Iterator[Run]:
     """Take every run through the plan, judged at each look.
 
     Args:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.report import Options
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.recorded import Recorded
 
     Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ def run(options: Options) -> Iterator[Figure]:
             yield from _measured(f"{name}, {called} weights", recorded, tuned, options)
 
 
-def policies() -> dict[str, Tuned]:
+def policies() -> dict[str, PolicyConfig]:
     """Return the two sets of reward weights, on the units of this benchmark."""
     shipped = load_policy_config()
     units = shipped.thresholds.model_copy(update={"latency_ref_ms": 100.0})
@@ -109,7 +109,9 @@ def _recorded(name: str, options: Options) -> Recorded:
         return record(searcher, collection, space, about={"embedder": embedder.name})
 
 
-def _measured(about: str, recorded: Recorded, tuned: Tuned, options: Options) -> Iterator[Figure]:
+def _measured(
+    about: str, recorded: Recorded, tuned: PolicyConfig, options: Options
+) -> Iterator[Figure]:
     world = World(recorded, tuned)
     splits, seeds = (4, 2) if options.quick else (_SPLITS, _SEEDS)
     true = mean_rewards(world, np.arange(len(recorded)))
@@ -145,7 +147,7 @@ class World(NamedTuple):
     """A recording and what it is judged by."""
 
     recorded: Recorded
-    tuned: Tuned
+    tuned: PolicyConfig
 
 
 def mean_rewards(world: World, queries: NDArray[np.intp]) -> Floats:
@@ -158,7 +160,7 @@ def mean_rewards(world: World, queries: NDArray[np.intp]) -> Floats:
 # -- what tuning brings ---------------------------------------------------------------------------
 
 
-class Gained(NamedTuple):
+class TuningGain(NamedTuple):
     """One split: what was recommended, and its reward over the baseline on held-out queries."""
 
     configuration: Configuration
@@ -166,7 +168,7 @@ class Gained(NamedTuple):
     ahead: Floats
 
 
-def held_out_gain(world: World, seed: int) -> Gained:
+def held_out_gain(world: World, seed: int) -> TuningGain:
     """Tune on one half of the queries, compare on the other."""
     recorded, tuned = world
     rng = np.random.default_rng([seed, 11])
@@ -180,10 +182,10 @@ def held_out_gain(world: World, seed: int) -> Gained:
         reward_of(recorded.evaluate(one, split.held_out), tuned).per_query
         for one in (chosen, _BASELINE)
     ]
-    return Gained(chosen, split.held_out, rewards[0] - rewards[1])
+    return TuningGain(chosen, split.held_out, rewards[0] - rewards[1])
 
 
-def _gain(about: str, gained: list[Gained], world: World, best: float) -> Iterator[Figure]:
+def _gain(about: str, gained: list[TuningGain], world: World, best: float) -> Iterator[Figure]:
     recorded = world.recorded
     unit = units_of(recorded.groups or [""] * len(recorded))[1]
     mean, half = paired(gained, unit)
@@ -206,7 +208,7 @@ def _gain(about: str, gained: list[Gained], world: World, best: float) -> Iterat
     )  # fmt: skip
 
 
-def paired(gained: list[Gained], unit: NDArray[np.intp]) -> tuple[float, float]:
+def paired(gained: list[TuningGain], unit: NDArray[np.intp]) -> tuple[float, float]:
     """Return the mean gain over splits and half the width of its 95 % interval.
 
     Queries are the units, or their conversations (``unit`` has the number of each query's): what
@@ -227,7 +229,7 @@ def paired(gained: list[Gained], unit: NDArray[np.intp]) -> tuple[float, float]:
     return float(of_split.mean()), float(np.hypot(over_queries, half_width(of_split)))
 
 
-def corrected(gained: list[Gained]) -> float:
+def corrected(gained: list[TuningGain]) -> float:
     """Return half the width of the interval over splits that Nadeau & Bengio corrected."""
     of_split = np.array([one.ahead.mean() for one in gained])
     return half_width(of_split) * float(np.sqrt(1 + len(of_split)))  # as much held out as tuned on

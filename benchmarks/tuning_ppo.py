@@ -98,7 +98,7 @@ def _share(pool: Pool, *, quick: bool) -> Figure:
     )  # fmt: skip
 
 
-def _judged(updates: int, seed: int) -> tuning_world.Judged:
+def _judged(updates: int, seed: int) -> tuning_world.ShareOfOptimum:
     return tuning_world.judge(tuning_world.train(seed, updates), seed)
 
 

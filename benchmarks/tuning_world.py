@@ -105,7 +105,7 @@ def train(seed: int, updates: int, settings: Settings | None = None) -> PPO:
     return agent
 
 
-class Judged(NamedTuple):
+class ShareOfOptimum(NamedTuple):
     """What a policy reaches, as shares of what the best action of every question would."""
 
     drawn: float
@@ -113,14 +113,14 @@ class Judged(NamedTuple):
     fixed: float
 
 
-def judge(agent: PPO, seed: int = 0, count: int = 2_000) -> Judged:
+def judge(agent: PPO, seed: int = 0, count: int = 2_000) -> ShareOfOptimum:
     """Return what a policy reaches on questions that it did not learn from."""
     rng = np.random.default_rng([seed, 8])
     asked = contexts(count, rng)
     best = mean_rewards(asked, best_actions(asked)).mean()
     drawn = np.array([one.values for one in agent.act_on(asked.states, rng)])
     likeliest = np.array([agent.best(state) for state in asked.states])
-    return Judged(
+    return ShareOfOptimum(
         float(mean_rewards(asked, drawn).mean() / best),
         float(mean_rewards(asked, likeliest).mean() / best),
         best_fixed(asked) / float(best),

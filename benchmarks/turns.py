@@ -13,11 +13,11 @@ from benchmarks.report import Figure
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Timed", "figure", "in_turns"]
+__all__ = ["Timing", "figure", "in_turns"]
 
 
 @dataclass(frozen=True)
-class Timed:
+class Timing:
     """Seconds that each run of one thing took.
 
     Args:
@@ -40,7 +40,7 @@ def in_turns(
     calls: Mapping[str, Callable[[], object]],
     *,
     between: Callable[[], object] = lambda: None,
-) -> dict[str, Timed]:
+) -> dict[str, Timing]:
     """Return how long each call took in each of the runs; one more before them is not counted.
 
     Args:
@@ -56,11 +56,11 @@ def in_turns(
             call()
             if turn > 0:
                 taken[name].append(time.perf_counter() - start)
-    return {name: Timed(tuple(seconds)) for name, seconds in taken.items()}
+    return {name: Timing(tuple(seconds)) for name, seconds in taken.items()}
 
 
 def figure(
-    name: str, taken: Mapping[str, Timed], *, unit: str = "ms", goal: float | None = None
+    name: str, taken: Mapping[str, Timing], *, unit: str = "ms", goal: float | None = None
 ) -> Figure:
     """Return the figure of calls of which the first is ours and the others are its peers.
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import InputError
 from steersman_systems.rag_tuner.ranking_metrics import (
-    Measured,
+    MeasureValues,
     all_gold_at,
     ndcg_at,
     recall_at,
@@ -84,7 +84,7 @@ def test_measures_never_fall_with_more_places(ranked, gains):
 
 
 def test_categories_are_averaged_apart():
-    measured = Measured((1.0, 0.0, 0.5), ("b", "", "b"))
+    measured = MeasureValues((1.0, 0.0, 0.5), ("b", "", "b"))
     assert measured.mean == 0.5
     assert measured.by_category() == {"": (0.0, 1), "b": (0.75, 2)}
 
@@ -92,4 +92,4 @@ def test_categories_are_averaged_apart():
 @pytest.mark.parametrize(("values", "categories"), [((), ()), ((1.0,), ())])
 def test_a_mean_of_nothing_is_refused(values, categories):
     with pytest.raises(InputError, match="at least 1"):
-        Measured(values, categories)
+        MeasureValues(values, categories)

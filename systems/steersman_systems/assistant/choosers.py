@@ -1,7 +1,7 @@
 """Choosers of the assistant: learned policies, rules, fixed choices and an oracle.
 
-A chooser gets a decision as `Seen` and returns a `Drawn`. Only the oracle reads ``Seen.truth``,
-which no real system knows.
+A chooser gets a `ChooserInput` and returns a `Choice`. Only the oracle reads its ``truth``, which no
+real system knows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ChooserInput:
     """Input of a chooser.
 
     Args:
@@ -52,7 +52,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class Choice:
     """Output of a chooser: one action with its probability.
 
     Args:
@@ -79,13 +79,18 @@ class Chooser(Protocol):
     """Policy of one decision point; it may learn."""
 
     reads_features: ClassVar[bool]
-    """True if it needs ``Seen.features``, which are expensive to compute."""
+    """True if it needs ``ChooserInput.features``, which are expensive to compute."""
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """Return one action; learns nothing."""
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """Learn from the reward of an action.
 
@@ -112,7 +117,7 @@ class Policies:
     tool: Chooser
 
 
-class Learned:
+class LearnedChooser:
     """Chooser with a policy over encoded contexts."""
 
     reads_features: ClassVar[bool] = False
@@ -120,13 +125,18 @@ class Learned:
     def __init__(self, policy: ChoicePolicy, encoder: FeatureMap) -> None:
         self.policy, self._encoder = policy, encoder
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """See `Chooser.choose`."""
         x = self._encoder.encode(seen.context)
         return _drawn(self.policy.decide(x, rng=rng), seen, x=x)
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """See `Chooser.learn`."""
         self.policy.learn(drawn.x, seen.eligible[index], reward)
@@ -140,20 +150,25 @@ class Joint:
     def __init__(self, policy: ChoicePolicy) -> None:
         self.policy = policy
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """See `Chooser.choose`."""
         features = np.asarray(seen.features)
         choice = self.policy.decide(None, rng=rng, eligible=seen.eligible, features=features)
         return _drawn(choice, seen, x=features[seen.eligible.index(choice.action)])
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """See `Chooser.learn`."""
         self.policy.learn(np.asarray(seen.features)[index], seen.eligible[index], reward)
 
 
-class Keyed:
+class KeyedChooser:
     """Chooser with one model per key, such as the intent, and per action.
 
     Args:
@@ -167,22 +182,27 @@ class Keyed:
         self.policy, self._key = policy, key
         self._place = {name: i for i, name in enumerate(policy.actions)}
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """See `Chooser.choose`."""
         key = seen.context[self._key]
         choice = self.policy.decide(key, rng=rng, eligible=seen.eligible)
         places = [self._place[name] for name in seen.eligible]
         index = seen.eligible.index(choice.action)
-        return Drawn(index, choice.distribution[places], choice.scores[places], choice.u, key)
+        return Choice(index, choice.distribution[places], choice.scores[places], choice.u, key)
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """See `Chooser.learn`."""
         self.policy.learn(seen.context[self._key], seen.eligible[index], reward)
 
 
-class Unlearned:
+class StaticChooser:
     """Chooser that does not learn: rules, or one fixed action."""
 
     reads_features: ClassVar[bool] = False
@@ -190,12 +210,17 @@ class Unlearned:
     def __init__(self, policy: ChoicePolicy) -> None:
         self.policy = policy
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """See `Chooser.choose`."""
         return _drawn(self.policy.decide(seen.context, rng=rng), seen)
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """Learns nothing."""
 
@@ -205,12 +230,17 @@ class First:
 
     reads_features: ClassVar[bool] = False
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """See `Chooser.choose`."""
         return _certain(0, np.zeros(len(seen.eligible)), rng)
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """Learns nothing."""
 
@@ -220,13 +250,18 @@ class Oracle:
 
     reads_features: ClassVar[bool] = False
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """See `Chooser.choose`."""
         truth = seen.truth()
         return _certain(int(np.argmax(truth)), truth, rng)
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """Learns nothing."""
 
@@ -248,7 +283,7 @@ def learned(points: Points) -> Policies:
 def beta_tools(points: Points, world: World) -> Policies:
     """Return `learned` with Beta Thompson sampling per (intent, tool) as the tool policy."""
     names = [tool.name for tool in world.catalogue.tools]
-    tool = Keyed(BetaThompson(names, floor=_floor(points.tool)), "intent")
+    tool = KeyedChooser(BetaThompson(names, floor=_floor(points.tool)), "intent")
     return Policies("beta_tools", _encoded(points.cache), _encoded(points.route), tool)
 
 
@@ -269,8 +304,8 @@ def fixed(lookup: str, route: str) -> Policies:
     """
     return Policies(
         f"{lookup}/{route}",
-        Unlearned(Fixed(LOOKUPS, lookup)),
-        Unlearned(Fixed(ROUTES, route)),
+        StaticChooser(Fixed(LOOKUPS, lookup)),
+        StaticChooser(Fixed(ROUTES, route)),
         First(),
     )
 
@@ -278,14 +313,14 @@ def fixed(lookup: str, route: str) -> Policies:
 def oracle() -> Policies:
     """Return the policy set with the highest true reward at every point: an upper bound.
 
-    >>> seen = Seen({}, ("a", "b"), lambda: np.array([0.2, 0.7]))
+    >>> seen = ChooserInput({}, ("a", "b"), lambda: np.array([0.2, 0.7]))
     >>> oracle().tool.choose(seen, np.random.default_rng(0)).index
     1
     """
     return Policies("oracle", Oracle(), Oracle(), Oracle())
 
 
-def _encoded(point: DecisionPoint) -> Learned:
+def _encoded(point: DecisionPoint) -> LearnedChooser:
     encoder = FeatureMap(point.context)
     policy = build(point.policy, _names(point), dim=encoder.dim, floor=_floor(point))
     bias = np.zeros((PRIOR_REQUESTS, encoder.dim))
@@ -293,12 +328,12 @@ def _encoded(point: DecisionPoint) -> Learned:
     for name in policy.actions:
         rewards = [PRIOR_REWARD] * len(bias)
         warm_start(policy, bias, [name] * len(bias), rewards, trust=1.0)
-    return Learned(policy, encoder)
+    return LearnedChooser(policy, encoder)
 
 
-def _fallback(point: DecisionPoint) -> Unlearned:
+def _fallback(point: DecisionPoint) -> StaticChooser:
     declared = RulesPolicy(algorithm="rules", **point.fallback.model_dump())
-    return Unlearned(build(declared, _names(point), dim=0, floor=0.0))
+    return StaticChooser(build(declared, _names(point), dim=0, floor=0.0))
 
 
 def _names(point: DecisionPoint) -> tuple[str, ...]:
@@ -312,13 +347,13 @@ def _floor(point: DecisionPoint) -> float:
     return point.floor if point.explore == "floor" else 0.0
 
 
-def _drawn(choice: Any, seen: Seen, x: Floats | None = None) -> Drawn:
+def _drawn(choice: Any, seen: ChooserInput, x: Floats | None = None) -> Choice:
     index = seen.eligible.index(choice.action)
-    return Drawn(index, choice.distribution, choice.scores, choice.u, x)
+    return Choice(index, choice.distribution, choice.scores, choice.u, x)
 
 
-def _certain(index: int, scores: Floats, rng: np.random.Generator) -> Drawn:
+def _certain(index: int, scores: Floats, rng: np.random.Generator) -> Choice:
     distribution = np.zeros(len(scores))
     distribution[index] = 1.0
     # Every chooser takes one uniform, so that the random numbers of all sets stay in step.
-    return Drawn(index, distribution, scores, rng.random())
+    return Choice(index, distribution, scores, rng.random())

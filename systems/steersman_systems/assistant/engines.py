@@ -28,7 +28,7 @@ PER_ENGINE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EngineResults:
     """Results of the engines for one request.
 
     Args:
@@ -74,7 +74,7 @@ class Engines:
         self._encoder = MiniLM(home)
         self.tool_embeddings = self._encoder.encode(texts)
 
-    def find(self, text: str, *, clock: Callable[[], float], repeats: int = 1) -> Found:
+    def find(self, text: str, *, clock: Callable[[], float], repeats: int = 1) -> EngineResults:
         """Return scores, shortlist and times of one request.
 
         Args:
@@ -85,7 +85,7 @@ class Engines:
         runs = [self._timed(text, clock) for _ in range(repeats)]
         first = runs[0]
         shortlist = shortlisted(first.bm25, first.dense)
-        return Found(
+        return EngineResults(
             shortlist=shortlist,
             bm25=first.bm25[shortlist],
             dense=first.dense[shortlist],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman_systems.assistant.choosers import Drawn, Seen
+    from steersman_systems.assistant.choosers import Choice, ChooserInput
 
 PointName = Literal["cache", "route", "tool"]
 
@@ -34,8 +34,8 @@ class Decision:
 
     point: PointName
     arrival: int
-    seen: Seen
-    drawn: Drawn
+    seen: ChooserInput
+    drawn: Choice
     outcomes: Mapping[str, float]
     reward: float
 
@@ -46,7 +46,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class RequestAnswer:
     """Answer to one request.
 
     Args:
@@ -83,7 +83,7 @@ class Log:
     """
 
     policies: str
-    answered: list[Answered] = field(default_factory=list)
+    answered: list[RequestAnswer] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 
     def __len__(self) -> int:

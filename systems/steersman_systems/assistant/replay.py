@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman_systems.assistant.cache import LOOKUPS
-from steersman_systems.assistant.choosers import Seen
-from steersman_systems.assistant.log import Answered, Decision, Log
+from steersman_systems.assistant.choosers import ChooserInput
+from steersman_systems.assistant.log import Decision, Log, RequestAnswer
 from steersman_systems.assistant.routes import ROUTES
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.assistant.cache import Lookup
-    from steersman_systems.assistant.choosers import Chooser, Drawn, Policies
+    from steersman_systems.assistant.choosers import Choice, Chooser, Policies
     from steersman_systems.assistant.consequences import Consequence, Consequences
     from steersman_systems.assistant.history import ToolHistory
     from steersman_systems.assistant.log import PointName
@@ -131,18 +131,18 @@ class _Run:
 
     # -- input of each decision ------------------------------------------------------------------
 
-    def _tool(self, at: _Arrival) -> Seen:
+    def _tool(self, at: _Arrival) -> ChooserInput:
         features = None
         if self.policies.tool.reads_features:
             features = self.world.tool_features(at.request, self.history)
-        return Seen(
+        return ChooserInput(
             context=self.world.contexts[at.request],
             eligible=tuple(self.world.names(at.shortlist)),
             truth=lambda: self._tool_values(at),
             features=features,
         )
 
-    def _route(self, at: _Arrival, tool: Drawn) -> Seen:
+    def _route(self, at: _Arrival, tool: Choice) -> ChooserInput:
         now = {
             "guardian_state": at.guardian,
             "tool_score": float(tool.scores.max()),
@@ -151,17 +151,19 @@ class _Run:
         }
         known = self.world.contexts[at.request]
         context = {name: value for name, value in known.items() if name != "text"} | now
-        return Seen(context, ROUTES, lambda: self._route_values("route", at, tool))
+        return ChooserInput(context, ROUTES, lambda: self._route_values("route", at, tool))
 
-    def _cache(self, at: _Arrival, tool: Drawn, route: Drawn) -> Seen:
+    def _cache(self, at: _Arrival, tool: Choice, route: Choice) -> ChooserInput:
         known = self.world.contexts[at.request]
         context = {name: known[name] for name in ("intent", "language", "text_len")}
         features = at.glance.features
-        return Seen(context | features, LOOKUPS, lambda: self._cache_values(at, tool, route))
+        return ChooserInput(
+            context | features, LOOKUPS, lambda: self._cache_values(at, tool, route)
+        )
 
     # -- true reward of each choice ---------------------------------------------------------------
 
-    def _cache_values(self, at: _Arrival, tool: Drawn, route: Drawn) -> Floats:
+    def _cache_values(self, at: _Arrival, tool: Choice, route: Choice) -> Floats:
         """Return the expected reward of each lookup, (4,)."""
         going_on = float(route.distribution @ self._route_values("cache", at, tool))
         values = []
@@ -173,7 +175,7 @@ class _Run:
             values.append(hit if lookup.hit else going_on)
         return np.array(values)
 
-    def _route_values(self, point: PointName, at: _Arrival, tool: Drawn) -> Floats:
+    def _route_values(self, point: PointName, at: _Arrival, tool: Choice) -> Floats:
         """Return the expected reward of each route by the declaration of a point, (3,)."""
         chance = float(tool.distribution @ (at.shortlist == at.needed))
         deep = self.consequences.deep_right(at.request)
@@ -221,8 +223,8 @@ class _Run:
         point: PointName,
         chooser: Chooser,
         at: _Arrival,
-        seen: Seen,
-        drawn: Drawn,
+        seen: ChooserInput,
+        drawn: Choice,
         reward: float,
         got: Consequence,
     ) -> None:
@@ -247,7 +249,7 @@ class _Run:
         self.cost_usd += _LATELY * (got.outcomes["cost_usd"] - self.cost_usd)
         answer = self.world.catalogue.requests[at.request].answer
         self.log.answered.append(
-            Answered(
+            RequestAnswer(
                 request=at.request,
                 lookup=lookup.kind,
                 hit=lookup.hit,

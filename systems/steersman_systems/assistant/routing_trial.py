@@ -34,7 +34,7 @@ _NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RoutingResult:
     """Mean rewards on a set.
 
     Args:
@@ -69,7 +69,7 @@ class Routed:
 
 def learn_routing(
     world: RouterWorld, *, orders: int = 10, done: Callable[[], None] = lambda: None
-) -> Routed:
+) -> RoutingResult:
     """Learn online on a set from the rewards of the chosen actions.
 
     Args:
@@ -92,7 +92,7 @@ def learn_routing(
     return _models(world, orders, done)
 
 
-def _models(world: RouterWorld, orders: int, done: Callable[[], None]) -> Routed:
+def _models(world: RouterWorld, orders: int, done: Callable[[], None]) -> RoutingResult:
     rewards, names = world.rewards, world.names
     X = hashed_texts(world.texts, DIM)
     train, test = np.flatnonzero(world.train), np.flatnonzero(~world.train)
@@ -115,7 +115,7 @@ def _models(world: RouterWorld, orders: int, done: Callable[[], None]) -> Routed
     return _routed(world, test, learned, best, orders, "BoundedLinUCB", float(np.mean(late)))
 
 
-def _tools(world: RouterWorld) -> Routed:
+def _tools(world: RouterWorld) -> RoutingResult:
     stream, right = right_tools(world)
     learned = right.astype(np.float64)
     best = int(world.rewards[stream].mean(axis=0).argmax())
@@ -131,12 +131,12 @@ def _routed(
     orders: int,
     algorithm: str,
     late: float,
-) -> Routed:
+) -> RoutingResult:
     fixed = world.rewards[rows, best]
     gain = learned - fixed
     value = float(gain.mean())
     half = _NORMAL_95 * float(gain.std(ddof=1) / np.sqrt(len(gain)))
-    return Routed(
+    return RoutingResult(
         name=world.name,
         requests=len(rows),
         choices=len(world.names),

@@ -56,7 +56,7 @@ _FIGURES += ("escalated",)
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """Result of one policy set on one arrival order.
 
     Args:
@@ -95,7 +95,7 @@ class Order:
 
     requests: NDArray[np.int64]
     tools: NDArray[np.int64]
-    sets: dict[str, Replayed]
+    sets: dict[str, ReplayResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Trial:
         rows = [order.sets[name].figures for order in self.orders if name in order.sets]
         return {figure: float(np.mean([row[figure] for row in rows])) for figure in _FIGURES}
 
-    def replaced(self, order: int, name: str, other: Replayed) -> Trial:
+    def replaced(self, order: int, name: str, other: ReplayResult) -> Trial:
         """Return the trial with one replay replaced, for example by the one of a service."""
         before = self.orders[order]
         changed = replace(before, sets={**before.sets, name: other})
@@ -272,9 +272,9 @@ def stream_of(order: int, home: Path | None = None, arrivals: int | None = None)
     return draw_stream(_world(home), np.random.default_rng([order, 0]), n_arrivals=arrivals)
 
 
-def figures_of(world: World, stream: Stream, log: Log) -> Replayed:
+def figures_of(world: World, stream: Stream, log: Log) -> ReplayResult:
     """Return the rewards and figures of a replayed stream."""
-    return Replayed(log.rewards, summarise(log), by_tool_use(world, stream, log))
+    return ReplayResult(log.rewards, summarise(log), by_tool_use(world, stream, log))
 
 
 def replay_set(

@@ -31,7 +31,7 @@ PLATEAU_QUESTIONS, PLATEAU_GAIN = 2, 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class Choice:
     """Chosen question with its propensity.
 
     Args:
@@ -52,10 +52,10 @@ class Drawn:
 class Chooser(Protocol):
     """Policy that selects questions, and may learn."""
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return one eligible question; learns nothing."""
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Learn from the outcomes of a question."""
 
 
@@ -71,7 +71,7 @@ class Heuristic:
     'field'
     """
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return the next question; learns nothing."""
         questions = situation.questions
         action = self.next(situation.asked, situation.gains, situation.eligible, questions)
@@ -95,23 +95,23 @@ class Heuristic:
                 return left[0]
         return eligible[0]
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Learns nothing."""
 
 
 class Uniform:
     """Chooser with equal probabilities; used for logs for warm starts."""
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return the next question; learns nothing."""
         eligible = situation.eligible
         action = eligible[int(rng.random() * len(eligible))]
         distribution = np.array(
             [float(name in eligible) for name in situation.questions.names]
         ) / len(eligible)
-        return Drawn(action, 1.0 / len(eligible), distribution, "uniform")
+        return Choice(action, 1.0 / len(eligible), distribution, "uniform")
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Learns nothing."""
 
 
@@ -146,14 +146,14 @@ class Learned:
         policy = build(point.policy, point.actions.names, dim=encoder.dim, floor=floor)
         return cls(policy, encoder, point.reward, frozen=frozen)
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return the next question; learns nothing."""
         x = self.encoded(situation)
         choice = self.policy.decide(x, rng=rng, eligible=situation.eligible)
         by = str(self.policy.algorithm)
-        return Drawn(choice.action, choice.propensity, choice.distribution, by, x)
+        return Choice(choice.action, choice.propensity, choice.distribution, by, x)
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Learn the declared reward, unless frozen.
 
         Raises:
@@ -193,7 +193,7 @@ def worth(reward: Reward, outcomes: Mapping[str, float]) -> float:
     return value
 
 
-def certain(action: str, situation: Situation, rng: np.random.Generator, *, by: str) -> Drawn:
+def certain(action: str, situation: Situation, rng: np.random.Generator, *, by: str) -> Choice:
     """Return a deterministic choice; it uses one uniform, so that random streams stay in step.
 
     Returns:
@@ -201,4 +201,4 @@ def certain(action: str, situation: Situation, rng: np.random.Generator, *, by: 
     """
     rng.random()
     distribution = np.array([float(name == action) for name in situation.questions.names])
-    return Drawn(action, 1.0, distribution, by)
+    return Choice(action, 1.0, distribution, by)

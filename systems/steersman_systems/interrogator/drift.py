@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.spec.point import DecisionPoint
-    from steersman_systems.interrogator.choosers import Chooser, Drawn
+    from steersman_systems.interrogator.choosers import Choice, Chooser
     from steersman_systems.interrogator.state import Situation
     from steersman_systems.interrogator.step_log import StepLog
 
@@ -189,7 +189,7 @@ class DriftGuard:
         return bool(high < -slack)
 
 
-class Guarded:
+class GuardedChooser:
     """Chooser with a fallback for the rest of a session after drift.
 
     Questions of the fallback have propensity 1 and its name. The chooser does not learn from them,
@@ -220,7 +220,7 @@ class Guarded:
         """Reason to use the fallback in the current session; ``None``: no drift."""
         return self._guard.reason
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return a question; a situation without asked questions starts a session."""
         if situation.step == 0:
             self._guard.begin()
@@ -231,7 +231,7 @@ class Guarded:
             return self._fallback.choose(situation, rng)
         return self._chooser.choose(situation, rng)
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Learn from the outcomes; questions of the fallback are skipped."""
         if self._guard.reason is not None:
             return

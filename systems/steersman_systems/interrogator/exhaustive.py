@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from steersman_systems.interrogator.answers import Answerer
-    from steersman_systems.interrogator.choosers import Drawn
+    from steersman_systems.interrogator.choosers import Choice
     from steersman_systems.interrogator.neighbours import Nearest
     from steersman_systems.interrogator.state import Situation
 
@@ -51,7 +51,7 @@ class Exhaustive:
         """Number of texts embedded for choosing."""
         return self._tried + (0 if self._nearest is None else self._nearest.embedder_calls)
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return the best question; ties go to the first in declared order."""
         names = list(situation.eligible)
         if self._nearest is not None:
@@ -62,5 +62,5 @@ class Exhaustive:
         best = int(np.argmax([answer.answer_similarity for answer in tried]))
         return certain(names[best], situation, rng, by="exhaustive")
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Learns nothing."""

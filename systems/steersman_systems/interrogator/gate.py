@@ -69,7 +69,7 @@ class Switch(Declared):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class MeasureCheck:
     """Result of the gate for one measure.
 
     Args:
@@ -106,7 +106,7 @@ class Verdict:
 
     arm: str
     tolerance: float
-    checked: tuple[Checked, ...]
+    checked: tuple[MeasureCheck, ...]
 
     @property
     def passed(self) -> bool:
@@ -160,25 +160,25 @@ def _check(
     control: Floats,
     candidate: Floats,
     most: float | None = None,
-) -> Checked:
+) -> MeasureCheck:
     """Check a measure of each session, which is at least 0 if ``most`` is known."""
     loss = (1.0 if better == "lower" else -1.0) * (candidate - control)
     most = 1.0 if name in SHARES else most
     means = float(control.mean()), float(candidate.mean())
     if not (control.any() or candidate.any()):
         # Nothing was seen to be lost, nor anything that could be.
-        return Checked(name, *means, nan, "unknown", "unknown: it is 0 for both")
+        return MeasureCheck(name, *means, nan, "unknown", "unknown: it is 0 for both")
     if means[0] <= 0.0:
         # No share of nothing can be allowed, so no loss is.
         within = None if most is None else (-most, most)
         end = crossed_mean(loss, within=within).interval.high
         state: State = "passed" if end <= 0.0 else "failed"
-        return Checked(name, *means, nan, state, "the heuristic's mean is not above 0")
+        return MeasureCheck(name, *means, nan, state, "the heuristic's mean is not above 0")
     rest = loss - tolerance * control
     if most is None and rest.mean() <= 0.0 and _is_even(rest):
-        return Checked(name, *means, nan, "unknown", "unknown: all sessions are equal")
+        return MeasureCheck(name, *means, nan, "unknown", "unknown: all sessions are equal")
     worst = _most_worse(loss, control, better, most)
-    return Checked(name, *means, worst, "passed" if worst <= tolerance else "failed")
+    return MeasureCheck(name, *means, worst, "passed" if worst <= tolerance else "failed")
 
 
 def _is_even(figures: Floats) -> bool:
@@ -218,18 +218,18 @@ def _figures(name: str, trial: Trial, arm: str) -> tuple[Floats, Floats]:
     return of_each(control, measure), of_each(candidate, measure)
 
 
-def _steps(name: str, better: Better, tolerance: float, trial: Trial, arm: str) -> Checked:
+def _steps(name: str, better: Better, tolerance: float, trial: Trial, arm: str) -> MeasureCheck:
     levels = np.full(len(trial.names), STOP_AT)
     if name == "steps_to_share":
         trial, levels = trial.searched(), SHARE * trial.best
         if levels.size < 2:
             says = "the exhaustive search ran on fewer than two targets"
-            return Checked(name, nan, nan, nan, "not_measured", says)
+            return MeasureCheck(name, nan, nan, nan, "not_measured", says)
     (control, mine), (candidate, theirs) = (
         timed(trial.courses[one], levels, trial.limit) for one in (CONTROL, arm)
     )
     if max(mine.mean(), theirs.mean()) < FEWEST_SOLVED:
         says = f"unknown: only {mine.mean():.1%} and {theirs.mean():.1%} of the sessions reached it"
         means = float(control.mean()), float(candidate.mean())
-        return Checked(name, *means, nan, "unknown", says)
+        return MeasureCheck(name, *means, nan, "unknown", says)
     return _check(name, better, tolerance, control, candidate, float(trial.limit))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from steersman_systems.interrogator.answers import Answer, Answerer
-    from steersman_systems.interrogator.choosers import Chooser, Drawn
+    from steersman_systems.interrogator.choosers import Choice, Chooser
     from steersman_systems.interrogator.questions import Questions
     from steersman_systems.interrogator.targets import Target
 
@@ -37,7 +37,7 @@ class Step:
     """
 
     situation: Situation
-    drawn: Drawn
+    drawn: Choice
     answer: Answer
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.retrieval.dense import Embedder
-    from steersman_systems.interrogator.choosers import Drawn
+    from steersman_systems.interrogator.choosers import Choice
     from steersman_systems.interrogator.questions import Template
     from steersman_systems.interrogator.state import Situation
 
@@ -35,7 +35,7 @@ class Nearest:
         self._known: dict[tuple[str, ...], NDArray[np.float16]] = {}
         self.embedder_calls = 0
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return the nearest question; ties go to the first in declared order."""
         return certain(self.ranked(situation)[0], situation, rng, by="nearest")
 
@@ -45,7 +45,7 @@ class Nearest:
         order = np.argsort(-np.array(near), kind="stable")
         return [situation.eligible[i] for i in order]
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Learns nothing."""
 
     def _near(self, name: str, situation: Situation) -> float:

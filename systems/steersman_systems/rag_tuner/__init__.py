@@ -1,1 +1,1 @@
-"""The RAG tuner (system 000): which retrieval configuration, from measured evaluations."""
+"""The RAG tuner (system 000): chooses a retrieval configuration from measured evaluations."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.recorded import Recorded
 
     Floats = NDArray[np.float64]
@@ -25,15 +25,15 @@ _COARSE = 0.25
 
 
 @dataclass(frozen=True)
-class Ablated:
+class Ablation:
     """The best configuration of a smaller space.
 
     Args:
-        without: What is left out, for people.
-        best: The best of the others.
-        loss: By how much it is worse than the best of all, on the same queries; ≥ 0.
-        low: Lower end of the 95 % interval of that (paired t, over queries).
-        high: Upper end.
+        without: Label of the part that is held fixed.
+        best: The best remaining configuration.
+        loss: Loss of reward against the best of the whole space, on the same queries; ≥ 0.
+        low: Lower end of the 95 % interval of `loss` (paired t over queries).
+        high: Upper end of that interval.
     """
 
     without: str
@@ -43,14 +43,14 @@ class Ablated:
     high: float
 
 
-def ablations(recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp]) -> list[Ablated]:
-    """Return what is lost when a part of the configuration may not vary.
+def ablations(recorded: Recorded, tuned: PolicyConfig, queries: NDArray[np.intp]) -> list[Ablation]:
+    """Return the loss of reward when one part of the configuration is held fixed.
 
-    Both are the best in hindsight on these queries, so this says what a space can hold, and not
-    what a strategy would find in it.
+    Both configurations are the best in hindsight on these queries. So the loss describes the space,
+    not what a strategy finds in it.
 
     Args:
-        queries: (n,) places, n ≥ 2.
+        queries: (n,) query indexes, n ≥ 2.
     """
     space = tuned.space.all
     rewards = np.array(
@@ -67,12 +67,12 @@ def ablations(recorded: Recorded, tuned: Tuned, queries: NDArray[np.intp]) -> li
 
 def _ablated(
     name: str, places: list[int], rewards: Floats, best: Floats, space: tuple[Configuration, ...]
-) -> Ablated:
+) -> Ablation:
     kept = places[int(rewards[places].mean(axis=1).argmax())]
     behind = best - rewards[kept]
     half = stdtrit(len(behind) - 1, 0.975) * behind.std(ddof=1) / np.sqrt(len(behind))
     loss = float(behind.mean())
-    return Ablated(name, space[kept], loss, loss - float(half), loss + float(half))
+    return Ablation(name, space[kept], loss, loss - float(half), loss + float(half))
 
 
 def _coarse(one: Configuration) -> bool:

@@ -29,7 +29,7 @@ class Choices:
     """Actions that choose every part of a configuration.
 
     Args:
-        space: What may be chosen; parts with one value are left out.
+        space: Allowed configurations; parts with one value are left out.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> choices = Choices(load_policy_config().space)
@@ -52,13 +52,13 @@ class Choices:
         )
 
     def configuration(self, values: Sequence[int]) -> Configuration:
-        """Return the configuration that an action stands for, in canonical form."""
+        """Return the configuration of an action, in canonical form."""
         named = zip(self._values.items(), values, strict=True)
         chosen = {name: of[value] for (name, of), value in named}
         return Configuration.of({**self._fixed, **chosen}).canonical()
 
     def values(self, configuration: Configuration) -> tuple[int, ...]:
-        """Return an action that stands for a configuration."""
+        """Return an action for a configuration."""
         wanted = self.space.check(configuration).parts()
         return tuple(
             min(range(len(of)), key=lambda place: _apart(of[place], wanted[name]))
@@ -66,11 +66,11 @@ class Choices:
         )
 
     def propensity(self, configuration: Configuration, distributions: Sequence[Floats]) -> float:
-        """Return with what probability a configuration is drawn.
+        """Return the probability that a configuration is drawn.
 
         Returns:
-            The product over the parts that the configuration reads: whatever weight was drawn
-            where none is used, it is the same configuration.
+            The product over the parts that the configuration reads. A weight that is not used
+            does not change the configuration.
         """
         drawn = zip(distributions, self.values(configuration), strict=True)
         return self.product(configuration, [float(masses[value]) for masses, value in drawn])
@@ -83,10 +83,10 @@ class Choices:
 
 
 class Moves:
-    """The running configuration is moved: Δk, Δ weight, another variant or prompt, switches turned.
+    """Actions that move the live configuration: Δk, Δ weight, other variant or prompt, toggles.
 
     Args:
-        space: What may be chosen; what has one value cannot be moved.
+        space: Allowed configurations; parts with one value cannot move.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> moves = Moves(load_policy_config().space)
@@ -113,7 +113,7 @@ class Moves:
         )
 
     def apply(self, running: Configuration, values: Sequence[int]) -> Configuration:
-        """Return what runs after a move, in canonical form; moves end at the bounds."""
+        """Return the configuration after a move, in canonical form, clipped to the bounds."""
         moved = {
             part.name: self._moved(part.name, getattr(running, part.name), value)
             for part, value in zip(self.parts, values, strict=True)
@@ -123,7 +123,7 @@ class Moves:
     def propensity(
         self, running: Configuration, to: Configuration, distributions: Sequence[Floats]
     ) -> float:
-        """Return with what probability a draw moves from one configuration to another."""
+        """Return the probability that a draw moves from one configuration to another."""
         found = 1.0
         for part, masses in zip(self.parts, distributions, strict=True):
             if part.name == _WEIGHT and to.variant != FUSED:

@@ -10,26 +10,26 @@ from steersman_systems.rag_tuner.recorded import Recorded
 
 if TYPE_CHECKING:
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.logged import Logged, World
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.logged import EvaluationLog, World
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.slices import Split
 
 LEAST = 10
-"""Questions, of those tuned on and of those that judge, that a configuration must be known on."""
+"""Minimum number of evaluated questions of a configuration on each side of the split."""
 
 
 @dataclass(frozen=True)
-class Answerable:
-    """Which of all configurations a world can answer for.
+class LogCoverage:
+    """Configurations that a log can evaluate.
 
     Args:
-        tuned: With a space of these alone.
-        asked: How many may be asked for, by the policy.
-        share: Of the draws of an even strategy, those that are of one that can be answered for.
-        evaluations: In the log; None: every configuration was recorded on every question.
+        tuned: Policy configuration with a space of these only.
+        asked: Number of configurations in the policy's space.
+        share: Probability that a uniform draw is one of these configurations.
+        evaluations: Number in the log; None: every configuration was recorded on every question.
     """
 
-    tuned: Tuned
+    tuned: PolicyConfig
     asked: int
     share: float
     evaluations: int | None = None
@@ -45,18 +45,20 @@ class Answerable:
         )
 
 
-def answerable(world: World, tuned: Tuned, split: Split, baseline: Configuration) -> Answerable:
-    """Return what can be tuned over: configurations known on enough questions of both sides.
+def answerable(
+    world: World, tuned: PolicyConfig, split: Split, baseline: Configuration
+) -> LogCoverage:
+    """Return the configurations with enough evaluated questions on both sides of a split.
 
     Raises:
-        InputError: Something was not recorded; or the log knows the baseline, or all but one of the
-            configurations, on too few questions.
+        InputError: An evaluation is not recorded; or the log has the baseline, or all but one
+            configuration, on too few questions.
     """
     space = tuned.space
     if isinstance(world, Recorded):
         for one in (baseline, *space.all):
             world.check(one)
-        return Answerable(tuned, len(space.all), 1.0)
+        return LogCoverage(tuned, len(space.all), 1.0)
     if _known(world, split, baseline, baseline) < LEAST:
         raise InputError(_unknown(world, split, baseline))
     held = [one for one in space.all if _known(world, split, baseline, one) >= LEAST]
@@ -68,18 +70,18 @@ def answerable(world: World, tuned: Tuned, split: Split, baseline: Configuration
             "shared with the baseline; log more evaluations, or fewer configurations on more "
             "questions each"
         )
-    return Answerable(tuned.among(held), len(space.all), mass, len(world.cells))
+    return LogCoverage(tuned.among(held), len(space.all), mass, len(world.cells))
 
 
-def _known(world: Logged, split: Split, baseline: Configuration, one: Configuration) -> int:
-    """Return on how many questions a configuration is known, on the side where it is on fewer."""
+def _known(world: EvaluationLog, split: Split, baseline: Configuration, one: Configuration) -> int:
+    """Return the number of evaluated questions, on the side with fewer."""
     if not world.holds(one):
         return 0
     judged = world.seen(one, world.seen(baseline, split.held_out))
     return min(len(world.seen(one, split.tuning)), len(judged))
 
 
-def _unknown(world: Logged, split: Split, baseline: Configuration) -> str:
+def _unknown(world: EvaluationLog, split: Split, baseline: Configuration) -> str:
     most = max(world.configurations, key=lambda one: _known(world, split, one, one))
     tuning, judges = (len(world.seen(baseline, side)) for side in (split.tuning, split.held_out))
     return (

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from steersman.db.rollouts import RolloutRow
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
 
 _MOST_ROWS = 20_000
 _LATENCY = "latency_ms"
 _ERRORS = "error_rate"
 
 
-def canary_plan(tuned: Tuned) -> dict[str, Any]:
-    """Return what a rollout of a tuned configuration asks for, as overrides of its plan.
+def canary_plan(tuned: PolicyConfig) -> dict[str, Any]:
+    """Return the overrides of the rollout plan for a tuned configuration.
 
     Returns:
-        For ``Wanted(overrides=…)``: the canary is left, and the candidate promoted, only with a
-        95 % interval of the reward above zero (both sides: 2.5 % on each); errors within the gate's
-        rate; and no gated number shown to be worse.
+        For ``Wanted(overrides=…)``. The candidate leaves the canary, and is promoted, under three
+        conditions: the two-sided 95 % interval of the reward is above zero; the error rate is
+        within the gate; no gated number is shown to be worse.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> plan = canary_plan(load_policy_config())
@@ -60,32 +60,34 @@ def canary_plan(tuned: Tuned) -> dict[str, Any]:
 
 
 class GateSource:
-    """A source of a rollout that holds it until no hard gate was broken in so many batches.
+    """Rollout source that waits for a number of consecutive batches without a broken hard gate.
 
-    Reads what was reported of the candidate's decisions until their windows closed, in batches in
-    their order, counted from its first: where one begins does not move as more come, so that
-    looking often finds no lucky cut; a decision that comes late or is erased moves it. Until the
-    last so many batches hold every gate it does not let the rollout continue, and a decision of a
-    batch that broke one counts as an error, so that the error budget takes the candidate back; of
-    one that broke the gate of errors alone, only those that failed. A decision after which
-    something else was done is left out. What few decisions do not report is judged by the others; a
-    gated number that too few of a batch report is not known to hold, nor to be broken, unless
-    whatever is missing could not mend it.
+    It reads the candidate's decisions with closed windows, in batches counted from the first
+    decision. Batch borders stay fixed as decisions arrive, so frequent looks cannot find a lucky
+    cut; only a late or erased decision moves them.
+
+    The rollout continues only if the last `batches` batches hold every gate. Each decision of a
+    batch with a broken gate counts as an error, so the error budget can roll the candidate back.
+    If only the error gate is broken, only the failed decisions count. A decision whose action was
+    replaced is left out.
+
+    Missing reports of a few decisions are ignored. If too few decisions report a gated number,
+    its gate is unknown; it is broken only if no value of the missing reports could hold it.
 
     Args:
-        tuned: Whose gates hold.
-        skill: Of the decision point.
-        point: Its name; rollouts of others are let alone.
-        queries: Decisions of a batch, 10 or more.
-        batches: That must hold, one after the other, 1 or more.
-        coverage: The least share of a batch's decisions that report each gated number, in (0, 1].
-            So many batches and one more must fit into the 20,000 decisions that are read.
+        tuned: Policy configuration with the gates.
+        skill: Skill of the decision point.
+        point: Name of the decision point; rollouts of other points are ignored.
+        queries: Number of decisions per batch, 10 or more.
+        batches: Number of consecutive batches that must hold the gates, 1 or more.
+        coverage: Minimum share of a batch's decisions that report each gated number, in (0, 1].
+            `batches` + 1 batches must fit into the 20,000 decisions that are read.
 
     Attributes:
-        about: Skill and point.
+        about: Skill and name of the point.
 
     Raises:
-        InputError: A number out of its range.
+        InputError: A number is out of range.
     """
 
     name = "gates"
@@ -93,7 +95,7 @@ class GateSource:
 
     def __init__(
         self,
-        tuned: Tuned,
+        tuned: PolicyConfig,
         skill: str,
         point: str,
         *,
@@ -120,7 +122,7 @@ class GateSource:
     async def read(
         self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
     ) -> SourceEvidence:
-        """Return whether the gates hold, and the decisions of batches in which they did not.
+        """Return whether the gates hold, and the decisions of batches that broke one.
 
         Args:
             stretches: lengths in seconds, above 0.
@@ -139,10 +141,10 @@ class GateSource:
         *,
         before: int = 0,
     ) -> SourceEvidence:
-        """Return what decisions say, in their order.
+        """Return the reading of some decisions, in order.
 
         Args:
-            told: Of each decision, when it was made, and the outcomes that were reported.
+            told: Time and reported outcomes of each decision.
             stretches: lengths in seconds, above 0.
         """
         size = self._queries
@@ -175,13 +177,13 @@ class GateSource:
     def _batch(
         self, told: Sequence[tuple[datetime, Mapping[str, float]]], lacking: Sequence[str]
     ) -> Batch:
-        """Return decisions as the tuner's gates read them; where too few are known, at best."""
+        """Return decisions as a batch for the gates; missing values get the best possible value."""
         outcomes = [one for _, one in told]
         other = [1.0 if name in lacking else np.nan for name in GATED]
         missing = list(zip(GATED, other, strict=True))
         quality = np.array([[one.get(name, it) for name, it in missing] for one in outcomes], float)
         known = [max(0.0, float(one[_LATENCY])) for one in outcomes if _LATENCY in one]
-        # Who does not say leaves the 95th percentile where it is; of too few, the best there is.
+        # Missing latencies must not move the 95th percentile; with too few, the best case counts.
         usual = 0.0 if _LATENCY in lacking else float(np.quantile(known, 0.95))
         latency = np.array([max(0.0, float(one.get(_LATENCY, usual))) for one in outcomes])
         return Batch(
@@ -201,7 +203,7 @@ class GateSource:
         length: float,
         now: datetime,
     ) -> Counts:
-        """Return the decisions of a stretch, and those of them in batches that broke a gate."""
+        """Return the decisions of a stretch, and those in batches that broke a gate."""
         total = bad = 0
         for batch, gates in zip(batches, broken, strict=True):
             within = [one for at, one in batch if (now - at).total_seconds() <= length]
@@ -232,7 +234,7 @@ class Gates:
     async def read(
         self, connection: Any, row: RolloutRow, stretches: Sequence[float], now: datetime
     ) -> SourceEvidence:
-        """Return what the gates of the rollout's point say; nothing where it has none.
+        """Return the reading of the gates of the rollout's point; empty without gates.
 
         Args:
             stretches: lengths in seconds, above 0.

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from steersman.spec.point import DecisionPoint
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch
 
 _WEIGHT = "fusion_weight"
 
 
-def broken(batches: Iterable[Batch], tuned: Tuned) -> dict[Configuration, tuple[str, ...]]:
-    """Return the hard gates that each evaluated configuration breaks, all its batches together."""
+def broken(batches: Iterable[Batch], tuned: PolicyConfig) -> dict[Configuration, tuple[str, ...]]:
+    """Return the hard gates that each evaluated configuration breaks, over all its batches."""
     own: dict[Configuration, list[Batch]] = {}
     for batch in batches:
         own.setdefault(batch.configuration.canonical(), []).append(batch)
@@ -38,7 +38,7 @@ def broken(batches: Iterable[Batch], tuned: Tuned) -> dict[Configuration, tuple[
 def barred(
     found: Mapping[Configuration, tuple[str, ...]], point: DecisionPoint
 ) -> list[dict[str, Any]]:
-    """Return what must be barred of a decision point: the configurations that broke a gate.
+    """Return the actions to bar at a decision point: configurations that broke a gate.
 
     Raises:
         InputError: The point's actions are not mixed.
@@ -78,13 +78,13 @@ def declared_with(
     """Return the declaration of a candidate that serves one configuration, for a rollout.
 
     Args:
-        floor: Mass that keeps exploring, in (0, 1): so much of the traffic is served with all
-            configurations that are not barred, also those never evaluated. To have
-            it serve none of these, bar them, or name the `eligible` ones with every request.
+        floor: Exploration floor, in (0, 1). This share of the traffic uses all configurations that
+            are not barred, evaluated or not. To exclude some, bar them, or send the `eligible`
+            ones with every request.
 
     Raises:
-        InputError: It was never evaluated, broke a hard gate, or is not a configuration of the
-            point; or another that broke one is not barred, so that the floor would serve it.
+        InputError: The configuration was never evaluated, broke a hard gate, or is not one of the
+            point; or another one that broke a gate is not barred, so the floor could serve it.
     """
     one, actions = configuration.canonical(), _mixed(point)
     if one not in found:
@@ -106,13 +106,13 @@ def declared_with(
 
 
 def configuration_of(action: str) -> Configuration:
-    """Return the configuration that a served action stands for.
+    """Return the configuration of a served action.
 
     Returns:
-        In canonical form; parts that the point lacks have their defaults.
+        The canonical form; parts that the point lacks have their defaults.
 
     Raises:
-        InputError: It is none.
+        InputError: The action is not a configuration.
 
     >>> str(configuration_of('{"k":4,"variant":"bm25"}'))
     'bm25 k=4'
@@ -127,7 +127,7 @@ def configuration_of(action: str) -> Configuration:
 
 
 def _check_barred(found: Mapping[Configuration, tuple[str, ...]], point: DecisionPoint) -> None:
-    """Refuse a point that could serve what broke a gate."""
+    """Refuse a point that could serve a configuration with a broken gate."""
     there = [one.items() for one in _mixed(point).barred]
     loose = [
         parts for parts in barred(found, point) if not any(one <= parts.items() for one in there)
@@ -149,7 +149,7 @@ def _mixed(point: DecisionPoint) -> Mixed:
 
 
 def _parts(configuration: Configuration, actions: Mixed) -> dict[str, Any] | None:
-    """Return the parts that tell a configuration apart at a point; None: it is none of it."""
+    """Return the parts of a configuration at a point; None: the point does not have it."""
     parts = configuration.parts()
     if configuration.variant != FUSED:
         parts.pop(_WEIGHT)

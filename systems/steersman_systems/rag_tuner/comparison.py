@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from steersman.retrieval.searcher import Searcher
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.judged_collections import Question
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
-    from steersman_systems.rag_tuner.search_call import Told
+    from steersman_systems.rag_tuner.search_call import QueryResult
 
     Floats = NDArray[np.float64]
 
@@ -40,8 +40,8 @@ class Estimate:
     """A mean over questions.
 
     Args:
-        value: The mean.
-        interval: By `mean_over` questions; None with fewer than two.
+        value: Mean.
+        interval: 95 % interval by `mean_over`; None with fewer than two questions.
     """
 
     value: float
@@ -49,20 +49,19 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What one configuration is worth on some questions.
+class Comparison:
+    """Estimated reward and quality of one configuration on some questions.
 
     Args:
-        configuration: It.
-        batch: Result of each question; incomplete searches are left out.
+        configuration: The configuration.
+        batch: Results by question, without incomplete searches.
         degraded: Number of questions with an incomplete search.
-        reward: Of the batch.
-        quality: Both measures; None: of no question.
-        worth: The reward; likewise. Its interval takes the penalty as it is: P is not a mean, and
-            the more questions there are, the surer is one among them that is charged for.
-        ahead: Of the first configuration, quality less latency, cost and penalties, on the
-            questions that both have; None of the first. Its interval is one of a family: those of
-            all that are compared with the first hold together with 95 %.
+        reward: Reward of the batch.
+        quality: Both measures; None if no question has one.
+        worth: Reward; None if no question has one. Its interval treats the penalty P as constant,
+            because P is not a mean and grows with the number of questions.
+        ahead: Reward minus that of the first configuration, on their shared questions; None for
+            the first. The intervals of all configurations hold jointly at 95 %.
     """
 
     configuration: Configuration
@@ -78,27 +77,27 @@ def compare(
     searcher: Searcher,
     questions: Sequence[Question],
     configurations: Sequence[Configuration],
-    tuned: Tuned,
+    tuned: PolicyConfig,
     *,
     reranker: str = "cosine",
     stopped: Callable[[], bool] = lambda: False,
     beside: Callable[[], AbstractContextManager[None]] | None = None,
-) -> list[Compared]:
-    """Return what configurations are worth on the same questions.
+) -> list[Comparison]:
+    """Return the estimates of configurations on the same questions.
 
     Args:
-        beside: A context for asking an embedder that is waited for and takes none of this machine's
-            time: nothing need be held meanwhile; None: it is asked with all the rest.
+        beside: Context for calls of a remote embedder, in which the core can be released; None:
+            no separate context.
 
     Raises:
-        InputError: No question, no configuration, or one that the searcher cannot do.
-        DataError: A part of the search was away for every question, or it was stopped.
+        InputError: No question, no configuration, or one that the searcher does not support.
+        DataError: A part of the search was unavailable for every question, or it was stopped.
     """
     if not questions or not configurations:
         message = f"{len(questions)} questions, {len(configurations)} configurations"
         raise InputError(f"{message}; expected one or more of each")
     settings = [settings_of(one, reranker) for one in configurations]
-    told: list[list[Told]] = [[] for _ in configurations]
+    told: list[list[QueryResult]] = [[] for _ in configurations]
     for question in questions:
         if stopped():
             raise DataError("stopped before all questions were asked; use fewer questions")
@@ -122,7 +121,7 @@ def compare(
     ]
 
 
-def _batch(configuration: Configuration, told: Sequence[Told]) -> Batch:
+def _batch(configuration: Configuration, told: Sequence[QueryResult]) -> Batch:
     places = [place for place, one in enumerate(told) if not one.degraded]
     if not places:
         parts = sorted({part for one in told for part in one.degraded})
@@ -132,19 +131,19 @@ def _batch(configuration: Configuration, told: Sequence[Told]) -> Batch:
 
 
 def compared(
-    batch: Batch, tuned: Tuned, *, degraded: int, first: Batch | None, family: int = 1
-) -> Compared:
-    """Return what a batch says of its configuration.
+    batch: Batch, tuned: PolicyConfig, *, degraded: int, first: Batch | None, family: int = 1
+) -> Comparison:
+    """Return the estimates of a batch's configuration.
 
     Args:
-        first: What the first configuration gave; None: this is it, or there is nothing of it.
-        family: How many are compared with the first, over whom the 5 % are divided (Bonferroni):
-            of 49 that do not improve, one has a 95 % interval above 0 three times in ten.
+        first: Batch of the first configuration; None if this is the first, or it has no results.
+        family: Number of comparisons that share the 5 % (Bonferroni). Without it, one of 49
+            configurations without gain has a 95 % interval above 0 three times in ten.
     """
     reward = reward_of(batch, tuned)
     penalty = tuned.reward_weights.penalty * reward.penalty
     least, most = reward_range(tuned)
-    return Compared(
+    return Comparison(
         configuration=batch.configuration,
         batch=batch,
         degraded=degraded,
@@ -158,7 +157,7 @@ def compared(
     )
 
 
-def _ahead(batch: Batch, first: Batch, tuned: Tuned, family: int) -> Estimate | None:
+def _ahead(batch: Batch, first: Batch, tuned: PolicyConfig, family: int) -> Estimate | None:
     _, own, others = np.intersect1d(batch.queries, first.queries, return_indices=True)
     mine, theirs = (reward_of(one, tuned) for one in (batch, first))
     more = tuned.reward_weights.penalty * (mine.penalty - theirs.penalty)
@@ -174,10 +173,10 @@ def _ahead(batch: Batch, first: Batch, tuned: Tuned, family: int) -> Estimate | 
 def estimate(
     values: Floats, *, within: tuple[float, float], level: float = LEVEL
 ) -> Estimate | None:
-    """Return the mean of some questions' values with its interval; None: none is defined.
+    """Return the mean over questions with its interval; None if no value is defined.
 
     Args:
-        level: Of the interval, in (0, 1).
+        level: Confidence level, in (0, 1).
 
     >>> found = estimate(np.array([0.0, 1.0, 1.0, 0.0]), within=(0.0, 1.0))
     >>> found.value, found.interval.low, found.interval.high

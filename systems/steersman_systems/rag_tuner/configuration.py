@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Variant = Literal["bm25", "dense", "hybrid", "rrf"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 FUSED = "hybrid"
-"""The one variant in which the fusion weight does something."""
+"""The only variant that uses the fusion weight."""
 _NEUTRAL = 0.5
 
 
@@ -58,7 +58,7 @@ class Configuration:
         for name in ("rerank", "expansion"):
             if type(getattr(self, name)) is not bool:
                 raise InputError(f"{name} is {getattr(self, name)!r}; allowed: true or false")
-        weight: object = self.fusion_weight  # out of JSON: anything
+        weight: object = self.fusion_weight  # JSON input may have any type
         prompt: object = self.prompt
         numeric = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not numeric or not 0.0 <= self.fusion_weight <= 1.0:
@@ -70,18 +70,18 @@ class Configuration:
             raise InputError(message)
 
     def canonical(self) -> Configuration:
-        """Return the configuration that does the same, with what it does not read set to .5."""
+        """Return the equivalent configuration with an unused fusion weight set to .5."""
         if self.variant == FUSED or self.fusion_weight == _NEUTRAL:
             return self
         return replace(self, fusion_weight=_NEUTRAL)
 
     def parts(self) -> dict[str, Any]:
-        """Return its parts by name, as a mixed action of a decision point."""
+        """Return the parts by name, as a mixed action of a decision point."""
         return asdict(self)
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Configuration:
-        """Return the configuration of some parts; those left out take their defaults.
+        """Return the configuration of some parts; missing parts have their defaults.
 
         Raises:
             InputError: A part is unknown or out of its range.
@@ -101,16 +101,16 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Space:
-    """Everything that may be chosen.
+    """Space of the allowed configurations.
 
     Args:
-        variants: One or more.
+        variants: Search methods, one or more.
         ks: Numbers of passages, ascending.
         rerank: Allowed values.
-        weights: The grid of fusion weights, ascending.
+        weights: Grid of fusion weights, ascending.
         expansion: Allowed values.
-        prompts: Ids.
-        only: Of these combinations, those that may be chosen, in canonical form; None: all.
+        prompts: Ids of prompt templates.
+        only: Allowed combinations, in canonical form; None: all.
 
     >>> space = Space(("bm25", "hybrid"), (3, 4), (False,), (0.0, 0.5, 1.0), (False,), ("plain",))
     >>> len(space.all)
@@ -133,7 +133,7 @@ class Space:
 
     @cached_property
     def index(self) -> dict[Configuration, int]:
-        """Place of each configuration in `all`."""
+        """Index of each configuration in `all`."""
         return {one: place for place, one in enumerate(self.all)}
 
     def draw(self, rng: np.random.Generator) -> Configuration:
@@ -151,7 +151,7 @@ class Space:
 
     @cached_property
     def draw_probabilities(self) -> NDArray[np.float64]:
-        """(all,) the probability with which `draw` gives each."""
+        """Probability of each configuration under `draw`, (all,)."""
         drawn = (Configuration(*one).canonical() for one in self._combined())
         places = [self.index[one] for one in drawn if one in self.index]
         counts = np.bincount(places, minlength=len(self.all))

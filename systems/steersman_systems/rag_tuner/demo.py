@@ -21,7 +21,7 @@ from steersman_systems.reports.charts import need_charts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.recorded import Recorded
     from steersman_systems.rag_tuner.report import Report
 
@@ -91,7 +91,7 @@ def rag_tuner(
 
 
 def _recordings(
-    data: Path | None, names: Iterable[str], questions: int, tuned: Tuned, seed: int
+    data: Path | None, names: Iterable[str], questions: int, tuned: PolicyConfig, seed: int
 ) -> Iterator[Recorded]:
     if data is None:
         yield _catalogue(questions, tuned, seed)
@@ -103,7 +103,7 @@ def _recordings(
         yield recorded_collection(data / name, tuned, None, progress=True)
 
 
-def _catalogue(questions: int, tuned: Tuned, seed: int) -> Recorded:
+def _catalogue(questions: int, tuned: PolicyConfig, seed: int) -> Recorded:
     from steersman.retrieval.passage_links import link_titles  # noqa: PLC0415 (slow)
     from steersman.retrieval.rerank import CosineReranker  # noqa: PLC0415
     from steersman.retrieval.searcher import Searcher  # noqa: PLC0415
@@ -130,7 +130,7 @@ def _catalogue(questions: int, tuned: Tuned, seed: int) -> Recorded:
         )
 
 
-def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:
+def _run(recorded: Recorded, tuned: PolicyConfig, folder: Path, seed: int) -> Report:
     from steersman_systems.rag_tuner.configuration import Configuration  # noqa: PLC0415 (slow)
     from steersman_systems.rag_tuner.loop import tune  # noqa: PLC0415 (slow)
     from steersman_systems.rag_tuner.report import compile_report  # noqa: PLC0415
@@ -160,7 +160,7 @@ def _run(recorded: Recorded, tuned: Tuned, folder: Path, seed: int) -> Report:
     return report
 
 
-def _told(report: Report, tuned: Tuned, folder: Path) -> dict[str, Any]:
+def _told(report: Report, tuned: PolicyConfig, folder: Path) -> dict[str, Any]:
     from steersman_systems.rag_tuner.page import facts, write_page  # noqa: PLC0415 (slow)
     from steersman_systems.rag_tuner.pictures import frontier, write_png  # noqa: PLC0415
 
@@ -184,7 +184,7 @@ def _told(report: Report, tuned: Tuned, folder: Path) -> dict[str, Any]:
 
 
 def _to_know_more(report: Report) -> str:
-    """Return how many judged queries to add, and their search time."""
+    """Return the number of judged queries to add, and their search time."""
     verdict = report.verdict
     of = {one.configuration: one.latency_ms for one in report.places}
     both_ms = of[verdict.candidate.canonical()] + of[verdict.baseline.canonical()]

@@ -10,7 +10,7 @@ import numpy as np
 from steersman.errors import InputError, StateError
 from steersman_systems.rag_tuner.actions import Moves
 from steersman_systems.rag_tuner.configuration import Configuration
-from steersman_systems.rag_tuner.features import Features, Observed, Situation
+from steersman_systems.rag_tuner.features import Features, RecentResults, Situation
 from steersman_systems.rag_tuner.reward import Reward, reward_of
 from steersman_systems.rag_tuner.strategies.belief import Belief
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.recorded import Recorded
 
     Floats = NDArray[np.float64]
 
 
 class Stage(NamedTuple):
-    """What holds for a part of an episode.
+    """Collection and reward weights of a part of an episode.
 
     Args:
-        recorded: The collection that is asked.
-        tuned: The reward weights.
+        recorded: Recorded evaluations of the collection.
+        tuned: Policy configuration with the reward weights.
     """
 
     recorded: Recorded
-    tuned: Tuned
+    tuned: PolicyConfig
 
 
-class Stepped(NamedTuple):
+class StepResult(NamedTuple):
     """Result of a move.
 
     Args:
-        state: (features,) unscaled, NaN where nothing is known.
-        reward: Expected reward of what runs now over that of the space's middle, less what
-            switching costs.
+        state: (features,) unscaled; NaN: unknown.
+        reward: Expected reward of the live configuration minus that of the middle of the space,
+            minus the switching cost.
         last: Whether the episode is over.
-        running: What runs now.
+        running: Live configuration.
     """
 
     state: Floats
@@ -55,34 +55,33 @@ class Stepped(NamedTuple):
 
 
 class TuningEnvironment:
-    """Episodes of `horizon` batches, in which the running configuration is moved before each.
+    """Simulator with episodes of `horizon` batches; a move of the configuration precedes each.
 
-    A collection, reward weights and a configuration to begin with are drawn for each episode; in
-    some of them another collection or other weights hold from somewhere in the middle on. What is
-    seen is a batch; what is rewarded is the mean over all queries of the collection, which only a
-    simulator knows, and only what the action changes: the reward of a configuration in the middle
-    of the space is taken off. What is believed from the batches so far is part of the state:
-    replayed when the weights change, reset with another collection.
+    Each episode draws a collection, reward weights and an initial configuration. In some
+    episodes the collection or the weights change midway. The policy sees one batch; its reward is
+    the mean over all queries of the collection, which only a simulator knows. The reward of the
+    middle of the space is subtracted. The state includes the posterior from the batches so far:
+    it is replayed after a change of weights, and reset with another collection.
 
     Args:
-        recordings: Collections, one or more, of the whole space; one that is there several times
-            is drawn as many times as often.
-        tuned: Bounds, gates and weights; the weights of an episode are drawn around them.
-        features: What of a situation is seen; those of the space unless given.
-        horizon: Batches of an episode, ≥ 2.
-        batch: Queries of a batch, ≥ 1; all of a collection if it has fewer.
-        switching_cost: Of each part that a move changes, in units of reward, ≥ 0.
-        drift: Chance that an episode changes midway, in [0, 1].
-        window: Batches that are remembered, ≥ 1.
+        recordings: One or more collections, recorded over the whole space; a repeated one is drawn
+            more often.
+        tuned: Bounds, gates and weights; episode weights are drawn around these.
+        features: Features of a situation; default: those of the space.
+        horizon: Number of batches per episode, ≥ 2.
+        batch: Number of queries per batch, ≥ 1; smaller collections use all queries.
+        switching_cost: Cost of each changed part, in units of reward, ≥ 0.
+        drift: Probability that an episode changes midway, in [0, 1].
+        window: Number of batches in the state, ≥ 1.
 
     Raises:
-        InputError: No collection, or a number out of its range.
+        InputError: No collection, or a number out of range.
     """
 
     def __init__(
         self,
         recordings: Sequence[Recorded],
-        tuned: Tuned,
+        tuned: PolicyConfig,
         *,
         features: Features | None = None,
         horizon: int = 32,
@@ -110,7 +109,7 @@ class TuningEnvironment:
     def beside(self) -> TuningEnvironment:
         """Return a copy of this environment with a separate episode.
 
-        What configurations are worth is looked up once for both.
+        Both share the cached rewards of configurations.
         """
         other = copy(self)
         other._episode = None  # noqa: SLF001 - its own class
@@ -129,15 +128,15 @@ class TuningEnvironment:
             else:
                 after = (world, drawn_weights(self._tuned, rng))
         self._episode = _Episode(
-            rng, [(world, weighed), after], changes, Observed(self.window), start
+            rng, [(world, weighed), after], changes, RecentResults(self.window), start
         )
         return self._state(self._episode)
 
-    def step(self, values: Sequence[int]) -> Stepped:
-        """Move the running configuration, and evaluate a batch under it.
+    def step(self, values: Sequence[int]) -> StepResult:
+        """Move the live configuration, and evaluate a batch under it.
 
         Raises:
-            StateError: No episode was begun, or it is over.
+            StateError: No episode has begun, or it is over.
         """
         episode = self._episode
         if episode is None or episode.number >= self.horizon:
@@ -158,13 +157,13 @@ class TuningEnvironment:
         moved = changed_parts(before, episode.running) * self._switching_cost
         episode.passed()
         last = episode.number >= self.horizon
-        return Stepped(self._state(episode), ahead - moved, last, episode.running)
+        return StepResult(self._state(episode), ahead - moved, last, episode.running)
 
     def stage(self) -> Stage:
-        """Return what holds now.
+        """Return the current collection and weights.
 
         Raises:
-            StateError: No episode was begun.
+            StateError: No episode has begun.
         """
         if self._episode is None:
             raise StateError("no episode is running; call reset first")
@@ -180,8 +179,8 @@ class TuningEnvironment:
         return self.features.raw(seen, episode.rng)
 
 
-def drawn_weights(tuned: Tuned, rng: np.random.Generator) -> Tuned:
-    """Return a policy with other reward weights: α + β = 1, γ and δ of .01 to .5."""
+def drawn_weights(tuned: PolicyConfig, rng: np.random.Generator) -> PolicyConfig:
+    """Return the configuration with random reward weights: α + β = 1, γ and δ in .01 to .5."""
     alpha = rng.uniform(0.3, 0.7)
     gamma, delta = np.exp(rng.uniform(np.log(0.01), np.log(0.5), 2))
     drawn = {"alpha": alpha, "beta": 1 - alpha, "gamma": float(gamma), "delta": float(delta)}
@@ -191,7 +190,7 @@ def drawn_weights(tuned: Tuned, rng: np.random.Generator) -> Tuned:
 
 
 def changed_parts(one: Configuration, other: Configuration) -> int:
-    """Return in how many parts two configurations differ.
+    """Return the number of parts in which two configurations differ.
 
     >>> changed_parts(Configuration("bm25", k=5), Configuration("bm25", k=7, rerank=True))
     2
@@ -201,14 +200,14 @@ def changed_parts(one: Configuration, other: Configuration) -> int:
 
 
 class _World:
-    """A collection and what its configurations are worth, looked up once each."""
+    """Collection with the cached rewards of its configurations."""
 
-    def __init__(self, recorded: Recorded, tuned: Tuned) -> None:
+    def __init__(self, recorded: Recorded, tuned: PolicyConfig) -> None:
         self.recorded = recorded
         self._tuned = tuned
         self._found: dict[Configuration, Reward] = {}
 
-    def mean(self, configuration: Configuration, tuned: Tuned) -> float:
+    def mean(self, configuration: Configuration, tuned: PolicyConfig) -> float:
         """Return the expected reward, penalties included, under some weights."""
         found = self._found.get(configuration)
         if found is None:
@@ -222,14 +221,14 @@ class _World:
 
 
 class _Episode:
-    """What an episode remembers."""
+    """State of an episode."""
 
     def __init__(
         self,
         rng: np.random.Generator,
-        stages: list[tuple[_World, Tuned]],
+        stages: list[tuple[_World, PolicyConfig]],
         changes: int,
-        observed: Observed,
+        observed: RecentResults,
         start: Configuration,
     ) -> None:
         self.rng, self.observed, self.running = rng, observed, start
@@ -238,7 +237,7 @@ class _Episode:
         self.belief = Belief(stages[0][1], len(stages[0][0].recorded))
 
     @property
-    def stage(self) -> tuple[_World, Tuned]:
+    def stage(self) -> tuple[_World, PolicyConfig]:
         return self._stages[self.number >= self._changes]
 
     def passed(self) -> None:

@@ -29,11 +29,17 @@ from steersman.providers.detectors.national_ids import PersonalData
 from steersman.providers.judges.judge import Turns
 from steersman.providers.prompts import is_readable
 from steersman.providers.spending_limit import Rate
-from steersman_systems.rag_tuner.judged_answers import Answered
-from steersman_systems.rag_tuner.limits import Limits, Line
+from steersman_systems.rag_tuner.judged_answers import AnswerResult
+from steersman_systems.rag_tuner.limits import EvaluationQueue, Limits
 from steersman_systems.rag_tuner.recorded import COST_K, MEASURES
 from steersman_systems.rag_tuner.reward import GATED
-from steersman_systems.rag_tuner.search_call import PASSING, Asking, Searched, Told, batch_of
+from steersman_systems.rag_tuner.search_call import (
+    PASSING,
+    JudgedSearch,
+    QueryResult,
+    SearchCall,
+    batch_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,27 +55,27 @@ if TYPE_CHECKING:
     from steersman_systems.rag_tuner.judged_collections import Question
     from steersman_systems.rag_tuner.reward import Batch
 
-# How what is kept is to be read. Results depend on how words are taken apart, which changed with 4;
-# answers are kept by their passages and were paid for, so they stay.
+# Version of the stored results. They depend on the tokeniser, which changed with 4. Answers are
+# stored by their passages and were paid for, so they stay valid.
 _TOLD, _ANSWER = 4, 3
 
 
 @dataclass(frozen=True)
-class Measured:
+class EvaluationResult:
     """Result of an evaluation.
 
     Args:
-        configuration: Of which.
-        batch: Of those queries that are evidence; None: none is.
-        told: By place of the query: all of them.
-        paid_before: How many were known already.
-        cost_usd: What was spent now.
-        calls: Of models, now.
+        configuration: Evaluated configuration.
+        batch: Results of the queries that count as evidence; None: no query does.
+        told: Results of all queries, by query index.
+        paid_before: Number of queries that were already stored.
+        cost_usd: Cost of this evaluation in USD.
+        calls: Model calls of this evaluation.
     """
 
     configuration: Configuration
     batch: Batch | None
-    told: dict[int, Told] = field(repr=False)
+    told: dict[int, QueryResult] = field(repr=False)
     paid_before: int
     cost_usd: float
     calls: int
@@ -81,31 +87,30 @@ class Measured:
 
     @property
     def unjudged(self) -> dict[str, int]:
-        """Why queries were not judged that may be another time, and how many for each reason."""
+        """Number of unjudged queries by reason; a retry may judge them."""
         return dict(Counter(one.why for one in self.told.values() if one.why in PASSING))
 
 
 class LiveEvaluator:
-    """Evaluates configurations by asking a searcher, and a model for answers where one is given.
+    """`Evaluator` that calls a searcher and, if given, an answering model; thread-safe.
 
-    Without answers its two measures are recall@k and nDCG@min(k, 10), by the judged passages, and
-    cost is k/16, all as in a recording. With answers they are faithfulness and relevancy, a query's
-    latency is that of search and answer, and its cost that of both. It is an `Evaluator`, and may
-    be used by several threads.
+    Without answers the two measures are recall@k and nDCG@min(k, 10) by the judged passages, and
+    the cost is k/16, as in a recording. With answers the measures are faithfulness and relevancy,
+    and latency and cost include search and answer.
 
     Args:
-        searcher: Over one revision of a corpus.
-        questions: That queries are places of; their gains name documents.
-        revision: Names the corpus and its revision: what is kept of another is not used.
-        answers: Answers and judges; None: passages are judged alone.
-        kept: Where results are kept; None: nowhere.
-        limits: What evaluations may take.
-        reranker: The one that "rerank: on" means.
-        stopped: Asked before every query; True: none is begun any more.
-        core: A context for what takes this machine's time: searches and detectors.
-        served: The searcher's embedder has an address: it is waited for outside of `core`.
-        clock: Seconds that never run backwards.
-        sleep: Waits that many seconds.
+        searcher: Searcher over one revision of a corpus.
+        questions: Questions that query indexes refer to; their gains name documents.
+        revision: Name of the corpus and its revision; part of the storage key.
+        answers: Answering model and judge; None: only passages are judged.
+        kept: Store of results; None: results are not stored.
+        limits: Limits of evaluations.
+        reranker: Reranker for "rerank: on".
+        stopped: Called before every query; True stops the evaluation.
+        core: Context for local work: searches and detectors.
+        served: True if the embedder is remote; its calls run outside `core`.
+        clock: Monotonic clock in seconds.
+        sleep: Waits a number of seconds.
 
     Raises:
         InputError: No question.
@@ -133,11 +138,11 @@ class LiveEvaluator:
         self._questions, self._revision = questions, revision
         self._answers, self._kept, self._stopped = answers, kept, stopped
         self._core = core
-        self._asking = Asking(searcher, reranker, self.limits, sleep, core=core, served=served)
+        self._asking = SearchCall(searcher, reranker, self.limits, sleep, core=core, served=served)
         self._by = [revision, searcher.embedder, reranker, "" if answers is None else answers.name]
         self._turns = Turns()
         self._rate = Rate(self.limits.queries_per_s, clock=clock, sleep=sleep)
-        self._line = Line(self.limits.running, self.limits.waiting)
+        self._line = EvaluationQueue(self.limits.running, self.limits.waiting)
 
     @property
     def measures(self) -> tuple[str, str]:
@@ -145,15 +150,15 @@ class LiveEvaluator:
         return MEASURES if self._answers is None else GATED
 
     def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
-        """Return what a configuration gives on some queries, all of which are evidence.
+        """Return the batch of a configuration on some queries; all must count as evidence.
 
         Args:
-            queries: (n,) places of the questions, n ≥ 1.
+            queries: (n,) question indexes, n ≥ 1.
 
         Raises:
-            DataError: A part of the search was away for some of them, the judge was away or refused
-                to judge, or the budget ended before all were answered. What was found is kept:
-                evaluate again to go on.
+            DataError: For some queries a part of the search was unavailable, the judge was
+                unavailable or refused, or the budget ended. Finished results are stored;
+                evaluate again to continue.
             BackendUnavailableError: Too many evaluations wait already.
             InputError: The searcher has not what the configuration asks for.
         """
@@ -188,17 +193,17 @@ class LiveEvaluator:
         queries: NDArray[np.intp],
         *,
         episode: Episode | None = None,
-    ) -> Measured:
-        """Return what a configuration gives on some queries, whatever came of each.
+    ) -> EvaluationResult:
+        """Return the results of a configuration on some queries, complete or not.
 
         Args:
-            queries: (n,) places of the questions, n ≥ 1.
+            queries: (n,) question indexes, n ≥ 1.
             episode: Episode with a shared budget; None: a separate budget.
 
         Raises:
             BackendUnavailableError: Too many evaluations wait already.
             InputError: The searcher has not what the configuration asks for.
-            DataError: What is kept is damaged.
+            DataError: The store of results is damaged.
         """
         one = configuration.canonical()
         with self._line.turn():
@@ -213,11 +218,11 @@ class LiveEvaluator:
         after = (0.0, 0) if episode is None else (episode.cost_usd, episode.calls)
         evidence = [place for place in places if told[place].is_evidence]
         batch = batch_of(one, told, evidence, self.measures) if evidence else None
-        return Measured(
+        return EvaluationResult(
             one, batch, told, len(told) - paid_now, after[0] - before[0], after[1] - before[1]
         )
 
-    def flagged(self, found: Measured) -> list[FlaggedAnswer]:
+    def flagged(self, found: EvaluationResult) -> list[FlaggedAnswer]:
         """Return the answers that detectors flag, for the review list; personal data are masked."""
         if self._answers is None:
             return []
@@ -232,10 +237,10 @@ class LiveEvaluator:
         return listed
 
     def episode(self) -> Episode | None:
-        """Return what answers and judges within the limits of one evaluation; None: nothing does.
+        """Return the answerer with the budget of one evaluation; None without answers.
 
         Raises:
-            InputError: A cap on money without a price.
+            InputError: A cost limit is given without prices.
         """
         if self._answers is None:
             return None
@@ -245,8 +250,8 @@ class LiveEvaluator:
 
     def _all(
         self, configuration: Configuration, places: Sequence[int], episode: Episode | None
-    ) -> dict[int, tuple[Told, bool]]:
-        """Work on queries, a few at a time; broken off, none is begun that was not."""
+    ) -> dict[int, tuple[QueryResult, bool]]:
+        """Evaluate queries concurrently; after an abort no further query starts."""
         if not places:
             return {}
         pool = ThreadPoolExecutor(min(self.limits.workers, len(places)), "evaluating")
@@ -260,18 +265,18 @@ class LiveEvaluator:
 
     def _one(
         self, configuration: Configuration, place: int, episode: Episode | None
-    ) -> tuple[Told, bool]:
-        """Return what a query gave, and whether it is new: another thread may have been first."""
+    ) -> tuple[QueryResult, bool]:
+        """Return the result of a query, and whether it is new; other threads may be first."""
         key = self._key(configuration, place)
         with self._turns.alone(key):
             known = self._known(configuration, place)
             if known is not None:
                 return known, False
             if episode is not None and episode.is_over:
-                # A search would be for nothing: it could not be answered from.
-                return Told((None, None), 0.0, why="budget"), True
+                # Skip the search: its passages could not be answered from.
+                return QueryResult((None, None), 0.0, why="budget"), True
             if episode is not None and not is_readable(self._questions[place].text):
-                return Told((None, None), 0.0, why="unreadable"), True
+                return QueryResult((None, None), 0.0, why="unreadable"), True
             self._rate.wait()
             if self._stopped():
                 raise DataError(
@@ -283,16 +288,16 @@ class LiveEvaluator:
             if episode is not None and not told.degraded and not told.failed:
                 told = self._answered(configuration, place, found, episode)
             if told.is_whole and self._has_all_answers(told):
-                # Another process may have been first: then it is its word that counts.
-                told = msgspec.json.decode(self._keep(key, _text(told)), type=Told)
+                # Another process may have been first: then its result counts.
+                told = msgspec.json.decode(self._keep(key, _text(told)), type=QueryResult)
             return told, True
 
     def _answered(
-        self, configuration: Configuration, place: int, found: Searched, episode: Episode
-    ) -> Told:
-        """Have a question answered from what was found, as often as is wanted, and judged."""
+        self, configuration: Configuration, place: int, found: JudgedSearch, episode: Episode
+    ) -> QueryResult:
+        """Answer a question from the found passages, repeat if configured, and judge."""
         assert self._answers is not None  # noqa: S101 (an episode is of answers)
-        answers: list[Answered] = []
+        answers: list[AnswerResult] = []
         for number in range(self._answers.repeats):
             answers.append(self._said(configuration, place, found, episode, number))
             if answers[-1].text is None:
@@ -300,8 +305,8 @@ class LiveEvaluator:
         question = self._questions[place].text
         return episode.judged(question, found, answers[0], answers[1:])
 
-    def _has_all_answers(self, told: Told) -> bool:
-        """Return whether a question was answered as often as is wanted, if at all."""
+    def _has_all_answers(self, told: QueryResult) -> bool:
+        """Return whether a question without failure has all its repeated answers."""
         if self._answers is None or told.answer is None:
             return True
         return len(told.said) == self._answers.repeats
@@ -310,14 +315,14 @@ class LiveEvaluator:
         self,
         configuration: Configuration,
         place: int,
-        found: Searched,
+        found: JudgedSearch,
         episode: Episode,
         number: int,
-    ) -> Answered:
-        """Return an answer: the one that is kept, or a new one."""
+    ) -> AnswerResult:
+        """Return the stored answer, or a new one."""
         assert self._answers is not None  # noqa: S101 (an episode is of answers)
         question, prompt = self._questions[place].text, configuration.prompt
-        # Neither the revision nor the gold documents: they would only make it paid again.
+        # Without the revision and the gold documents: they would cause a second payment.
         template = self._answers.prompts.get(prompt)
         parts = [_ANSWER, "answer", number, self._answers.writer, template, question]
         of = json.dumps([*parts, str(configuration), found.passages])
@@ -328,20 +333,20 @@ class LiveEvaluator:
             if answered.text is None:
                 return answered
             said = self._keep(key, _text(answered))
-        return msgspec.json.decode(said, type=Answered)
+        return msgspec.json.decode(said, type=AnswerResult)
 
-    def _valued(self, told: Told, configuration: Configuration) -> Told:
-        """Return what a query gave with what that is worth now."""
+    def _valued(self, told: QueryResult, configuration: Configuration) -> QueryResult:
+        """Return a result with its current value."""
         if self._answers is None:
             return msgspec.structs.replace(told, cost=configuration.k / COST_K)
         with self._core():
             return self._answers.valued(told)
 
-    # -- what is kept -----------------------------------------------------------------------------
+    # -- store -----------------------------------------------------------------------------
 
-    def _known(self, configuration: Configuration, place: int) -> Told | None:
+    def _known(self, configuration: Configuration, place: int) -> QueryResult | None:
         text = self._get(self._key(configuration, place))
-        return None if text is None else msgspec.json.decode(text, type=Told)
+        return None if text is None else msgspec.json.decode(text, type=QueryResult)
 
     def _get(self, key: bytes) -> str | None:
         return None if self._kept is None else self._kept.get(key)
@@ -351,7 +356,7 @@ class LiveEvaluator:
 
     def _key(self, configuration: Configuration, place: int) -> bytes:
         question = self._questions[place]
-        # What is right is part of it where passages are judged by it; answers are judged without.
+        # The gold documents are part of the key only where passages are judged.
         right = [] if self._answers is not None else sorted(question.gains.items())
         parts = [_TOLD, "told", configuration.parts(), question.text, right, self._by]
         return hashlib.sha256(json.dumps(parts).encode()).digest()

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.logged import Logged
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.logged import EvaluationLog
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
 
     Floats = NDArray[np.float64]
 
@@ -32,17 +32,17 @@ _FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Guess:
-    """What a model says of the configurations that a log does not answer for.
+class Prediction:
+    """Prediction of a model for the configurations outside a log.
 
     Args:
-        configuration: The best of them, by the model; None: it tells nothing.
-        chosen: What was chosen among those that the log answers for.
-        ahead: Mean reward that it guesses above that of `chosen`, without penalties.
-        error: Root mean square of what it missed on configurations left out of it, against
-            `chosen` on the same questions; what few questions leave to chance is in it.
-        constant: The same for a guess of the mean of all others.
-        left_out: How many were left out, each once.
+        configuration: Best of them by the model; None: no prediction.
+        chosen: Configuration chosen within the log.
+        ahead: Predicted mean reward minus that of `chosen`, without penalties.
+        error: Root mean square error on left-out configurations, against `chosen` on the same
+            questions; it includes the sampling error of few questions.
+        constant: The same error of the mean of all other configurations.
+        left_out: Number of left-out configurations, each once.
     """
 
     configuration: Configuration | None
@@ -67,16 +67,21 @@ class Guess:
 
 
 def guessed(
-    world: Logged, tuned: Tuned, queries: NDArray[np.intp], chosen: Configuration, *, seed: int = 0
-) -> Guess | None:
-    """Return what a model fitted to a log says of what the log does not answer for.
+    world: EvaluationLog,
+    tuned: PolicyConfig,
+    queries: NDArray[np.intp],
+    chosen: Configuration,
+    *,
+    seed: int = 0,
+) -> Prediction | None:
+    """Return the prediction of a model, fitted to a log, for configurations outside the log.
 
     Args:
-        queries: (n,) places of the questions that it is fitted to, ascending; none that judges.
+        queries: (n,) indexes of the questions for the fit, ascending; without held-out ones.
 
     Returns:
-        The guess; None where the log knows fewer than ten configurations of the space on ten
-        questions, all of them shared with `chosen`, or all of the space.
+        The prediction; None if the log has the whole space, or fewer than ten configurations
+        with ten questions shared with `chosen`.
     """
     space, base = tuned.space, world.seen(chosen, queries)
     known = [one for one in space.all if len(world.seen(one, queries))]
@@ -100,7 +105,7 @@ def guessed(
     mean = _fitted(world, tuned, known, queries)
     best = int(np.where(absent, mean, -np.inf).argmax())
     tells = error < constant
-    return Guess(
+    return Prediction(
         space.all[best] if tells else None,
         chosen,
         float(mean[best] - mean[at]),
@@ -111,7 +116,11 @@ def guessed(
 
 
 def _seen_ahead(
-    world: Logged, tuned: Tuned, one: Configuration, other: Configuration, base: NDArray[np.intp]
+    world: EvaluationLog,
+    tuned: PolicyConfig,
+    one: Configuration,
+    other: Configuration,
+    base: NDArray[np.intp],
 ) -> float:
     both = world.seen(one, base)
     mine, theirs = (reward_of(world.evaluate(it, both), tuned).per_query for it in (one, other))
@@ -119,9 +128,12 @@ def _seen_ahead(
 
 
 def _fitted(
-    world: Logged, tuned: Tuned, known: Sequence[Configuration], queries: NDArray[np.intp]
+    world: EvaluationLog,
+    tuned: PolicyConfig,
+    known: Sequence[Configuration],
+    queries: NDArray[np.intp],
 ) -> Floats:
-    """Return what the model says of every configuration of the space."""
+    """Return the predictions for every configuration of the space."""
     belief = Belief(tuned, len(world))
     for one in known:
         batch = world.evaluate(one, world.seen(one, queries))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Configuration, Space
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch
     from steersman_systems.rag_tuner.strategies.belief import Belief
 
@@ -33,11 +33,11 @@ GROUPS = (
     "quality", "latency", "cost", "configuration", "fusion", "category", "age", "weights",
     "belief",
 )  # fmt: skip
-"""What can be left out, to see what it is good for."""
+"""Groups of features that an ablation can leave out."""
 CLIP = 3.0
 MAX_AGE_DAYS = 365.0
 _SIGMA = 1.349
-"""Quartiles of a normal distribution are so many standard deviations apart."""
+"""Interquartile range of a normal distribution, in standard deviations."""
 
 
 class _Episode(NamedTuple):
@@ -47,14 +47,14 @@ class _Episode(NamedTuple):
     labels: tuple[str, ...]
 
 
-class Observed:
+class RecentResults:
     """Results of the last few batches.
 
     Args:
-        window: How many batches are remembered, ≥ 1.
+        window: Number of batches, ≥ 1.
 
     Raises:
-        InputError: A window out of its range.
+        InputError: `window` is out of range.
     """
 
     def __init__(self, window: int = 4) -> None:
@@ -63,11 +63,11 @@ class Observed:
         self._episodes: deque[_Episode] = deque(maxlen=window)
 
     def see(self, batch: Batch, latency_unit_ms: float, labels: Sequence[str] = ()) -> None:
-        """Remember a batch; the oldest is forgotten.
+        """Add a batch; the oldest one is dropped.
 
         Args:
-            latency_unit_ms: What latencies are divided by, > 0.
-            labels: (n,) the category of each of its queries; none if they have none.
+            latency_unit_ms: Unit of latency in milliseconds, > 0.
+            labels: (n,) category of each query; empty without categories.
         """
         middle, tail = _percentiles(batch.latency_ms)
         scored = batch.scored
@@ -99,7 +99,7 @@ class Observed:
         """Return the share of each category among the queries that have a label.
 
         Args:
-            categories: Known ones; others count, but have no separate share.
+            categories: Known categories; others count, but have no share.
         """
         if not categories:
             return np.zeros(0)
@@ -113,7 +113,7 @@ class Observed:
 
 
 def _percentiles(values: Floats) -> tuple[float, float]:
-    """Return the 50th and the 95th, as `np.quantile` does, in a tenth of its time."""
+    """Return the 50th and 95th percentile; ten times faster than `np.quantile`."""
     ordered = np.sort(values)
     found = []
     for share in (0.5, 0.95):
@@ -124,40 +124,40 @@ def _percentiles(values: Floats) -> tuple[float, float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Return the mean of what is not NaN, of a few numbers: an array would be slower."""
+    """Return the mean without NaN; for few numbers this is faster than an array."""
     known = [value for value in values if not isnan(value)]
     return sum(known) / len(known) if known else nan
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything that a state is made of.
+    """Input of a state.
 
     Args:
         observed: Results of the last batches.
-        running: The configuration that runs now.
-        tuned: Whose reward weights hold.
-        age_days: Since the corpus was last changed, ≥ 0; older than a year counts as a year.
-        belief: What was learned from all evaluations so far, if anything was.
+        running: Live configuration.
+        tuned: Policy configuration with the reward weights.
+        age_days: Days since the last change of the corpus, ≥ 0; capped at a year.
+        belief: Posterior from all evaluations so far, if any.
     """
 
-    observed: Observed
+    observed: RecentResults
     running: Configuration
-    tuned: Tuned
+    tuned: PolicyConfig
     age_days: float = 0.0
     belief: Belief | None = None
 
 
 class Features:
-    """The numbers of a situation, before they are scaled.
+    """Features of a situation, before scaling.
 
     Args:
-        space: What may be chosen; categorical parts are one-hot over its values.
+        space: Allowed configurations; categorical parts are one-hot over its values.
         categories: Known categories of queries.
         without: Groups of `GROUPS` that are left out.
 
     Raises:
-        InputError: A group that there is not, or all of them.
+        InputError: An unknown group, or all groups.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> Features(load_policy_config().space, without=("latency",)).names[:4]
@@ -185,7 +185,7 @@ class Features:
         return len(self.names)
 
     def raw(self, situation: Situation, rng: np.random.Generator | None = None) -> Floats:
-        """Return the numbers of a situation, NaN where nothing is known yet."""
+        """Return the features of a situation; NaN: unknown."""
         seen, running = situation.observed, situation.running
         weights = situation.tuned.reward_weights
         found: dict[str, Sequence[float] | Floats] = {
@@ -230,13 +230,13 @@ class Features:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Medians and spreads, fitted once.
+    """Scaling of features by median and spread, fitted once.
 
-    What is refitted while a policy acts changes what its states mean, so these never are.
+    A refit while a policy acts would change the meaning of its states.
 
     Args:
         median: (features,).
-        spread: (features,) in place of the standard deviation, > 0.
+        spread: (features,) robust standard deviation, > 0.
     """
 
     median: Floats
@@ -247,8 +247,8 @@ class Scaling:
         """Return the scaling of some situations.
 
         Returns:
-            The median, and the interquartile range over 1.349, which is the standard deviation of
-            what is normal. A feature that hardly varies, or was never known, has a spread of 1.
+            The median, and the interquartile range over 1.349 (for a normal law: the standard
+            deviation). A feature that hardly varies, or is always NaN, has a spread of 1.
 
         >>> rows = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
         >>> Scaling.fitted(rows, np.array([True, False])).apply(rows)[:, 1]
@@ -263,7 +263,7 @@ class Scaling:
         return cls(median, spread)
 
     def apply(self, raw: Floats) -> Floats:
-        """Return numbers of about unit spread, between -3 and 3; 0, the median, for NaN."""
-        with np.errstate(over="ignore"):  # what is too large for a float is beyond the clip
+        """Return scaled features, clipped to [-3, 3]; NaN becomes 0, the median."""
+        with np.errstate(over="ignore"):  # overflow is clipped below
             found = (raw - self.median) / self.spread
         return np.asarray(np.clip(np.where(np.isnan(found), 0.0, found), -CLIP, CLIP))

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch
 
     Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a configuration stands.
+class FrontierPoint:
+    """Quality, latency and cost of a configuration.
 
     Args:
-        configuration: It.
+        configuration: The configuration.
         quality: Mean of α·F + β·R over α + β, in [0, 1]; queries without a measure are left out.
         low: Lower end of the 95 % interval of `quality` (`mean_over` queries).
         high: Upper end.
-        latency_ms: Mean.
-        p95_ms: 95th percentile.
+        latency_ms: Mean latency in milliseconds.
+        p95_ms: 95th percentile of latency in milliseconds.
         cost: Mean, in units of the reference cost.
-        best: Whether no other one has at least its quality for at most its latency and cost.
+        best: Whether it is on the Pareto frontier.
     """
 
     configuration: Configuration
@@ -46,8 +46,8 @@ class Place:
     best: bool = False
 
 
-def places(batches: Sequence[Batch], tuned: Tuned) -> list[Place]:
-    """Return where configurations stand, those that nothing beats marked."""
+def places(batches: Sequence[Batch], tuned: PolicyConfig) -> list[FrontierPoint]:
+    """Return the places of configurations, with the Pareto frontier marked."""
     weights = tuned.reward_weights
     total = weights.alpha + weights.beta or 1.0
     shares = np.array([weights.alpha, weights.beta]) / total
@@ -56,15 +56,15 @@ def places(batches: Sequence[Batch], tuned: Tuned) -> list[Place]:
         np.array([[-one.quality, one.latency_ms, one.cost] for one in found]).reshape(-1, 3)
     )
     return [
-        Place(one.configuration, one.quality, one.low, one.high, one.latency_ms, one.p95_ms,
+        FrontierPoint(one.configuration, one.quality, one.low, one.high, one.latency_ms, one.p95_ms,
               one.cost, bool(mark))
         for one, mark in zip(found, marks, strict=True)
     ]  # fmt: skip
 
 
-def rising(found: Sequence[Place]) -> list[Place]:
-    """Return those that have more quality than everything that costs at most as much."""
-    line: list[Place] = []
+def rising(found: Sequence[FrontierPoint]) -> list[FrontierPoint]:
+    """Return the places with more quality than all places of equal or lower cost."""
+    line: list[FrontierPoint] = []
     known = [one for one in found if not np.isnan(one.quality)]
     for one in sorted(known, key=lambda one: (one.cost, -one.quality, one.latency_ms)):
         if not line or one.quality > line[-1].quality:
@@ -76,7 +76,7 @@ def undominated(losses: Floats) -> NDArray[np.bool_]:
     """Return which rows no other row beats: at most as much everywhere, and less somewhere.
 
     Returns:
-        (n,); of equal rows all or none.
+        (n,) bool; equal rows have equal values.
 
     >>> undominated(np.array([[1.0, 2.0], [2.0, 1.0], [2.0, 2.0]])).tolist()
     [True, True, False]
@@ -89,13 +89,13 @@ def undominated(losses: Floats) -> NDArray[np.bool_]:
     return found
 
 
-def _place(batch: Batch, shares: Floats) -> Place:
+def _place(batch: Batch, shares: Floats) -> FrontierPoint:
     quality = batch.scored @ shares
     known = quality[~np.isnan(quality)]
     mean = low = high = np.nan
     if len(known):
         mean, low, high, *_ = mean_over(known, within=(0.0, 1.0))
-    return Place(
+    return FrontierPoint(
         configuration=batch.configuration,
         quality=mean,
         low=low,

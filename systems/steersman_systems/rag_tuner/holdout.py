@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """That a holdout was used.
+    """Record of the use of a holdout.
 
     Args:
-        data: What tells the data set from every other, such as `Manifest.sha256`.
-        split: The split that judged.
-        by: What was judged: a configuration, a run.
-        at: When, as ISO 8601.
+        data: Identifier of the data set, such as `Manifest.sha256`.
+        split: Name of the held-out split.
+        by: Evaluated configuration or run.
+        at: Time, as ISO 8601.
     """
 
     data: str
@@ -39,17 +39,17 @@ class Holdout:
     asked. Deleting the file disables the check.
 
     Args:
-        folder: Of the records, one for each data set and split; made when the first is written.
+        folder: Folder of the records, one per data set and split; created on first use.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def use(self, data: str, split: str, by: str, *, at: datetime) -> Use:
-        """Record that a holdout is used now; the same may go on after it was interrupted.
+        """Record the use of a holdout; an interrupted user may use it again.
 
         Raises:
-            DataError: Something else was judged by it before, or the record is damaged.
+            DataError: Another run used it before, or the record is damaged.
         """
         file = self._file(data, split)
         wanted = Use(data, split, by, at.isoformat(timespec="seconds"))
@@ -57,7 +57,7 @@ class Holdout:
         part = file.with_name(f".{file.name}.{os.getpid()}")
         part.write_text(json.dumps(asdict(wanted)) + "\n", encoding="utf-8")
         try:
-            os.link(part, file)  # unlike a rename it fails where there is one: the first one counts
+            os.link(part, file)  # unlike a rename, fails if the file exists
         except FileExistsError:
             pass
         finally:
@@ -69,10 +69,10 @@ class Holdout:
         return first
 
     def check(self, data: str, split: str, by: str) -> None:
-        """Refuse what a holdout may not judge any more, and write nothing.
+        """Refuse a holdout that another run used; write nothing.
 
         Raises:
-            DataError: Something else was judged by it before, or the record is damaged.
+            DataError: Another run used it before, or the record is damaged.
         """
         first = self.used(data, split)
         if first is not None and first.by != by:
@@ -101,13 +101,13 @@ class Holdout:
         plain = self._folder / f"{named[:150]}.json"
         if (named == f"{data}-{split}" and len(named) <= 150) or _tells(plain, data, split):
             return plain
-        # Letters that no file has, or too many: others may come to the same.
+        # Replaced or cut names may collide.
         told = sha256(f"{data}\0{split}".encode()).hexdigest()[:16]
         return self._folder / f"{named[:130]}-{told}.json"
 
 
 def _tells(file: Path, data: str, split: str) -> bool:
-    """Return whether a record of before, when others could have its name, is of this holdout."""
+    """Return whether an old record is of this holdout; old names could collide."""
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
         return bool((said["data"], said["split"]) == (data, split))

@@ -23,14 +23,14 @@ _TALKS, _LOGGED = "conversations", "asked_again"
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class RepeatedQuestion:
     """A question that repeats another.
 
     Args:
-        question: Its id.
-        repeats: Id of the one that comes first.
-        similarity: Of their words, in [`near`, 1]; 1 for the same.
-        splits: Of the two.
+        question: Id of the question.
+        repeats: Id of the repeated question, which comes first.
+        similarity: Similarity of their words, in [`near`, 1]; 1 for equal texts.
+        splits: Splits of both questions.
     """
 
     question: str
@@ -40,36 +40,36 @@ class Repeated:
 
     @property
     def leaks(self) -> bool:
-        """Whether they stand on two sides: what one side learns, the other is judged by."""
+        """Whether they are in different splits, so the held-out result would be biased."""
         return self.splits[0] != self.splits[1]
 
 
-def repeated(collection: JudgedCollection, *, near: float = NEAR) -> tuple[Repeated, ...]:
-    """Return the questions that repeat another, exactly or but for a word or two.
+def repeated(collection: JudgedCollection, *, near: float = NEAR) -> tuple[RepeatedQuestion, ...]:
+    """Return the questions that repeat another one, exactly or up to a word or two.
 
-    Questions that continue a conversation are compared together with what was said before, and
-    repeat another only in the very same words.
+    A turn of a conversation is compared together with its earlier turns, and repeats another turn
+    only with equal texts.
 
     Args:
-        near: The least Jaccard similarity of three words in a row, 0.3 to 1.
+        near: Minimum Jaccard similarity of word trigrams, 0.3 to 1.
 
     Raises:
-        InputError: `near` out of its range.
+        InputError: `near` is out of range.
     """
-    # Those that judge come first, so that they are the ones kept.
+    # Held-out questions come first, so they are kept.
     order = sorted(collection.questions, key=lambda one: one.split != collection.held_out)
     alone = unique((_said(one) for one in order if not one.history), near=near).dropped
-    # Turns of one conversation share what went before: only the very same repeats another.
+    # Turns of one conversation share earlier turns: only equal texts count as repeats.
     turns = unique((_said(one) for one in order if one.history), near=None).dropped
     split = {one.id: one.split for one in order}
     return tuple(_repeated(one, split) for one in (*alone, *turns))
 
 
 def cleaned(collection: JudgedCollection, *, near: float = NEAR) -> JudgedCollection:
-    """Return a collection in which each question is asked once.
+    """Return the collection without repeated questions.
 
     Raises:
-        InputError: `near` out of its range.
+        InputError: `near` is out of range.
     """
     drop = {one.question for one in repeated(collection, near=near)}
     kept = tuple(one for one in collection.questions if one.id not in drop)
@@ -79,11 +79,11 @@ def cleaned(collection: JudgedCollection, *, near: float = NEAR) -> JudgedCollec
 def ready_to_split(
     collection: JudgedCollection, *, near: float = NEAR
 ) -> tuple[JudgedCollection, dict[str, Any]]:
-    """Return a collection that may be split any way without a question on two sides.
+    """Return a collection that any split separates without a question on both sides.
 
     Raises:
-        DataError: A question still stands on two sides.
-        InputError: `near` out of its range.
+        DataError: A question is still on both sides.
+        InputError: `near` is out of range.
     """
     found = repeated(collection, near=near)
     clean = cleaned(collection, near=near)
@@ -95,7 +95,7 @@ def ready_to_split(
 
 
 def conversations(questions: Sequence[Question]) -> tuple[str, ...]:
-    """Return the conversation of each question; "" of one that is alone in its own.
+    """Return the conversation of each question; "" for a single question.
 
     Without a conversation id, turns with the same first turn form a conversation.
 
@@ -111,7 +111,7 @@ def conversations(questions: Sequence[Question]) -> tuple[str, ...]:
 
 
 def leakage_said(about: Mapping[str, Any]) -> str:
-    """Return in words whether what is tuned on can have judged.
+    """Return a sentence on leakage between tuning and held-out questions.
 
     >>> leakage_said({"repeats_left_out": 3, "repeats_across_splits": 1, "repeats_near": 0.8})[:52]
     'No question stands on both sides: 3 that repeat anot'
@@ -149,11 +149,11 @@ def _talks_said(about: Mapping[str, Any]) -> str:
 
 
 def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:
-    """Refuse a collection of which a question stands on two sides of a split.
+    """Refuse a collection with a question on both sides of a split.
 
     Raises:
-        DataError: There are such; the message names some.
-        InputError: `near` out of its range.
+        DataError: Such questions exist; the message names some.
+        InputError: `near` is out of range.
     """
     found = [one for one in repeated(collection, near=near) if one.leaks]
     if found:
@@ -169,9 +169,9 @@ def check_leakage(collection: JudgedCollection, *, near: float = NEAR) -> None:
         )
 
 
-def _repeated(found: Repeat, split: Mapping[str, str]) -> Repeated:
+def _repeated(found: Repeat, split: Mapping[str, str]) -> RepeatedQuestion:
     one, other = (name.removesuffix("#0") for name in (found.passage, found.repeats))
-    return Repeated(one, other, found.similarity, (split[one], split[other]))
+    return RepeatedQuestion(one, other, found.similarity, (split[one], split[other]))
 
 
 def _said(question: Question) -> Passage:

@@ -24,7 +24,7 @@ from steersman.providers.judges.judge import Judge
 from steersman.providers.judges.scores import Case, Tally
 from steersman.providers.prompts import is_readable
 from steersman.providers.spending_limit import Budget, Prices, Rate
-from steersman_systems.rag_tuner.search_call import PASSING, Told
+from steersman_systems.rag_tuner.search_call import PASSING, QueryResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from steersman.providers.detectors.answer_review import Instability
     from steersman.providers.detectors.flags import Detector, Flag
     from steersman.providers.judges.judge import Measure, Retry
-    from steersman_systems.rag_tuner.search_call import Searched
+    from steersman_systems.rag_tuner.search_call import JudgedSearch
 
 PROMPTS: Mapping[str, str] = {
     "plain": (
@@ -47,20 +47,20 @@ PROMPTS: Mapping[str, str] = {
         "so.\n\nPASSAGES\n{passages}\n\nQUESTION\n{question}\n\nANSWER\n"
     ),
 }
-"""Templates by id, as configurations name them."""
+"""Prompt templates by id."""
 _log = logging.getLogger(__name__)
 _VERSION = "answer/1"
 _PLACE = re.compile(r"\{(passages|question)\}")
 
 
-class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer to one question.
+class AnswerResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Answer to one question.
 
     Attributes:
-        text: None: there was none.
-        latency_ms: Of all tries; waiting for a turn is none of it.
-        cost_usd: Of all tries.
-        why: There was none.
+        text: Text of the answer; None: no answer.
+        latency_ms: Latency of all tries in milliseconds, without the wait in the queue.
+        cost_usd: Cost of all tries in USD.
+        why: Reason why the answer is missing.
     """
 
     text: str | None
@@ -73,28 +73,27 @@ class Answers:
     """A model that answers, and the judge of its answers.
 
     Args:
-        backend: Answers.
-        measures: Gives the two measures that judge by a judge: faithfulness and relevancy. A
-            measure's ``name`` and ``version``, if it has one, tell what is kept of it from others.
-        judge_backend: Judges; None: the model that answers.
-        cache: Of judgements; None: none are kept.
-        prices: Of both; None: nothing costs.
-        rate: Of calls of both; None: as fast as they go.
-        retry: Of a server that is busy; None: five times.
-        timeout_s: Of one call.
-        max_tokens: Of one answer, ≥ 1.
+        backend: Answering model.
+        measures: Returns the two measures of a judge: faithfulness and relevancy. The ``name`` and
+            ``version`` of a measure are part of the storage key.
+        judge_backend: Judging model; None: the answering model.
+        cache: Cache of judgements; None: no cache.
+        prices: Prices of both models; None: free.
+        rate: Rate limit for calls of both models; None: no limit.
+        retry: Retry policy for a busy server; None: five tries.
+        timeout_s: Timeout of one call in seconds.
+        max_tokens: Maximum length of an answer in tokens, ≥ 1.
         prompts: Templates by id, with ``{passages}`` and ``{question}``.
-        detectors: Say of an answer what must not be in it; one such answer is a violation.
-        instability: Says whether several answers to a question differ too much; None: each is
-            answered once.
-        repeats: How often a question is answered where there is `instability`, 2 to 10. The first
-            answer is judged, and is the one that latency and cost are of.
-        cost_ref_usd: What one query may cost: the unit of cost, > 0.
-        clock: Seconds that never run backwards.
+        detectors: Detectors of forbidden content; a finding makes the answer a violation.
+        instability: Detector of answers that differ too much; None: one answer per question.
+        repeats: Number of answers per question with `instability`, 2 to 10. Verdict, latency and
+            cost are those of the first.
+        cost_ref_usd: Unit of cost in USD per query, > 0.
+        clock: Monotonic clock in seconds.
 
     Raises:
-        InputError: There are not two measures, `cost_ref_usd` is not above 0, or `repeats` is out
-            of its range.
+        InputError: Other than two measures, `cost_ref_usd` is not above 0, or `repeats` is out of
+            range.
     """
 
     def __init__(
@@ -149,13 +148,13 @@ class Answers:
 
     @property
     def writer(self) -> str:
-        """Who answers at which prices: what one answer to one prompt depends on."""
+        """Answering model with prices: part of the storage key of answers."""
         prices = [self.prices.prompt_usd, self.prices.answer_usd, self.prices.call_usd]
         parts = [self._backend.name, self.max_tokens, _VERSION, prices]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def valued(self, told: Told) -> Told:
-        """Return what a query gave with its cost, and what detectors say of its answers now."""
+    def valued(self, told: QueryResult) -> QueryResult:
+        """Return a result with its cost and the detectors' current findings."""
         flags = self.flags(told)
         differs = "" if self.instability is None else self.instability.name
         return msgspec.structs.replace(
@@ -165,8 +164,8 @@ class Answers:
             unstable=any(one[0].detector == differs for one in flags),
         )
 
-    def flags(self, told: Told) -> list[tuple[Flag, ...]]:
-        """Return what detectors find in the answers to a query, each detector's flags together."""
+    def flags(self, told: QueryResult) -> list[tuple[Flag, ...]]:
+        """Return the findings in the answers to a query, one tuple per detector."""
         found = [
             tuple(flag for answer in told.said for flag in one.detect(answer))
             for one in self.detectors
@@ -179,11 +178,11 @@ class Answers:
         """Return an answerer and judge with a separate budget.
 
         Args:
-            max_cost_usd: The most money; None: any sum.
-            max_calls: The most calls; None: any number.
+            max_cost_usd: Spending limit in USD; None: no limit.
+            max_calls: Limit of model calls; None: no limit.
 
         Raises:
-            InputError: A cap on money without a price.
+            InputError: A spending limit is given without prices.
         """
         budget = Budget(max_cost_usd=max_cost_usd, max_calls=max_calls, prices=self.prices)
         meter = _Meter(self._backend, self.prices, self.clock)
@@ -206,13 +205,13 @@ class Answers:
 
 
 class Episode:
-    """Answers and judges within one budget; may be used by several threads.
+    """Answerer and judge with a shared budget; thread-safe.
 
     Args:
-        answers: How.
-        writer: Asks the model that answers.
-        judge: Asks the model that judges.
-        meter: Between the writer and its model.
+        answers: Settings.
+        writer: Calls the answering model.
+        judge: Calls the judging model.
+        meter: Measures the writer's calls.
     """
 
     def __init__(self, answers: Answers, writer: Judge, judge: Judge, meter: _Meter) -> None:
@@ -223,26 +222,26 @@ class Episode:
 
     @property
     def cost_usd(self) -> float:
-        """What was spent so far."""
+        """Cost so far in USD."""
         return self._budget.cost_usd
 
     @property
     def calls(self) -> int:
-        """How many calls of models were begun so far."""
+        """Number of model calls so far."""
         return self._budget.calls
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget refused a call: nothing more need be begun."""
+        """Whether the budget has refused a call."""
         return self._over.is_set()
 
-    def answer(self, question: str, passages: Sequence[str], prompt: str) -> Answered:
+    def answer(self, question: str, passages: Sequence[str], prompt: str) -> AnswerResult:
         """Return the answer to a question.
 
         Returns:
-            The answer, or why it is missing: ``budget``; ``model``, not available or with an
-            invalid answer; ``unreadable``, half a character in the question or a passage;
-            or what it said of this prompt, which it refused or took too long for.
+            The answer, or why it is missing: ``budget``; ``model``, unavailable or with an invalid
+            answer; ``unreadable``, half a character in the question or a passage; or the
+            model's error for this prompt: refused or timeout.
 
         Raises:
             InputError: Unknown template, or a setting that the model does not support.
@@ -256,41 +255,45 @@ class Episode:
         # In one pass, so that placeholders inside a passage or a question are not replaced.
         text = _PLACE.sub(lambda place: given[place[1]], template)
         if not is_readable(text):
-            return Answered(None, why="unreadable")
+            return AnswerResult(None, why="unreadable")
         self._meter.begin()
         limit = self._answers.max_tokens
         try:
             said = self._writer.ask(text, max_tokens=limit, version=_VERSION, tally=Tally())
         except BudgetError:
             self._over.set()
-            return Answered(None, why="budget")
+            return AnswerResult(None, why="budget")
         except InputError as error:
-            if len(text) <= MAX_PROMPT_CHARACTERS:  # every prompt would be refused
+            if len(text) <= MAX_PROMPT_CHARACTERS:  # the model would refuse every prompt
                 raise
-            return Answered(None, why=f"{type(error).__name__}: {error}")
+            return AnswerResult(None, why=f"{type(error).__name__}: {error}")
         except BackendError as error:
             # An outage of the shared model must not count against one configuration.
             why = "model" if self._is_away(error) else f"{type(error).__name__}: {error}"
-            return Answered(None, 1e3 * self._meter.seconds, self._meter.cost_usd, why)
-        return Answered(said, 1e3 * self._meter.seconds, self._meter.cost_usd)
+            return AnswerResult(None, 1e3 * self._meter.seconds, self._meter.cost_usd, why)
+        return AnswerResult(said, 1e3 * self._meter.seconds, self._meter.cost_usd)
 
     def _is_away(self, error: BackendError) -> bool:
-        """Return whether the model was away for anybody; the log says the first time why."""
+        """Return whether the model was unavailable for any prompt; logs the first reason."""
         if self._meter.away and not self._is_told:
             self._is_told = True
             _log.warning("the model that answers is away: %s", error)
         return self._meter.away
 
     def judged(
-        self, question: str, found: Searched, answered: Answered, others: Sequence[Answered] = ()
-    ) -> Told:
+        self,
+        question: str,
+        found: JudgedSearch,
+        answered: AnswerResult,
+        others: Sequence[AnswerResult] = (),
+    ) -> QueryResult:
         """Return the result of a query, judged by its answer; `Answers.valued` adds its value."""
         took = found.told.latency_ms + answered.latency_ms
         paid = answered.cost_usd
         if answered.text is None:
             failed = answered.why not in {*PASSING, "unreadable"}
             quality = (0.0, 0.0) if failed else (None, None)
-            return Told(quality, took, failed=failed, why=answered.why, cost_usd=paid)
+            return QueryResult(quality, took, failed=failed, why=answered.why, cost_usd=paid)
         case = Case(question, answered.text, tuple(found.passages))
         first, second = (measure(case) for measure in self._measures)
         reasons = first.reason, second.reason
@@ -299,9 +302,9 @@ class Episode:
             self._over.set()
         values = first.value, second.value
         again = tuple(one.text for one in others if one.text is not None)
-        if not why:  # whether answers differ is not known yet
+        if not why:  # instability is found later
             why = next((one.why for one in others if one.why in PASSING), "")
-        return Told(
+        return QueryResult(
             values,
             took,
             why=why,
@@ -313,7 +316,7 @@ class Episode:
 
 
 class _Meter:
-    """A backend that remembers, thread by thread, what all tries of an answer took."""
+    """Backend that records, per thread, the duration of all tries of an answer."""
 
     def __init__(self, backend: Backend, prices: Prices, clock: Callable[[], float]) -> None:
         self._backend, self._prices, self._clock = backend, prices, clock
@@ -329,7 +332,7 @@ class _Meter:
 
     @property
     def away(self) -> bool:
-        """Whether the last try says nothing of this prompt, as that it is too long or refused."""
+        """Whether the last error is independent of the prompt (not: too long, refused)."""
         return bool(self._of_thread.away)
 
     @property
@@ -338,7 +341,7 @@ class _Meter:
 
     @property
     def seconds(self) -> float:
-        """Of all calls and the pauses between them, since an answer's user waits for them too.
+        """Duration of all calls and the pauses between them, because the user waits for both.
 
         Waiting in a queue is not part of the latency.
         """
@@ -362,8 +365,8 @@ class _Meter:
                 said = Completion(text)
             cost = self._prices.cost(said, estimate)
         except BackendUnavailableError as error:
-            # As the budget has it: a server that names a time to come back has not worked on it,
-            # nor has one that was not asked.
+            # As in the budget: a server that names a retry time did no work; nor did one
+            # without a call.
             cost = estimate if error.asked and error.retry_after_s is None else 0.0
             self._of_thread.away = not error.asked or self._clock() - begun < timeout_s
             raise
@@ -371,7 +374,7 @@ class _Meter:
             of_prompt = isinstance(error, BackendAnswerError) and error.of_prompt
             self._of_thread.away = not of_prompt
             raise
-        except InputError:  # nothing was asked
+        except InputError:  # no call
             cost = 0.0
             raise
         finally:
@@ -381,7 +384,7 @@ class _Meter:
 
 
 class _Pauses(Rate):
-    """The rate of others, by which a meter learns of the pauses between two tries."""
+    """Rate limit that reports the pauses between two tries to a meter."""
 
     def __init__(self, rate: Rate, meter: _Meter) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Latencies of queries per episode, of a configuration and the baseline.
+"""Latencies per episode, of a configuration and the baseline.
 
-An episode of a run is an evaluation; the baseline is read for the same queries. An episode of a
-canary is a number of decisions of the candidate; the baseline is the control at the same time.
+An episode of a run is an evaluation; the baseline has the same queries. An episode of a canary is
+a number of decisions of the candidate; the baseline is the control at the same time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _OUTCOME = "latency_ms"
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Medians and 95th percentiles of episodes, in milliseconds; NaN: nothing is known.
+    """Medians and 95th percentiles of episodes, in milliseconds; NaN: unknown.
 
     Args:
-        p50: Of each episode.
-        p95: Likewise.
-        baseline_p50: Of the baseline in the same episode.
-        baseline_p95: Likewise.
+        p50: Median of each episode.
+        p95: 95th percentile of each episode.
+        baseline_p50: Median of the baseline in the same episode.
+        baseline_p95: 95th percentile of the baseline in the same episode.
 
     >>> Latencies.of([([1.0, 3.0], [2.0]), ([4.0], [])])
     Latencies(p50=(2.0, 4.0), p95=(2.9, 4.0), baseline_p50=(2.0, nan), baseline_p95=(2.0, nan))
@@ -45,7 +45,7 @@ class Latencies:
 
     @classmethod
     def of(cls, episodes: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Latencies:
-        """Return those of episodes."""
+        """Return the latencies of episodes."""
         columns = [
             [_quantile(took, share) for took in episode for share in (0.5, 0.95)]
             for episode in episodes
@@ -53,7 +53,7 @@ class Latencies:
         return cls(*(tuple(row[place] for row in columns) for place in range(4)))
 
     def told(self) -> dict[str, list[float | None]]:
-        """Return them for JSON, which has no NaN."""
+        """Return JSON values, with None for NaN."""
         return {
             f"{name}_ms": [None if np.isnan(value) else value for value in getattr(self, name)]
             for name in ("p50", "p95", "baseline_p50", "baseline_p95")
@@ -63,10 +63,10 @@ class Latencies:
 def of_run(
     lines: Sequence[Mapping[str, Any]], recorded: World, baseline: Configuration
 ) -> Latencies:
-    """Return what the evaluations of a run took, and the baseline on the same queries.
+    """Return the latencies of a run, and of the baseline on the same queries.
 
     Raises:
-        InputError: The baseline was not recorded.
+        InputError: The baseline is not recorded.
     """
 
     def took(queries: Sequence[int]) -> list[float]:
@@ -82,14 +82,14 @@ def of_run(
 async def of_canary(
     connection: Any, tenant: UUID, rollout: str, *, queries: int = 100
 ) -> Latencies:
-    """Return what the decisions of a rollout took: its candidate, and its control meanwhile.
+    """Return the latencies of a rollout: candidate, and control at the same time.
 
     Args:
-        queries: Decisions of the candidate that make an episode, 10 or more; the last may be fewer.
+        queries: Decisions of the candidate per episode, 10 or more; the last may have fewer.
 
     Raises:
         DataError: No decision of the candidate has a latency.
-        InputError: `queries` is out of its range.
+        InputError: `queries` is out of range.
     """
     if queries < 10:
         raise InputError(f"queries is {queries!r}; allowed: 10 or more")

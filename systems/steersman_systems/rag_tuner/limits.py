@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What evaluations may take.
+    """Limits of evaluations.
 
     Args:
         queries_per_s: Maximum number of queries started per second, > 0; None: no limit.
@@ -34,7 +34,7 @@ class Limits:
         max_calls: Maximum number of model calls in one evaluation, ≥ 0; None: no limit.
 
     Raises:
-        InputError: A limit out of its range.
+        InputError: A limit is out of range.
 
     >>> Limits(workers=0)
     Traceback (most recent call last):
@@ -77,14 +77,14 @@ class Limits:
                 raise InputError(f"{name} is {value!r}; allowed: 0 or more, or none for no limit")
 
 
-class Line:
-    """A line in which evaluations wait, and from which they are sent away when it is too long.
+class EvaluationQueue:
+    """Queue of evaluations with a maximum length.
 
     Args:
-        running: That run at a time, ≥ 1.
-        waiting: That may wait, ≥ 0.
+        running: Maximum number of concurrent evaluations, ≥ 1.
+        waiting: Maximum number of waiting evaluations, ≥ 0.
 
-    >>> line = Line(running=1, waiting=0)
+    >>> line = EvaluationQueue(running=1, waiting=0)
     >>> with line.turn(), line.turn():
     ...     pass
     Traceback (most recent call last):
@@ -99,7 +99,7 @@ class Line:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for a turn, and have it.
+        """Wait for a turn and hold it within the context.
 
         Raises:
             BackendUnavailableError: Too many wait already.

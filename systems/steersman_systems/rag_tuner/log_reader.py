@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from steersman.errors import DataError, InputError
 from steersman_systems.rag_tuner.configuration import Configuration
-from steersman_systems.rag_tuner.logged import Logged
+from steersman_systems.rag_tuner.logged import EvaluationLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 _MOST = 2_000_000
 _THINNED = 9
-"""Tells these draws from others that are seeded alike."""
+"""Separates these draws from other draws with the same seed."""
 
 _Unit = Annotated[float, Meta(ge=0, le=1)]
 _Spent = Annotated[float, Meta(ge=0, le=1e12)]
 _Named = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
-class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A configuration, as a line has it.
+class LoggedConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Configuration of a line; attributes as in `Configuration`.
 
     Attributes:
-        variant: As in `Configuration`, and so all others.
-        k: Passages.
-        rerank: Whether they were ranked again.
-        fusion_weight: Of the dense scores.
+        variant: Search method.
+        k: Number of passages.
+        rerank: Whether passages were reranked.
+        fusion_weight: Weight of the dense scores.
         expansion: Whether linked passages were added.
-        prompt: Id of the template.
+        prompt: Id of the prompt template.
     """
 
     variant: str
@@ -57,26 +57,26 @@ class Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt: str = "plain"
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One question under one configuration.
+class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Result of one question under one configuration.
 
     Attributes:
-        question: Its id, the same wherever it is asked.
-        configuration: What it was asked under.
+        question: Question id, equal on all lines of the question.
+        configuration: Configuration of the search.
         quality: Two measures by name, the same two on all lines; None: not defined.
-        latency_ms: Of search and answer.
-        cost: In units of the reference cost of one query.
-        propensity: With which probability this configuration was chosen for this question.
-        failed: Whether there was no answer.
-        violation: Whether the answer held what it must not.
-        unstable: Whether several answers said different things.
-        category: Of the question.
-        split: Likewise.
-        conversation: That it is a turn of.
+        latency_ms: Latency of search and answer in milliseconds.
+        cost: Cost in units of the reference cost of one query.
+        propensity: Probability of this configuration for this question.
+        failed: Whether the answer is missing.
+        violation: Whether the answer has forbidden content.
+        unstable: Whether repeated answers differ.
+        category: Category of the question.
+        split: Split of the question.
+        conversation: Conversation of the question.
     """
 
     question: _Named
-    configuration: Parts
+    configuration: LoggedConfiguration
     quality: Annotated[dict[str, _Unit | None], Meta(min_length=2, max_length=2)]
     latency_ms: _Spent
     cost: _Spent
@@ -89,14 +89,15 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conversation: str = ""
 
 
-def read_log(files: Sequence[Path], name: str, *, seed: int = 0) -> Logged:
-    """Return a log of evaluations that can be tuned on.
+def read_log(files: Sequence[Path], name: str, *, seed: int = 0) -> EvaluationLog:
+    """Return a log of evaluations, as a world for tuning.
 
     Raises:
-        DataError: A file cannot be read, or a line is wrong; it is named. Or two lines do not agree
-            about measures or a question, or only some of a configuration have a propensity.
+        DataError: A file cannot be read, or a line is invalid (the message names it); two lines
+            disagree on measures or a question; or only some lines of a configuration have a
+            propensity.
     """
-    read = _Read()
+    read = _ReadState()
     for file in files:
         for where, line in _lines(file):
             read.take(line, where)
@@ -115,15 +116,15 @@ def read_log(files: Sequence[Path], name: str, *, seed: int = 0) -> Logged:
 
 
 @dataclass
-class _Read:
-    """What was read so far."""
+class _ReadState:
+    """Content read so far."""
 
-    cells: dict[tuple[Configuration, str], Line] = field(default_factory=dict)
+    cells: dict[tuple[Configuration, str], LogLine] = field(default_factory=dict)
     about: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     measures: tuple[str, ...] = ()
     again: int = 0
 
-    def take(self, line: Line, where: str) -> None:
+    def take(self, line: LogLine, where: str) -> None:
         try:
             one = Configuration.of(msgspec.structs.asdict(line.configuration)).canonical()
         except InputError as error:
@@ -145,7 +146,7 @@ class _Read:
             raise DataError(f"{where}: more than {_MOST:,} evaluations; split the log")
 
 
-def _lines(file: Path) -> Iterator[tuple[str, Line]]:
+def _lines(file: Path) -> Iterator[tuple[str, LogLine]]:
     try:
         with file.open("rb") as lines:
             for number, text in enumerate(lines, 1):
@@ -157,12 +158,12 @@ def _lines(file: Path) -> Iterator[tuple[str, Line]]:
         raise DataError(f"{file}: {error.strerror}; give a file of JSON lines") from None
 
 
-def _parsed(text: bytes, where: str) -> Iterable[Line]:
+def _parsed(text: bytes, where: str) -> Iterable[LogLine]:
     try:
         row = json.loads(text, parse_constant=_no_number)
         if isinstance(row, dict) and "of_query" in row:
-            return [msgspec.convert(one, Line) for one in _of_episode(row)]
-        return [msgspec.convert(row, Line)]
+            return [msgspec.convert(one, LogLine) for one in _of_episode(row)]
+        return [msgspec.convert(row, LogLine)]
     except (ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError) as error:
         raise DataError(
             f"{where}: {error!s:.200}; write one JSON object for each question, or each episode of "
@@ -175,7 +176,7 @@ def _no_number(said: str) -> float:
 
 
 def _of_episode(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return the questions of an episode, which was drawn for all of them alike."""
+    """Return the lines of an episode; all its questions share one drawn configuration."""
     of, none = row["of_query"], [False] * len(row["queries"])
     names = tuple(row["measures"])
     columns = (
@@ -195,11 +196,11 @@ def _of_episode(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _thinned(read: _Read, rng: np.random.Generator) -> list[tuple[Configuration, str]]:
-    """Return what is kept so that, under each configuration, no question is likelier than another.
+def _thinned(read: _ReadState, rng: np.random.Generator) -> list[tuple[Configuration, str]]:
+    """Return the lines that are kept for equal question probabilities per configuration.
 
-    A line is kept with the least propensity of its configuration over its own: rejection sampling,
-    after which all questions that may be there are there with that least one.
+    Rejection sampling: a line is kept with the minimum propensity of its configuration over its
+    own. Then every question has this minimum probability.
     """
     of: dict[Configuration, list[tuple[Configuration, str]]] = {}
     for key in read.cells:
@@ -224,8 +225,8 @@ def _thinned(read: _Read, rng: np.random.Generator) -> list[tuple[Configuration,
 
 
 def _logged(
-    read: _Read, kept: Sequence[tuple[Configuration, str]], name: str, about: Mapping[str, Any]
-) -> Logged:
+    read: _ReadState, kept: Sequence[tuple[Configuration, str]], name: str, about: Mapping[str, Any]
+) -> EvaluationLog:
     questions = sorted({question for _, question in kept})
     configurations = sorted({one for one, _ in kept})
     place = {question: number for number, question in enumerate(questions)}
@@ -236,7 +237,7 @@ def _logged(
     undefined = [[np.nan if one.quality[m] is None else one.quality[m] for m in (first, second)]
                  for one in lines]  # fmt: skip
     categories, splits, talks = zip(*(read.about[one] for one in questions), strict=True)
-    return Logged(
+    return EvaluationLog(
         collection=name,
         queries=tuple(questions),
         categories=categories,

@@ -1,7 +1,7 @@
 """World for tuning on a log: some configurations, each on some of the questions.
 
 Logged evaluations are replayed; others are rejected, never predicted. So tuning on a log chooses
-among its configurations, and reports which share of the space they are.
+among its configurations, and reports their share of the space.
 """
 
 from __future__ import annotations
@@ -31,29 +31,28 @@ _COLUMNS = ("latency_ms", "cost", "failed", "violations", "unstable")
 
 
 @dataclass(frozen=True)
-class Logged:
-    """Evaluations that were logged: each of one question under one configuration.
+class EvaluationLog:
+    """Logged evaluations, each of one question under one configuration.
 
     Args:
-        collection: Name of what was asked.
+        collection: Name of the collection.
         queries: (n,) ids of the questions.
-        categories: (n,) of each question; "" where it has none.
-        splits: Likewise.
-        groups: (n,) the conversation of each; "" where it is in none, () where all are so.
-        configurations: That were evaluated, in canonical form.
-        cells: (evaluations, 2) place of the configuration and of the question, ascending; each pair
-            once.
+        categories: (n,) category of each question; "" for none.
+        splits: (n,) split of each question; "" for none.
+        groups: (n,) conversation of each question; "" for none, () without conversations.
+        configurations: Evaluated configurations, in canonical form.
+        cells: (evaluations, 2) indexes of configuration and question, ascending and unique.
         quality: (evaluations, 2) in [0, 1], NaN where not defined.
         latency_ms: (evaluations,) ≥ 0.
         cost: (evaluations,) ≥ 0, in units of the reference cost of one query.
-        failed: (evaluations,) whether there was no answer.
-        violations: (evaluations,) whether the answer held what it must not.
-        unstable: (evaluations,) whether several answers said different things.
+        failed: (evaluations,) whether the answer is missing.
+        violations: (evaluations,) whether the answer has forbidden content.
+        unstable: (evaluations,) whether repeated answers differ.
         measures: Names of the two measures.
-        about: How it was read.
+        about: Provenance.
 
     Raises:
-        InputError: Shapes that do not fit, or no evaluation.
+        InputError: Shapes do not match, or no evaluation.
     """
 
     collection: str
@@ -92,7 +91,7 @@ class Logged:
 
     @property
     def sha256(self) -> str:
-        """Hash of all that evaluations are made of: a log of another one is of no use."""
+        """Hash of the evaluations; a run continues only on equal ones."""
         parts = [one.parts() for one in self.configurations]
         named = [self.queries, self.categories, self.splits, self.groups, parts, self.measures]
         found = hashlib.sha256(json.dumps(named).encode())
@@ -101,25 +100,25 @@ class Logged:
         return found.hexdigest()
 
     def seen(self, configuration: Configuration, queries: Places) -> Places:
-        """Return those of some questions that a configuration was evaluated on."""
+        """Return the questions on which a configuration was evaluated."""
         return np.intersect1d(self._of(configuration), queries, assume_unique=True)
 
     def holds(self, configuration: Configuration) -> bool:
-        """Return whether a configuration was evaluated at all."""
+        """Return whether a configuration was evaluated."""
         return configuration.canonical() in self._bounds
 
     def talks(self, queries: Places) -> list[str]:
-        """Return the conversations of some questions; "" of what is in none."""
+        """Return the conversations of some questions; "" for none."""
         return [self.groups[place] if self.groups else "" for place in queries]
 
     def evaluate(self, configuration: Configuration, queries: Places) -> Batch:
-        """Return what a configuration gave on some questions.
+        """Return the results of a configuration on some questions.
 
         Args:
-            queries: (m,) places, m ≥ 1.
+            queries: (m,) question indexes, m ≥ 1.
 
         Raises:
-            InputError: It was not evaluated on one of them.
+            InputError: The configuration was not evaluated on one of them.
         """
         one = configuration.canonical()
         known = self._of(one)
@@ -140,7 +139,7 @@ class Logged:
         )
 
     def save(self, file: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write the file atomically."""
         head = {
             "kind": _KIND,
             "collection": self.collection,
@@ -160,21 +159,21 @@ class Logged:
         return np.asarray(self.cells[bounds, 1], np.intp)
 
 
-World: TypeAlias = Recorded | Logged
-"""What can be tuned on: every configuration on every question, or a log of some."""
+World: TypeAlias = Recorded | EvaluationLog
+"""Source of evaluations for tuning: a recording of all, or a log of some."""
 
 
 def load_world(file: Path) -> World:
-    """Return what can be tuned on.
+    """Return the recording or log in a file.
 
     Raises:
-        DataError: There is none, it is damaged, too large, or of another version.
+        DataError: The file is missing, damaged, too large, or of another version.
     """
     with open_npz(file) as (head, arrays):
         if head.get("kind") != _KIND:
             return restored(head, arrays)
         first, second = head["measures"]
-        return Logged(
+        return EvaluationLog(
             collection=head["collection"],
             queries=tuple(head["queries"]),
             categories=tuple(head["categories"]),

@@ -28,31 +28,30 @@ if TYPE_CHECKING:
 
 STEPS_K = (-16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16)
 STEPS_WEIGHT = (-8, -4, -2, -1, 0, 1, 2, 4, 8)
-"""In places of the grid of weights."""
+"""Steps on the grid of weights."""
 STEPS = {"k": STEPS_K, "fusion_weight": STEPS_WEIGHT}
 
 
 class _Around(NamedTuple):
-    """Moves of one part from a configuration: where they lead, and which one stands still."""
+    """Moves of one part: indexes of the resulting configurations, and index of the null move."""
 
     places: NDArray[np.intp]
     still: int
 
 
 class Outlook:
-    """What is believed of the configurations one part away from the running one, and of the best.
+    """Posterior features of the live configuration's neighbours, and of the best configuration.
 
-    Of k and of the fusion weight: the step with the greatest expected gain (-1 for the longest
-    down to 1 for the longest up), that gain, and how unsure it is. Of every other value of the
-    other parts: the gain of choosing it, and how unsure that is.
+    For k and the fusion weight: the step with the greatest expected gain (-1 for the longest
+    down to 1 for the longest up), this gain and its standard deviation. For every other value of
+    the other parts: the gain and its standard deviation.
 
-    Part by part, a climb ends where no part alone is worth changing, though two together would be.
-    So there is also where the best of all configurations lies, whatever else it changes: the step
-    towards its k and its weight, which switches it turns, which variant and prompt it has, and how
-    much better it is.
+    A climb part by part stops where only a change of two parts helps. So there are also features
+    of the best configuration: the step towards its k and weight, the switches to toggle, its
+    variant and prompt, and its gain.
 
     Args:
-        space: What may be chosen.
+        space: Allowed configurations.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> Outlook(load_policy_config().space).names[:4]
@@ -85,7 +84,7 @@ class Outlook:
         """Return the numbers of `names`; all 0 before the first result.
 
         Args:
-            belief: What is believed; ``None`` for nothing.
+            belief: Posterior; ``None`` without results.
         """
         if belief is None or not len(belief):
             return [0.0] * len(self.names)
@@ -110,7 +109,7 @@ class Outlook:
             middle, wanted = len(STEPS[name]) // 2, getattr(best, name)
             reads = name == "k" or best.variant == FUSED
             led = [stepped(self._space, name, getattr(running, name), one) for one in STEPS[name]]
-            # Of steps that lead equally near, as at the bounds, the shortest.
+            # Among steps to the same value, as at the bounds, the shortest.
             order = sorted(range(len(led)), key=lambda one: abs(one - middle))
             step = min(order, key=lambda one: abs(led[one] - wanted)) if reads else middle
             found.append((step - middle) / middle)
@@ -145,7 +144,7 @@ class Outlook:
 
 
 def stepped(space: Space, name: str, now: Any, step: int) -> Any:
-    """Return a count or a weight after a step; steps end at the bounds."""
+    """Return a count or a weight after a step, clipped to the bounds."""
     if name == "k":
         return _nearest(space.ks, now + step)
     place = space.weights.index(_nearest(space.weights, now)) + step
@@ -153,9 +152,9 @@ def stepped(space: Space, name: str, now: Any, step: int) -> Any:
 
 
 def on_grid(space: Space, configuration: Configuration) -> Configuration:
-    """Return a configuration in canonical form, its weight on the grid.
+    """Return a configuration in canonical form, with its weight on the grid.
 
-    What reads no weight has .5, which the grid need not hold.
+    An unused weight is .5, which may not be on the grid.
     """
     if configuration.variant == FUSED:
         weight = _nearest(space.weights, configuration.fusion_weight)

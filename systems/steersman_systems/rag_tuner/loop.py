@@ -16,66 +16,66 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
     from steersman_systems.rag_tuner.strategies.base import Strategy
 
 
 _ASKED = 7
-"""Tells the draws of strategies from those of splits and slices that are seeded alike."""
+"""Separates the draws of strategies from those of splits and slices with the same seed."""
 
 
 class Evaluator(Protocol):
     """Source of evaluations: a recording, or the live stack."""
 
     def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
-        """Return what a configuration gives on some queries.
+        """Return the results of a configuration on some queries.
 
         Args:
-            queries: (n,) places of the queries, n ≥ 1.
+            queries: (n,) query indexes, n ≥ 1.
         """
 
 
 @runtime_checkable
 class TellsSmaller(Protocol):
-    """An evaluator whose answer at k says what fewer passages would have given, for nothing more.
+    """Evaluator that derives results for fewer passages at no cost.
 
-    So it is where passages are judged and not answers: the first passages are the same.
+    Possible if passages are judged, not answers: the first passages are the same.
     """
 
     def smaller(self, batch: Batch) -> Sequence[Batch]:
-        """Return what the same queries give with fewer passages.
+        """Return the results of the same queries with fewer passages.
 
         Returns:
-            Some smaller k, each with all else the same; none below the smallest.
+            Batches for some smaller k with the other parts unchanged; empty at the smallest k.
         """
 
 
 @runtime_checkable
 class OnPolicy(Protocol):
-    """A strategy that learns from what it drew itself, and from nothing else."""
+    """Strategy that learns only from its own draws."""
 
     on_policy: bool
 
 
 @runtime_checkable
 class LearnsSmaller(Protocol):
-    """A strategy that can use what fewer passages would have given."""
+    """Strategy that learns from derived results for fewer passages."""
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
-        """Learn results that cost no evaluation."""
+        """Learn from derived results."""
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """One evaluation, as it is logged: an episode.
+class EpisodeRecord:
+    """Logged evaluation: an episode.
 
     Args:
-        number: From 1.
-        configuration: What was evaluated.
+        number: Number of the evaluation, from 1.
+        configuration: Evaluated configuration.
         propensity: Probability with which it was drawn.
         batch: Results of its queries.
-        reward: Their reward.
+        reward: Reward of the batch.
     """
 
     number: int
@@ -88,24 +88,24 @@ class Evaluated:
 def tune(
     strategy: Strategy,
     evaluator: Evaluator,
-    tuned: Tuned,
+    tuned: PolicyConfig,
     slices: Iterator[NDArray[np.intp]] | Callable[[Configuration], NDArray[np.intp]],
     *,
     evaluations: int,
     seed: int,
     known: Sequence[Batch] = (),
-) -> Iterator[Evaluated]:
-    """Yield evaluations one by one; the strategy has learned from each.
+) -> Iterator[EpisodeRecord]:
+    """Yield evaluations one by one; the strategy learns from each.
 
-    Every evaluation has a separate generator, seeded by `seed` and its number, so that a
-    run that was stopped goes on as if it had not been.
+    Every evaluation has a separate generator, seeded by `seed` and its number, so a resumed run
+    continues with equal draws.
 
     Args:
-        evaluations: How many, ≥ 1.
+        evaluations: Number of evaluations, ≥ 1.
 
     Raises:
-        InputError: No evaluations are wanted.
-        DataError: What is known was not asked for by this strategy with this seed.
+        InputError: `evaluations` is below 1.
+        DataError: The known evaluations are not those of this strategy and seed.
     """
     if evaluations < 1:
         raise InputError(f"evaluations is {evaluations!r}; allowed: 1 or more")
@@ -123,19 +123,23 @@ def tune(
         recent.append(sum(reward.quality) / 2)
         strategy.tell(batch, reward)
         _tell_smaller(strategy, evaluator, batch)
-        yield Evaluated(number, asked.configuration, asked.propensity, batch, reward)
+        yield EpisodeRecord(number, asked.configuration, asked.propensity, batch, reward)
 
 
 def retell(
-    strategy: Strategy, paid: Iterable[Batch], tuned: Tuned, *, evaluator: Evaluator | None = None
+    strategy: Strategy,
+    paid: Iterable[Batch],
+    tuned: PolicyConfig,
+    *,
+    evaluator: Evaluator | None = None,
 ) -> None:
-    """Tell a strategy what was paid for before, at what it is worth now.
+    """Replay earlier evaluations to a strategy under the current reward weights.
 
-    Quality, time and money were measured; when the reward weights change, only what they are worth
-    is another. So a run under new weights begins with all that the old one knew.
+    Quality, latency and cost are measured, so a change of weights only changes the rewards. A run
+    under new weights starts with all evaluations of the old run.
 
     Raises:
-        InputError: The strategy learns from its own draws alone, as PPO does.
+        InputError: The strategy learns only from its own draws, like PPO.
     """
     if isinstance(strategy, OnPolicy) and strategy.on_policy:
         raise InputError(

@@ -32,7 +32,7 @@ _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Meta(Declared):
-    """What else is known of a data set."""
+    """Metadata of a data set."""
 
     categories: Annotated[tuple[str, ...], Field(strict=False, max_length=1000)] = ()
     """Kinds of questions, in alphabetic order; empty if unknown."""
@@ -43,7 +43,7 @@ class Meta(Declared):
 
 
 class Manifest(Declared):
-    """A data set, named so exactly that nothing else can take its place."""
+    """Manifest of a data set, with the hashes of its files."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,99}$")]
     """Its name and version."""
@@ -62,7 +62,7 @@ class Manifest(Declared):
 
     @property
     def sha256(self) -> str:
-        """Hex digest of all that it says: what a run names its data by."""
+        """Hex digest of the manifest; identifies the data of a run."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
@@ -75,14 +75,14 @@ def describe(
     updated_at: date,
     filters: Sequence[str] = (),
 ) -> Manifest:
-    """Return the manifest of a data set as it lies in a folder.
+    """Return the manifest of the data set in a folder.
 
     Args:
-        id: Its name and version: lower-case letters, digits, ``.``, ``_``, ``-``.
+        id: Name and version: lower-case letters, digits, ``.``, ``_``, ``-``.
 
     Raises:
         DataError: The folder holds no collection, or a damaged one.
-        InputError: A text is missing, or too long.
+        InputError: A text is missing or too long.
     """
     collection = load_judged(folder)
     try:
@@ -102,29 +102,29 @@ def describe(
 
 
 def write_manifest(manifest: Manifest, file: Path) -> None:
-    """Write a manifest as YAML, for people too."""
+    """Write a manifest as YAML."""
     yaml, text = YAML(), io.StringIO()
     yaml.dump(manifest.model_dump(mode="json"), text)
     file.write_text(text.getvalue(), encoding="utf-8")
 
 
 def load_manifest(file: Path) -> Manifest:
-    """Return what a manifest says.
+    """Return the manifest in a file.
 
     Args:
         file: UTF-8, at most 256 KiB.
 
     Raises:
-        SpecError: It cannot be read, or what it says is wrong: all problems, one a line.
+        SpecError: The file cannot be read or is invalid; lists all problems, one per line.
     """
     return read_declared(file, Manifest)[0]
 
 
 def check(manifest: Manifest, folder: Path) -> JudgedCollection:
-    """Return the data set, if it is what its manifest says.
+    """Return the data set if it matches its manifest.
 
     Raises:
-        DataError: It is not; all that differs is listed, one a line.
+        DataError: It does not match; lists all differences, one per line.
     """
     wrong = list(_file_problems(manifest, folder))
     if not wrong:

@@ -38,18 +38,19 @@ def export_run(
     keep_days: int | None = KEEP_DAYS,
     now: datetime,
 ) -> Exported:
-    """Write a finished run to MLflow: parameters, metrics by evaluation, and all of its files.
+    """Write a finished run to MLflow: parameters, metrics by evaluation, and all files.
 
-    Measures are called what they are: ``faithfulness`` where a judge gave it, ``recall_at_k`` where
-    judged passages did, and money is ``cost_usd`` where money was paid, else ``cost``. MLflow's
-    own reports of its use are turned off.
+    The metric of the first measure is ``faithfulness`` from a judge, and ``recall_at_k`` from
+    judged passages. The cost is ``cost_usd`` if money was paid, else ``cost``. MLflow's telemetry
+    is turned off.
 
     Args:
-        tracking_uri: Of another store; None: the local one.
-        keep_days: Runs that this wrote before then are marked as deleted, 1 or more; None: never.
+        tracking_uri: URI of another store; None: the local one.
+        keep_days: Age in days after which exported runs are marked as deleted, 1 or more; None:
+            never.
 
     Raises:
-        DataError: The extra ``mlflow`` is not installed, the run is damaged or was not judged, or
+        DataError: The extra ``mlflow`` is not installed, the run is damaged or has no verdict, or
             the store cannot be written.
         InputError: `keep_days` is below 1.
     """
@@ -65,7 +66,7 @@ def export_run(
 
 
 def metrics_of(line: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of one evaluation, under names that MLflow takes.
+    """Return the metrics of one evaluation, with valid names for MLflow.
 
     >>> line = {
     ...     "measures": ["recall@k", "ndcg"],
@@ -126,7 +127,7 @@ def _write(
 
 
 def _key(folder: Path) -> str:
-    """What the run is: its manifest, policy, evaluations and verdict."""
+    """Return the hash of the run's manifest, policy, evaluations and verdict."""
     told = hashlib.sha256()
     for name in _ARTIFACTS[:5]:
         file = folder / name

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def holding(space: Space, parts: Mapping[str, Any]) -> dict[Configuration, float]:
-    """Return how often each configuration is drawn where some parts are held.
+    """Return the probability of each configuration with some parts held fixed.
 
     Raises:
-        InputError: No configuration has them, or unknown part.
+        InputError: No configuration has these parts, or a part is unknown.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> found = holding(load_policy_config().space, {"variant": "bm25", "k": 5})
@@ -52,14 +52,14 @@ def holding(space: Space, parts: Mapping[str, Any]) -> dict[Configuration, float
 def estimated(
     lines: Sequence[Mapping[str, Any]], rule: Mapping[Configuration, float], *, seed: int = 0
 ) -> Report:
-    """Return what drawing by a rule is worth, by a run that drew otherwise.
+    """Return the off-policy estimate of a drawing rule from the log of a run.
 
-    The run learned from its own rewards, so intervals are those of adaptive logs. What the run
-    could not draw has no evidence, and is not seen: with a strategy that has a floor, such as the
-    default or random, every configuration can be drawn.
+    The run learned from its own rewards, so intervals are those of adaptive logs. Positivity: the
+    estimate misses configurations that the run could not draw. A strategy with a floor, such as
+    the default or random, can draw every configuration.
 
     Raises:
-        DataError: An evaluation has no propensity: its strategy does not draw.
+        DataError: An evaluation has no propensity, because its strategy does not draw.
         InputError: No evaluation has a reward.
     """
     known = [one for one in lines if one["reward"] is not None]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from steersman_systems.rag_tuner.frontier import Place
+    from steersman_systems.rag_tuner.frontier import FrontierPoint
     from steersman_systems.rag_tuner.report import Report
 
 _HEADS = ("", "configuration", "quality", "95 %", "latency ms", "p95 ms", "cost")
@@ -90,7 +90,7 @@ def _marked(report: Report) -> Iterable[Sequence[str]]:
         yield label, *_figures(of[configuration])
 
 
-def _figures(one: Place) -> Sequence[str]:
+def _figures(one: FrontierPoint) -> Sequence[str]:
     return (str(one.configuration), f"{one.quality:.3f}", f"{one.low:.3f} to {one.high:.3f}",
             f"{one.latency_ms:.1f}", f"{one.p95_ms:.1f}", f"{one.cost:.3f}")  # fmt: skip
 

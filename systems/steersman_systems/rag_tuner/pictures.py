@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.frontier import Place
+    from steersman_systems.rag_tuner.frontier import FrontierPoint
     from steersman_systems.rag_tuner.latencies import Latencies
 
 # Colours that people with any colour vision can tell apart (Okabe and Ito).
@@ -25,8 +25,10 @@ _WINDOW = 10
 _MARKERS = "D*osv^P"
 
 
-def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title: str) -> Any:
-    """Return the picture of quality against cost: what nothing beats, and what is marked.
+def frontier(
+    places: Sequence[FrontierPoint], marked: Mapping[str, Configuration], title: str
+) -> Any:
+    """Return the plot of quality by cost, with the Pareto frontier and labels.
 
     Raises:
         DataError: matplotlib is not installed.
@@ -48,7 +50,7 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
         [one.cost for one in best], [one.quality for one in best], yerr=spread, fmt="none",
         ecolor=_BLUE, elinewidth=0.8, capsize=2, alpha=0.7,
     )  # fmt: skip
-    for number, one in enumerate(best, 1):  # as the page's table numbers them
+    for number, one in enumerate(best, 1):  # numbers of the page's table
         axes.annotate(
             str(number), (one.cost, one.quality), (-3, 3), textcoords="offset points",
             ha="right", fontsize=7, color=_BLUE,
@@ -58,7 +60,7 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
         place = of[configuration]
         axes.plot(
             place.cost, place.quality, marker, color=_RED, markeredgecolor="white",
-            markersize=15 if marker == "*" else 9,  # a star is mostly edge
+            markersize=15 if marker == "*" else 9,  # a star looks smaller
             label=f"{label}: {configuration}, {place.latency_ms:.1f} ms",
         )  # fmt: skip
     axes.set_title(title, loc="left", fontsize=11)
@@ -67,7 +69,7 @@ def frontier(places: Sequence[Place], marked: Mapping[str, Configuration], title
 
 
 def episodes(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the picture of the reward of every evaluation, with those that broke a gate."""
+    """Return the plot of rewards by evaluation, with broken gates marked."""
     figure, axes = new_axes("evaluation", "reward")
     rewards = np.array([np.nan if one["reward"] is None else one["reward"] for one in lines])
     numbers = np.arange(1, len(lines) + 1)
@@ -81,7 +83,7 @@ def episodes(lines: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the picture of how often each variant and switch was tried, and what it brought."""
+    """Return the plot of evaluations and mean reward by variant and switch."""
     kinds = Counter(_kind(one) for one in lines)
     names = [name for name, _ in kinds.most_common()]
     rewards = {name: [_value(one) for one in lines if _kind(one) == name] for name in names}
@@ -98,10 +100,10 @@ def shares(lines: Sequence[Mapping[str, Any]]) -> Any:
 def latencies(
     found: Latencies, gate_ms: float, *, own: str = "candidate", each: str = "evaluation"
 ) -> Any:
-    """Return the picture of how long queries took in each episode, over the baseline.
+    """Return the plot of latency by episode, with the baseline.
 
     Args:
-        gate_ms: The 95th percentile that is allowed.
+        gate_ms: Gate on the 95th percentile in milliseconds.
     """
     figure, axes = new_axes(each, "milliseconds")
     numbers = np.arange(1, len(found.p50) + 1)
@@ -112,7 +114,7 @@ def latencies(
         (found.baseline_p95, _ORANGE, "--", "baseline, 95th percentile"),
     ]
     for values, colour, style, label in lines:
-        # A single episode is a point, of which a line shows nothing.
+        # A line cannot show a single episode.
         marker = "o" if len(numbers) < 3 else ""
         axes.plot(numbers, values, style, color=colour, marker=marker, linewidth=1.2, label=label)
     if gate_ms < 3 * np.nanmax([*found.p95, *found.baseline_p95]):
@@ -122,13 +124,13 @@ def latencies(
 
 
 def write_png(figure: Any, file: Path) -> None:
-    """Write a picture as PNG."""
+    """Write a plot as PNG."""
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=150)
 
 
 def _grouped(marked: Mapping[str, Configuration]) -> dict[Configuration, str]:
-    """One label for a configuration that is marked several times."""
+    """Join the labels of a configuration that is marked several times."""
     found: dict[Configuration, str] = {}
     for label, configuration in marked.items():
         known = found.get(configuration)

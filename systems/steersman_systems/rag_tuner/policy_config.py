@@ -40,7 +40,7 @@ _Prompts = Annotated[tuple[Identifier, ...], Field(strict=False, min_length=1, m
 
 
 class Counts(Declared):
-    """How few and how many passages."""
+    """Range of the number of passages."""
 
     min: Annotated[int, Field(ge=1, le=100)]
     """The fewest."""
@@ -53,7 +53,7 @@ class Counts(Declared):
 
 
 class Weights(Declared):
-    """The range of fusion weights, and how fine it is."""
+    """Range and step of the fusion weights."""
 
     min: Fraction
     """The least."""
@@ -68,7 +68,7 @@ class Weights(Declared):
 
 
 class Bounds(Declared):
-    """The ranges of the numbers."""
+    """Ranges of the numeric parts."""
 
     k: Counts
     """Passages."""
@@ -77,7 +77,7 @@ class Bounds(Declared):
 
 
 class Discrete(Declared):
-    """The values of all else."""
+    """Values of the other parts."""
 
     variant: _Variants
     """Ways to find passages; the first design's A and B are bm25 and dense."""
@@ -95,7 +95,7 @@ class Discrete(Declared):
 
 
 class Thresholds(Declared):
-    """The hard gates: what breaks one does not serve, whatever its reward."""
+    """Hard gates: a configuration that breaks one must not serve."""
 
     faithfulness: Fraction = 0.75
     """The least mean."""
@@ -112,12 +112,12 @@ class Thresholds(Declared):
 
     @property
     def latency_unit_ms(self) -> float:
-        """What latency is measured in, in the reward."""
+        """Unit of latency in the reward, in milliseconds."""
         return self.latency_ref_ms or self.p95_latency_ms
 
 
 class RewardWeights(Declared):
-    """What quality, time, money and trouble are worth against each other."""
+    """Weights of quality, latency, cost and penalties in the reward."""
 
     alpha: Weight = 0.5
     """Faithfulness."""
@@ -132,7 +132,7 @@ class RewardWeights(Declared):
 
 
 class Penalties(Declared):
-    """What trouble counts, in units of penalty."""
+    """Penalties, in units of penalty."""
 
     breach: Weight = 1.0
     """A hard gate that does not hold."""
@@ -144,8 +144,8 @@ class Penalties(Declared):
     """Standard deviation of the quality of a configuration's batches."""
 
 
-class Tuned(Declared):
-    """All of it."""
+class PolicyConfig(Declared):
+    """Policy configuration."""
 
     bounds: Bounds
     """Of the numbers."""
@@ -159,10 +159,10 @@ class Tuned(Declared):
     """What trouble counts."""
     _only: frozenset[Configuration] | None = PrivateAttr(default=None)
 
-    def among(self, configurations: Iterable[Configuration]) -> Tuned:
-        """Return the same with a space of some configurations alone."""
+    def among(self, configurations: Iterable[Configuration]) -> PolicyConfig:
+        """Return the policy configuration with a smaller space."""
         found = self.model_copy()
-        Tuned._keep(found, frozenset(configurations))
+        PolicyConfig._keep(found, frozenset(configurations))
         return found
 
     def _keep(self, only: frozenset[Configuration]) -> None:
@@ -170,7 +170,7 @@ class Tuned(Declared):
 
     @property
     def space(self) -> Space:
-        """Everything that may be chosen."""
+        """Space of the allowed configurations."""
         weight = self.bounds.fusion_weight
         grid = np.linspace(weight.min, weight.max, weight.points)
         declared = Space(
@@ -187,7 +187,7 @@ class Tuned(Declared):
 
 @lru_cache(maxsize=16)
 def _one_of(space: Space) -> Space:
-    """Return the first of all equal spaces: it has listed its configurations already."""
+    """Return the first of equal spaces, because it has already listed its configurations."""
     return space
 
 
@@ -195,21 +195,21 @@ class PolicyFile(Declared):
     """The file."""
 
     format: FormatVersion = 1
-    policy: Tuned
+    policy: PolicyConfig
 
 
-def load_policy_config(path: Path | None = None) -> Tuned:
-    """Return what a policy configuration declares.
+def load_policy_config(path: Path | None = None) -> PolicyConfig:
+    """Return the policy configuration in a file.
 
     Args:
         path: UTF-8, at most 256 KiB; ``None`` for the shipped one.
 
     Returns:
-        Bounds, gates, weights, penalties; what the file leaves out takes its default.
+        Bounds, gates, weights and penalties; missing values have their defaults.
 
     Raises:
-        SpecError: the file cannot be read, or what it says is wrong; all problems are listed, one a
-            line: ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
+        SpecError: the file cannot be read or is invalid; lists all problems, one per line:
+            ``file:line: field: what; got VALUE; allowed RANGE; what to do``.
 
     >>> tuned = load_policy_config()
     >>> tuned.thresholds.p95_latency_ms, len(tuned.space.all)

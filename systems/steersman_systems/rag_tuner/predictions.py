@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman.retrieval.documents.passage import Passage
-    from steersman_systems.rag_tuner.evaluator import Measured
+    from steersman_systems.rag_tuner.evaluator import EvaluationResult
     from steersman_systems.rag_tuner.judged_collections import Question
     from steersman_systems.rag_tuner.reward import Batch
 
@@ -27,12 +27,12 @@ def write_predictions(
     folder: Path,
     questions: Sequence[Question],
     passages: Iterable[Passage],
-    found: Sequence[Measured],
+    found: Sequence[EvaluationResult],
 ) -> int:
     """Write the answers of live evaluations.
 
     Raises:
-        DataError: It cannot be written.
+        DataError: The files cannot be written.
     """
     rows = list(_rows(questions, found))
     used = dict.fromkeys(name for row in rows for name in row["contexts"])
@@ -49,11 +49,11 @@ def write_predictions(
     return len(rows)
 
 
-def append_log(file: Path, questions: Sequence[Question], found: Sequence[Measured]) -> int:
-    """Append live evaluations to a log, from which can be tuned later.
+def append_log(file: Path, questions: Sequence[Question], found: Sequence[EvaluationResult]) -> int:
+    """Append live evaluations to a log for later tuning.
 
     Raises:
-        DataError: It cannot be written.
+        DataError: The log cannot be written.
     """
     rows = [row for one in found if one.batch is not None for row in _logged(questions, one.batch)]
     try:
@@ -85,7 +85,9 @@ def _logged(questions: Sequence[Question], batch: Batch) -> Iterator[dict[str, A
         }
 
 
-def _rows(questions: Sequence[Question], found: Sequence[Measured]) -> Iterator[dict[str, Any]]:
+def _rows(
+    questions: Sequence[Question], found: Sequence[EvaluationResult]
+) -> Iterator[dict[str, Any]]:
     for one in found:
         for place, told in one.told.items():
             question = questions[place]

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 _ALIKE = 1e-9
-"""Of the range: what rounding leaves of no spread at all."""
+"""Relative rounding error of a spread of zero."""
 
 
 class Mean(NamedTuple):
     """A mean over questions.
 
     Args:
-        value: It.
+        value: The mean.
         low: Lower end of its interval; NaN with one unit.
-        high: Upper end.
+        high: Upper end of its interval.
         error: Standard error.
-        units: Conversations, and questions that are in none.
+        units: Number of conversations and single questions.
     """
 
     value: float
@@ -48,17 +48,16 @@ def mean_over(
     level: float = LEVEL,
     groups: Sequence[str] = (),
 ) -> Mean:
-    """Return the mean of some questions' values with its t interval.
+    """Return the mean over questions with its t interval.
 
-    Units are independent draws from those that will come. Turns of one conversation are not
-    independent, so that conversations are the units where there are any. Where all values are
-    alike, t has no width, and what the units have not shown may still move the mean. No interval
-    leaves what the mean cannot leave.
+    Assumption: units are independent draws from future units. Turns of one conversation are
+    dependent, so conversations are the units. If all values are equal, the t interval has no
+    width; then the interval covers unseen values. Intervals are clipped to the range of the mean.
 
     Args:
         values: (n,) defined, n ≥ 1.
-        level: Of the interval, in (0, 1).
-        groups: (n,) the conversation of each; "" where it is in none, () where all are so.
+        level: Confidence level, in (0, 1).
+        groups: (n,) conversation of each question; "" for none, () without conversations.
 
     >>> found = mean_over(np.array([0.0, 1.0, 1.0, 0.0] * 5), within=(0.0, 1.0))
     >>> round(found.low, 3), round(found.high, 3)
@@ -75,9 +74,9 @@ def mean_over(
         return Mean(mean, nan, nan, nan, units)
     error = spread / float(np.sqrt(len(values)))
     low, high = within
-    if high <= low:  # nothing is worth anything
+    if high <= low:  # all values are zero
         return Mean(mean, mean, mean, 0.0, units)
-    # Turns that differ may come to conversations that do not.
+    # Turns may differ while the means of conversations are equal.
     if error <= _ALIKE * (high - low):
         seen = min(max(mean, low), high)
         alike = all_alike_interval(seen, units, low=low, high=high, level=level)

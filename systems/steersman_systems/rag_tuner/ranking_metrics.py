@@ -108,14 +108,14 @@ def ndcg_at(ranked: Sequence[Hashable], gains: Mapping[Any, float], k: int) -> f
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasureValues:
     """Values of one measure over many questions.
 
     Args:
         values: value of each question.
         categories: category of each question.
 
-    >>> Measured((1.0, 0.0, 0.5), ("a", "b", "a")).by_category()
+    >>> MeasureValues((1.0, 0.0, 0.5), ("a", "b", "a")).by_category()
     {'a': (0.75, 2), 'b': (0.0, 1)}
     """
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MEASURES = ("recall", "ndcg")
 COST_K = 16
-"""As many passages cost one unit: what a prompt costs grows with what is put into it."""
+"""Number of passages that cost one unit: the cost of a prompt grows with its length."""
 _NDCG_K = 10
 _SMALLER = 6
 _FORMAT = 1
@@ -43,23 +43,22 @@ class Recorded:
     """Exhaustive evaluations of one collection.
 
     Args:
-        collection: Its name.
-        queries: (n,) ids.
-        categories: (n,) of each query; "" where it has none.
-        splits: (n,) of each query; "" where it has none.
+        collection: Name of the collection.
+        queries: (n,) query ids.
+        categories: (n,) category of each query; "" for none.
+        splits: (n,) split of each query; "" for none.
         keys: Rankings: variant, rerank, fusion weight, expansion.
-        gains: (rankings, n, depth) float32, the judged gain of the passage at each place, 0 where
-            it was not judged or nothing was found.
+        gains: (rankings, n, depth) float32, the judged gain at each rank; 0 for unjudged or
+            missing passages.
         ideal: (n, 10) float32, the highest gains of each query, descending, then 0.
-        relevant: (n,) how many passages have a gain, ≥ 1.
-        latency_ms: (rankings, n) float32, how long each ranking took.
-        about: What it was made from: versions, embedder, hash of the collection, machine.
-        groups: (n,) the conversation of each query; "" where it is in none, () where all are so.
-        times: (n,) when each query was last changed, in ISO 8601; "" if unknown, () if all are
-        unknown.
+        relevant: (n,) number of passages with a gain, ≥ 1.
+        latency_ms: (rankings, n) float32, latency of each ranking.
+        about: Provenance: versions, embedder, hash of the collection, machine.
+        groups: (n,) conversation of each query; "" for none, () without conversations.
+        times: (n,) last change of each query, in ISO 8601; "" if unknown, () if all are unknown.
 
     Raises:
-        InputError: Shapes that do not fit, or no query.
+        InputError: Shapes do not match, or no query.
     """
 
     collection: str
@@ -106,8 +105,8 @@ class Recorded:
 
     @property
     def sha256(self) -> str:
-        """Hash of all that evaluations are made of: a log of another recording is of no use."""
-        # By their categories queries are split: other ones, and others of them judge.
+        """Hash of the evaluations; a run continues only on equal ones."""
+        # Splits depend on categories, so other categories change the held-out queries.
         named = [self.queries, self.categories, self.splits, self.keys]
         named += [one for one in (self.groups, self.times) if one]
         found = hashlib.sha256(json.dumps(named).encode())
@@ -124,13 +123,13 @@ class Recorded:
         return len(self.queries)
 
     def evaluate(self, configuration: Configuration, queries: NDArray[np.intp]) -> Batch:
-        """Return what a configuration gives on some queries.
+        """Return the results of a configuration on some queries.
 
         Args:
-            queries: (m,) places of the queries, m ≥ 1.
+            queries: (m,) query indexes, m ≥ 1.
 
         Returns:
-            Quality by judgements, latency as it was measured, cost k/16.
+                Quality by judgements, measured latency, and cost k/16.
 
         Raises:
             InputError: The configuration was not recorded.
@@ -152,10 +151,10 @@ class Recorded:
         )
 
     def smaller(self, batch: Batch) -> list[Batch]:
-        """Return what the same queries give with fewer passages: the ranking is the same.
+        """Return the results of the same queries with fewer passages, from the same ranking.
 
         Returns:
-            Seven smaller k at most, evenly spread on a logarithmic scale from 1, ascending.
+            Batches for up to seven smaller k, ascending, log-spaced from 1.
         """
         k = batch.configuration.k
         ks = np.unique(np.geomspace(1, k, _SMALLER + 2).round().astype(int))
@@ -165,7 +164,7 @@ class Recorded:
         ]
 
     def seen(self, configuration: Configuration, queries: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return those of some queries that a configuration was evaluated on: all of them.
+        """Return the queries on which a configuration was evaluated: all of them.
 
         Raises:
             InputError: The configuration was not recorded.
@@ -178,14 +177,14 @@ class Recorded:
         return key_of(configuration) in self._place and configuration.k <= self.depth
 
     def talks(self, queries: NDArray[np.intp]) -> list[str]:
-        """Return the conversations of some queries; "" of what is in none."""
+        """Return the conversations of some queries; "" for none."""
         return [self.groups[place] if self.groups else "" for place in queries]
 
     def check(self, configuration: Configuration) -> None:
         """Refuse a configuration that was not recorded.
 
         Raises:
-            InputError: It was not; the message says what to do.
+            InputError: The configuration was not recorded; the message says what to do.
         """
         if not self.holds(configuration):
             message = f"{configuration} was not recorded for {self.collection}; "
@@ -198,7 +197,7 @@ class Recorded:
         return self._place[key_of(configuration)]
 
     def save(self, file: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write the file atomically."""
         head = {
             "collection": self.collection,
             "queries": self.queries,
@@ -214,7 +213,7 @@ class Recorded:
 
 
 def key_of(configuration: Configuration) -> Key:
-    """Return which ranking a configuration takes its passages from.
+    """Return the ranking of a configuration.
 
     >>> from steersman_systems.rag_tuner.configuration import Configuration
     >>> key_of(Configuration("bm25", fusion_weight=0.9))
@@ -225,17 +224,17 @@ def key_of(configuration: Configuration) -> Key:
 
 
 def load_recorded(file: Path) -> Recorded:
-    """Return evaluations that were saved.
+    """Load a recording.
 
     Raises:
-        DataError: There is none, it is damaged, too large, or of another version.
+        DataError: The file is missing, damaged, too large, or of another version.
     """
     with open_npz(file) as (head, arrays):
         return restored(head, arrays)
 
 
 def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write what evaluations gave, whole or not at all."""
+    """Write evaluations atomically."""
     text = np.frombuffer(json.dumps({"format": _FORMAT, **head}).encode(), np.uint8)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.part.npz")
@@ -245,10 +244,10 @@ def write_npz(file: Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[
 
 @contextmanager
 def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
-    """Open what `write_npz` wrote; damage raises DataError, also during reading.
+    """Open a file of `write_npz`; damage raises DataError, also during reading.
 
     Raises:
-        DataError: There is none, it is damaged, too large, or of another version.
+        DataError: The file is missing, damaged, too large, or of another version.
     """
     try:
         with zipfile.ZipFile(file) as inside:
@@ -269,11 +268,11 @@ def open_npz(file: Path) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
 
 
 def restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
-    """Return evaluations of what a file holds.
+    """Return the recording in an open file.
 
     Raises:
-        KeyError: Something is not there; `open_npz` tells it.
-        InputError: Shapes that do not fit.
+        KeyError: An array is missing; `open_npz` reports it.
+        InputError: Shapes do not match.
     """
     return Recorded(
         collection=head["collection"],
@@ -294,13 +293,13 @@ def restored(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Recorded:
 def graded(
     rankings: Sequence[Sequence[str]], gains: Mapping[str, float], depth: int
 ) -> NDArray[np.float32]:
-    """Return the judged gain at every place of some rankings of one query.
+    """Return the judged gain at every rank of some rankings of one query.
 
     Args:
-        depth: Places, ≥ 1.
+        depth: Number of ranks, ≥ 1.
 
     Returns:
-        (rankings, depth) float32; 0 where nothing was found or judged.
+            (rankings, depth) float32; 0 for missing or unjudged passages.
 
     >>> graded([["a", "b"]], {"b": 2.0}, 3).tolist()
     [[0.0, 2.0, 0.0]]

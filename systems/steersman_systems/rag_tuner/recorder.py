@@ -1,4 +1,4 @@
-"""Recording of evaluations: every ranking of a space, once for every query."""
+"""Recorder of evaluations: every ranking of a space, once for every query."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def record(
     reranker: str = _RERANKER,
     done: Callable[[int], None] | None = None,
 ) -> Recorded:
-    """Return what every configuration of a space gives on every question of a collection.
+    """Evaluate every configuration of a space on every question of a collection.
 
     Args:
         done: Called with 1 after each question.
 
     Raises:
-        DataError: An engine was away, so that this would record something else.
-        InputError: The space has several prompts, or asks for what the searcher has not.
+        DataError: An engine was unavailable.
+        InputError: The space has several prompts, or the searcher does not support it.
     """
     check_space(space)
     # Without an embedder, fusion has only one ranking.
@@ -80,7 +80,7 @@ def check_space(space: Space) -> None:
     """Refuse a space that cannot be recorded.
 
     Raises:
-        InputError: It has several prompts.
+        InputError: The space has several prompts.
     """
     if len(space.prompts) != 1:
         raise InputError(
@@ -90,7 +90,7 @@ def check_space(space: Space) -> None:
 
 
 def rankings_of(space: Space, extra: Sequence[Configuration] = ()) -> tuple[Key, ...]:
-    """Return the rankings that hold all configurations of a space.
+    """Return the rankings of all configurations of a space.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> len(rankings_of(load_policy_config().space))
@@ -100,7 +100,7 @@ def rankings_of(space: Space, extra: Sequence[Configuration] = ()) -> tuple[Key,
 
 
 def _baselines(space: Space) -> list[Configuration]:
-    """Ranks fused, which most engines offer and which has nothing to tune."""
+    """Return rank fusion, a common baseline without tuned parts."""
     from steersman_systems.rag_tuner.configuration import Configuration  # noqa: PLC0415
 
     pairs = [(again, more) for again in space.rerank for more in space.expansion]

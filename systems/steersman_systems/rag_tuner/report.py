@@ -13,7 +13,7 @@ from steersman_systems.rag_tuner.configuration import Configuration
 from steersman_systems.rag_tuner.frontier import places
 from steersman_systems.rag_tuner.hygiene import leakage_said
 from steersman_systems.rag_tuner.latencies import of_run
-from steersman_systems.rag_tuner.logged import Logged
+from steersman_systems.rag_tuner.logged import EvaluationLog
 from steersman_systems.rag_tuner.recorded import Recorded
 from steersman_systems.rag_tuner.sweep import sweep
 from steersman_systems.rag_tuner.verdict import judged
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from steersman_systems.rag_tuner.ablation import Ablated
-    from steersman_systems.rag_tuner.frontier import Place
+    from steersman_systems.rag_tuner.ablation import Ablation
+    from steersman_systems.rag_tuner.frontier import FrontierPoint
     from steersman_systems.rag_tuner.latencies import Latencies
     from steersman_systems.rag_tuner.logged import World
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch
-    from steersman_systems.rag_tuner.sweep import Swept
+    from steersman_systems.rag_tuner.sweep import SweepResult
     from steersman_systems.rag_tuner.verdict import Verdict
 
 _WEIGHTS = (0.0, 0.05, 0.2)
@@ -40,36 +40,37 @@ class Report:
     """Report of a run.
 
     Args:
-        collection: Its name.
-        about: What was done, in a sentence.
-        verdict: What the held-out queries say.
-        places: Where every configuration stands on them, the marked ones too.
+        collection: Name of the collection.
+        about: Summary of the run in a sentence.
+        verdict: Verdict of the held-out queries.
+        places: Places of all configurations on these queries.
         marked: Label -> configuration.
-        lines: Of the run's folder.
-        gate_ms: The 95th percentile of latency that is allowed.
-        swept: The best under other weights, on all queries.
+        lines: Episodes of the run's folder.
+        gate_ms: Gate on the 95th percentile of latency, in milliseconds.
+        swept: Best configurations under other weights, on all queries.
         ablated: Effect of each part, on all queries.
-        latencies: Of every evaluation, and of the baseline on the same queries.
-        canary: Of a rollout's candidate, and of its control meanwhile; None: there is none.
-        leakage: Whether a question may stand on both sides.
+        latencies: Latencies of every evaluation, and of the baseline on the same queries.
+        canary: Latencies of a rollout's candidate, and of its control at the same time; None: no
+            rollout.
+        leakage: Sentence on questions that may be on both sides.
     """
 
     collection: str
     about: str
     verdict: Verdict
-    places: tuple[Place, ...]
+    places: tuple[FrontierPoint, ...]
     marked: Mapping[str, Configuration]
     lines: tuple[Mapping[str, Any], ...]
     gate_ms: float
-    swept: tuple[Swept, ...]
-    ablated: tuple[Ablated, ...]
+    swept: tuple[SweepResult, ...]
+    ablated: tuple[Ablation, ...]
     latencies: Latencies
     canary: Latencies | None
     leakage: str
 
 
 def manual_baselines() -> dict[str, Configuration]:
-    """Return the configurations that people take without tuning, by label."""
+    """Return common untuned configurations, by label."""
     return {
         "words, k=10": Configuration("bm25", k=10),
         "meaning, k=10": Configuration("dense", k=10),
@@ -79,7 +80,7 @@ def manual_baselines() -> dict[str, Configuration]:
 
 def compile_report(
     recorded: World,
-    tuned: Tuned,
+    tuned: PolicyConfig,
     *,
     held_out: NDArray[np.intp],
     candidate: Configuration,
@@ -93,15 +94,15 @@ def compile_report(
         held_out: (n,) held-out queries, n ≥ 2.
 
     Raises:
-        InputError: Something was not recorded.
+        InputError: An evaluation is not recorded.
     """
-    # Where the bounds are narrow, some of what people take by hand was not recorded.
+    # With narrow bounds some manual baselines are not recorded.
     by_hand = {label: one for label, one in manual_baselines().items() if recorded.holds(one)}
     marked = {"tuned": candidate, "serves today": baseline, **by_hand}
     marked = {label: one.canonical() for label, one in marked.items()}
     every = dict.fromkeys((*tuned.space.all, *marked.values()))
     known = {one: recorded.seen(one, held_out) for one in every}
-    least = LEAST if isinstance(recorded, Logged) else 1
+    least = LEAST if isinstance(recorded, EvaluationLog) else 1
     batches = {one: recorded.evaluate(one, of) for one, of in known.items() if len(of) >= least}
     everything = np.arange(len(recorded))
     swept = sweep(recorded, tuned, everything, baseline, gammas=_WEIGHTS, deltas=_WEIGHTS)
@@ -120,7 +121,7 @@ def compile_report(
         swept=tuple(swept),
         # They need all configurations on the same queries.
         ablated=()
-        if isinstance(recorded, Logged)
+        if isinstance(recorded, EvaluationLog)
         else tuple(ablations(recorded, tuned, everything)),
         latencies=of_run(lines, recorded, baseline),
         canary=canary,

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Thresholds, Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig, Thresholds
 
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
 CAP = 2.0
-"""The most that latency and cost count, in units of their references."""
+"""Cap of latency and cost, in units of their references."""
 GATED = ("faithfulness", "relevancy")
 _STABLE = 3
 _COLUMNS = ("queries", "quality", "latency_ms", "cost", "failed", "violations", "unstable")
-"""What a batch has of every query."""
+"""Per-query fields of a batch."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,20 @@ class Batch:
     """Results of some queries under one configuration.
 
     Args:
-        configuration: Theirs.
-        queries: (n,) which ones, as places in their slice's data set; n ≥ 1.
-        quality: (n, 2) in [0, 1], two measures a query; NaN where one is not defined. A query that
-            failed counts 0 in both, whatever stands here.
+        configuration: Configuration of the evaluation.
+        queries: (n,) query indexes in the data set, n ≥ 1.
+        quality: (n, 2) in [0, 1], two measures per query; NaN: not defined. A failed query counts
+            0 in both, whatever its values here.
         latency_ms: (n,) ≥ 0.
         cost: (n,) ≥ 0, in units of the reference cost of one query.
-        failed: (n,) whether it got no answer.
-        violations: (n,) whether its answer held what must not be in it.
+        failed: (n,) whether the answer is missing.
+        violations: (n,) whether the answer has forbidden content.
         unstable: (n,) True if repeated answers differ; default: not checked.
-        measures: Names of the two measures. Gates on faithfulness and relevancy hold for measures
-            of those names alone: a proxy passes no gate of another's name.
+        measures: Names of the two measures. Gates on faithfulness and relevancy apply to measures
+            of these names only, not to proxies.
 
     Raises:
-        InputError: Shapes that do not fit, no query, or a number out of its range.
+        InputError: Shapes do not match, no query, or a number is out of range.
     """
 
     configuration: Configuration
@@ -84,33 +84,33 @@ class Batch:
         return len(self.queries)
 
     def rows(self, places: NDArray[np.intp]) -> Batch:
-        """Return some of its queries.
+        """Return the batch of some of its queries.
 
         Args:
-            places: (m,) of the queries in this batch, in the order that is wanted, m ≥ 1.
+            places: (m,) indexes in this batch, in the order of the result, m ≥ 1.
         """
         taken: dict[str, Any] = {name: getattr(self, name)[places] for name in _COLUMNS}
         return replace(self, **taken)
 
     @property
     def scored(self) -> Floats:
-        """(n, 2) the quality, 0 where the query failed."""
+        """Quality, with 0 for failed queries, (n, 2)."""
         return np.where(self.failed[:, None], 0.0, self.quality)
 
 
 @dataclass(frozen=True)
 class Reward:
-    """What a batch is worth.
+    """Reward of a batch, with its terms.
 
     Args:
         value: α·F + β·R − γ·L − δ·C − λ·P, of the whole batch.
-        per_query: (n,) the same of every query without the penalty; NaN where quality is undefined.
-        spent: (n,) the γ·L + δ·C in it.
-        quality: The two mean measures, over the queries that have them; NaN when none has.
-        latency: Mean of min(latency / its unit, 2).
+        per_query: (n,) the same per query without the penalty; NaN where quality is undefined.
+        spent: (n,) its part γ·L + δ·C.
+        quality: Means of the two measures over the queries that have them; NaN if none has.
+            latency: Mean of min(latency / its unit, 2).
         cost: Mean of min(cost, 2).
         penalty: P, in units of penalty.
-        breaches: Names of the hard gates that did not hold.
+        breaches: Names of the broken hard gates.
         coverage: Shares of the queries that have each measure.
     """
 
@@ -125,12 +125,12 @@ class Reward:
     coverage: tuple[float, float]
 
 
-def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Reward:
-    """Return what a batch is worth.
+def reward_of(batch: Batch, tuned: PolicyConfig, *, recent: Sequence[float] = ()) -> Reward:
+    """Return the reward of a batch.
 
-    Latency and cost are capped query by query, so that the reward is a mean over queries (less the
-    penalty) and two configurations on the same queries can be compared in pairs; the gate looks at
-    the 95th percentile.
+    Latency and cost are capped per query. So the reward is a mean over queries (minus the
+    penalty), and two configurations on the same queries can be compared in pairs. The latency
+    gate checks the 95th percentile.
 
     >>> import numpy as np
     >>> from steersman_systems.rag_tuner.configuration import Configuration
@@ -174,8 +174,8 @@ def reward_of(batch: Batch, tuned: Tuned, *, recent: Sequence[float] = ()) -> Re
     )
 
 
-def reward_range(tuned: Tuned) -> tuple[float, float]:
-    """Return what the reward of a query cannot leave, without the penalty.
+def reward_range(tuned: PolicyConfig) -> tuple[float, float]:
+    """Return the range of a query's reward, without the penalty.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> reward_range(load_policy_config())
@@ -186,9 +186,9 @@ def reward_range(tuned: Tuned) -> tuple[float, float]:
 
 
 def breaches(batch: Batch, thresholds: Thresholds) -> tuple[str, ...]:
-    """Return the names of the hard gates that a batch does not hold.
+    """Return the names of the hard gates that a batch breaks.
 
-    With fewer queries than one failure would be the allowed rate of, it takes two.
+    In batches where one failure already exceeds the allowed rate, two failures are required.
     """
     return _breached(batch, _means(batch.scored), thresholds)
 
@@ -201,7 +201,8 @@ def _breached(batch: Batch, means: tuple[float, float], thresholds: Thresholds) 
     ]
     if _p95_is_above(batch.latency_ms, thresholds.p95_latency_ms):
         found.append("p95_latency_ms")
-    # One failure among few is not a rate: a tenth of all batches of 32 would have it at .3 %.
+    # A small batch can have one failure by chance: at a rate of .3 % a tenth of all batches of 32
+    # have one.
     few = len(batch) * thresholds.error_rate < 1 and batch.failed.sum() < 2
     if batch.failed.mean() >= thresholds.error_rate and not few:
         found.append("error_rate")
@@ -217,7 +218,7 @@ def pooled(batches: Sequence[Batch]) -> Batch:
 
 
 def mean_of_defined(values: Floats) -> float:
-    """Return the mean of what is not NaN; NaN when all is.
+    """Return the mean without NaN; NaN if all values are NaN.
 
     >>> mean_of_defined(np.array([1.0, np.nan]))
     1.0
@@ -231,23 +232,25 @@ def _means(scored: Floats) -> tuple[float, float]:
 
 
 def _p95_is_above(values: Floats, most: float) -> bool:
-    """Whether the 95th percentile is: as a rule how many values are above tells, in less time."""
+    """Return whether the 95th percentile is above; counts first, because that is faster."""
     at, above = int(0.95 * (len(values) - 1)), np.count_nonzero(values > most)
     if above != len(values) - at - 1:
         return bool(above >= len(values) - at)
-    # It lies between one that is above and one that is not. Between infinite ones numpy finds none.
+    # The percentile lies between a value above and one below. numpy cannot interpolate infinity.
     return float(np.quantile(np.minimum(values, np.finfo(np.float64).max), 0.95)) > most
 
 
-def _band(batch: Batch, tuned: Tuned) -> float:
-    """The standard deviation that means may have: the band, and what drawing queries brings."""
+def _band(batch: Batch, tuned: PolicyConfig) -> float:
+    """Return the allowed standard deviation of means: the band plus the sampling error."""
     each = batch.scored.mean(axis=1)
     known = each[~np.isnan(each)]
     drawn = float(known.var(ddof=1)) / len(known) if len(known) > 1 else np.inf
     return float(np.sqrt(tuned.penalties.instability_band**2 + drawn))
 
 
-def _penalty(batch: Batch, breached: tuple[str, ...], tuned: Tuned, recent: list[float]) -> float:
+def _penalty(
+    batch: Batch, breached: tuple[str, ...], tuned: PolicyConfig, recent: list[float]
+) -> float:
     penalties = tuned.penalties
     recent = [one for one in recent if not np.isnan(one)]
     shaken = len(recent) >= _STABLE and float(np.std(recent, ddof=1)) > _band(batch, tuned)

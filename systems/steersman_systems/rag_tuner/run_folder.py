@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from steersman_systems.rag_tuner.loop import Evaluated
+    from steersman_systems.rag_tuner.loop import EpisodeRecord
     from steersman_systems.rag_tuner.verdict import Verdict
 
 _FORMAT = 1
@@ -36,20 +36,20 @@ class RunFolder:
     """The files of one run.
 
     Args:
-        folder: Made when something is written.
+        folder: Folder of the run; created on first write.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._log: IO[bytes] | None = None
 
-    # -- what was asked ---------------------------------------------------------------------------
+    # -- manifest ---------------------------------------------------------------------------
 
     def begin(self, manifest: Mapping[str, Any], policy: str) -> None:
-        """Write what the run is, or check that it is the run that was begun here.
+        """Write the manifest of a run, or check that this run was started here.
 
         Raises:
-            DataError: Another run was begun in this folder.
+            DataError: Another run was started in this folder.
         """
         if self.check(manifest, policy):
             return
@@ -58,10 +58,10 @@ class RunFolder:
         _write_whole(self._manifest, _text_of(manifest))
 
     def check(self, manifest: Mapping[str, Any], policy: str) -> bool:
-        """Return whether this run was begun here, and write nothing.
+        """Return whether this run was started here; write nothing.
 
         Raises:
-            DataError: Another run was begun in this folder, or it can be none.
+            DataError: Another run was started in this folder, or it cannot be a run folder.
         """
         if not self._manifest.exists():
             if self.folder.exists() and not self.folder.is_dir():
@@ -82,7 +82,7 @@ class RunFolder:
         return True
 
     def identifier(self, manifest: Mapping[str, Any], policy: str) -> str:
-        """Return what tells a run from every other, whether or not it was begun."""
+        """Return the identifier of a run, started or not."""
         asked = json.dumps([_text_of(manifest), policy])
         found = hashlib.sha256(asked.encode()).hexdigest()[:16]
         return f"{self.folder.name} ({found})"
@@ -92,10 +92,10 @@ class RunFolder:
         return self.folder / "manifest.json"
 
     def manifest(self) -> dict[str, Any]:
-        """Return what the run is.
+        """Return the manifest of the run.
 
         Raises:
-            DataError: No run was begun here, or its manifest is damaged.
+            DataError: No run was started here, or its manifest is damaged.
         """
         file = self._manifest
         try:
@@ -111,12 +111,12 @@ class RunFolder:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Go on with the run, which no other process does meanwhile.
+        """Lock the run within the context, and continue it.
 
-        Half a line that a killed one left at the end is taken away.
+        An incomplete last line of a killed process is removed.
 
         Raises:
-            DataError: Another process goes on with it.
+            DataError: Another process has the lock.
         """
         if self._log is not None:
             yield
@@ -135,11 +135,11 @@ class RunFolder:
             finally:
                 self._log = None
 
-    def append(self, one: Evaluated) -> None:
-        """Write one evaluation, on the disk when this returns.
+    def append(self, one: EpisodeRecord) -> None:
+        """Write one evaluation and flush it to disk.
 
         Raises:
-            DataError: Another process goes on with the run.
+            DataError: Another process has the lock.
         """
         with self.owned():
             assert self._log is not None  # noqa: S101 (it is owned)
@@ -148,7 +148,7 @@ class RunFolder:
             os.fsync(self._log.fileno())
 
     def episodes(self) -> list[dict[str, Any]]:
-        """Return the evaluations that were written; half a line at the end is passed over.
+        """Return the written evaluations; an incomplete last line is skipped.
 
         Raises:
             DataError: A line before the last is damaged.
@@ -168,7 +168,7 @@ class RunFolder:
         return found
 
     def batches(self) -> list[Batch]:
-        """Return the evaluations, for replay to the strategy.
+        """Return the batches of the evaluations, for replay to the strategy.
 
         Raises:
             DataError: A line is damaged.
@@ -181,20 +181,20 @@ class RunFolder:
 
     @property
     def judged_after(self) -> int | None:
-        """After how many evaluations the held-out queries were asked; ``None``: not yet.
+        """Number of evaluations before the verdict; ``None``: no verdict yet.
 
         Raises:
-            DataError: The verdict that is there cannot be read.
+            DataError: The verdict cannot be read.
         """
         if not (self.folder / "verdict.json").exists():
             return None
         return int(self.verdict()["evaluations"])
 
     def verdict(self) -> dict[str, Any]:
-        """Return what the held-out queries said, as it was written.
+        """Return the written verdict of the held-out queries.
 
         Raises:
-            DataError: They were not asked yet, or what they said cannot be read.
+            DataError: No verdict yet, or it cannot be read.
         """
         file = self.folder / "verdict.json"
         if not file.exists():
@@ -216,7 +216,7 @@ class RunFolder:
         """Write the summary of all evaluations, and the verdict.
 
         Args:
-            verdict: What held-out queries say; ``None``: they were not asked.
+            verdict: Verdict of the held-out queries; ``None``: not evaluated.
         """
         with (self.folder / "summary.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, _SUMMARY, extrasaction="ignore")
@@ -232,7 +232,7 @@ class RunFolder:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON would give it back.
+    """Return a value as after a JSON round trip.
 
     >>> json_value((1, 2))
     [1, 2]
@@ -244,7 +244,7 @@ def _text_of(manifest: Mapping[str, Any]) -> str:
     return json.dumps({"format": _FORMAT, **manifest}, indent=2)
 
 
-def _line(one: Evaluated) -> dict[str, Any]:
+def _line(one: EpisodeRecord) -> dict[str, Any]:
     batch, reward = one.batch, one.reward
     return {
         "number": one.number,
@@ -272,7 +272,7 @@ def _line(one: Evaluated) -> dict[str, Any]:
 
 
 def _known(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Return None for NaN, which JSON does not have."""
     return None if np.isnan(value) else value
 
 

@@ -13,7 +13,7 @@ from steersman.retrieval.results import SearchSettings
 from steersman_systems.rag_tuner.ranking_metrics import ndcg_at, recall_at
 from steersman_systems.rag_tuner.recorded import COST_K
 from steersman_systems.rag_tuner.reward import Batch
-from steersman_systems.rag_tuner.timeout import InTime
+from steersman_systems.rag_tuner.timeout import WorkTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 _NDCG_K = 10
 PASSING = ("budget", "model", "unavailable", "refused", "embedder")
-"""Why an answer was not judged, where it may well be another time."""
+"""Reasons for a missing verdict that may pass on a retry."""
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one query gave under a configuration.
+class QueryResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Result of one query under a configuration.
 
     Attributes:
         quality: Two measures; None: not defined.
-        latency_ms: Of search and answer.
-        cost: In units of the reference cost of one query; reckoned when it is read.
-        failed: Whether there was no answer.
-        violation: Whether an answer held what must not be in it; found when it is read.
-        unstable: Whether several answers to it say different things; found when it is read.
+        latency_ms: Latency of search and answer in milliseconds.
+        cost: Cost in units of the reference cost of one query; computed on reading.
+        failed: Whether the answer is missing.
+        violation: Whether an answer has forbidden content; detected on reading.
+        unstable: Whether repeated answers differ; detected on reading.
         degraded: Parts of the search that were not available; such a search is not counted.
-        why: A measure is not defined, or there was no answer.
+        why: Reason of an undefined measure or a missing answer.
         cost_usd: Cost of the answer in USD, without the judge.
-        answer: Its text; None: there is none.
-        others: What was answered when it was asked again.
-        contexts: Ids of the passages that were found, best first.
+        answer: Text of the answer; None: no answer.
+        others: Repeated answers.
+        contexts: Ids of the found passages, best first.
     """
 
     quality: tuple[float | None, float | None]
@@ -68,32 +68,34 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_evidence(self) -> bool:
-        """Whether it tells of the configuration, and not of a part or a judge that was away."""
+        """Whether it counts as evidence: no part of the search and no judge was unavailable."""
         return not self.degraded and self.why not in PASSING
 
     @property
     def is_whole(self) -> bool:
-        """Whether it need not be tried again."""
+        """Whether no retry is needed."""
         return self.is_evidence and not self.failed
 
 
 def batch_of(
     configuration: Configuration,
-    told: Mapping[int, Told],
+    told: Mapping[int, QueryResult],
     places: Sequence[int],
     measures: tuple[str, str],
 ) -> Batch:
-    """Return what some queries gave as a batch.
+    """Return the results of some queries as a batch.
 
     >>> from steersman_systems.rag_tuner.configuration import Configuration
-    >>> batch_of(Configuration(), {7: Told((0.5, None), 3.0)}, [7], ("recall", "ndcg")).quality
+    >>> batch_of(
+    ...     Configuration(), {7: QueryResult((0.5, None), 3.0)}, [7], ("recall", "ndcg")
+    ... ).quality
     array([[0.5, nan]])
     """
     each = [told[place] for place in places]
     return Batch(
         configuration=configuration,
         queries=np.array(places, np.intp),
-        # None becomes NaN: what is not defined.
+        # None becomes NaN: not defined.
         quality=np.array([one.quality for one in each], np.float64),
         latency_ms=np.array([one.latency_ms for one in each]),
         cost=np.array([one.cost for one in each]),
@@ -104,28 +106,28 @@ def batch_of(
     )
 
 
-class Searched(NamedTuple):
-    """What a search gave.
+class JudgedSearch(NamedTuple):
+    """Result of a search.
 
     Attributes:
-        told: Judged by its passages.
-        passages: Their texts, best first.
+        told: Result judged by its passages.
+        passages: Texts of the passages, best first.
     """
 
-    told: Told
+    told: QueryResult
     passages: tuple[str, ...]
 
 
-class Asking:
-    """Asks a searcher.
+class SearchCall:
+    """Call of a searcher with timeout and retry.
 
     Args:
-        searcher: Over one revision of a corpus.
-        reranker: The one that "rerank: on" means.
-        limits: Time-out and tries.
-        sleep: Waits that many seconds.
-        core: A context for searching, once the question's vector is there.
-        served: The searcher's embedder has an address: it is waited for outside of `core`.
+        searcher: Searcher over one revision of a corpus.
+        reranker: Reranker for "rerank: on".
+        limits: Timeout and tries.
+        sleep: Waits a number of seconds.
+        core: Context for searching, after the question is embedded.
+        served: True if the embedder is remote; its calls run outside `core`.
     """
 
     def __init__(
@@ -141,13 +143,13 @@ class Asking:
         self._core, self._served = core, served
         self._searcher, self._reranker = searcher, reranker
         self._limits, self._sleep = limits, sleep
-        self._in_time = InTime(limits.timeout_s, hanging=limits.hanging)
+        self._in_time = WorkTimeout(limits.timeout_s, hanging=limits.hanging)
 
-    def ask(self, question: Question, configuration: Configuration) -> Searched:
-        """Return what a question gave under a configuration.
+    def ask(self, question: Question, configuration: Configuration) -> JudgedSearch:
+        """Return the result of a question under a configuration.
 
         Raises:
-            InputError: The searcher has not what the configuration asks for.
+            InputError: The searcher does not support the configuration.
         """
         settings = settings_of(configuration, self._reranker)
         found, late = None, 0
@@ -160,10 +162,10 @@ class Asking:
                 break
         late_ms = 1e3 * self._limits.timeout_s * late
         if found is None:
-            return Searched(self._late(question, settings, late_ms), ())
+            return JudgedSearch(self._late(question, settings, late_ms), ())
         told = judged_by_passages(found, question.gains, configuration.k)
         told = msgspec.structs.replace(told, latency_ms=told.latency_ms + late_ms)
-        return Searched(told, tuple(hit.passage.text for hit in found.hits))
+        return JudgedSearch(told, tuple(hit.passage.text for hit in found.hits))
 
     def _search(self, question: Question, settings: SearchSettings) -> SearchResult | None:
         scored = self._searcher.scored(question.text)
@@ -174,16 +176,16 @@ class Asking:
         with self._core():
             return self._in_time.within(lambda: scored.find(settings))
 
-    def _late(self, question: Question, settings: SearchSettings, late_ms: float) -> Told:
-        """Return a failure, or no evidence: a part hangs in a search for one passage as well."""
+    def _late(self, question: Question, settings: SearchSettings, late_ms: float) -> QueryResult:
+        """Return a failed result; or no evidence, if a part hangs in a minimal search too."""
         away = "search" if self._in_time.is_stuck else self._hangs(question, settings)
         if away:
-            return Told((None, None), late_ms, degraded=(away,), why=f"{away} hangs")
+            return QueryResult((None, None), late_ms, degraded=(away,), why=f"{away} hangs")
         why = f"no hits within {self._limits.timeout_s:g} s"
-        return Told((0.0, 0.0), late_ms, failed=True, why=why)
+        return QueryResult((0.0, 0.0), late_ms, failed=True, why=why)
 
     def _hangs(self, question: Question, settings: SearchSettings) -> str:
-        """Return the part that hangs in the least search that asks it; "": none does."""
+        """Return the part that hangs in a minimal search; "" for none."""
         least = SearchSettings(variant="bm25", k=1)
         parts = {"bm25": least}
         if settings.variant != "bm25":
@@ -197,17 +199,17 @@ class Asking:
         return ""
 
 
-def judged_by_passages(found: SearchResult, gains: Mapping[str, float], k: int) -> Told:
-    """Return what a search gave by its judged passages: recall@k and nDCG@min(k, 10)."""
+def judged_by_passages(found: SearchResult, gains: Mapping[str, float], k: int) -> QueryResult:
+    """Return the result of a search by its judged passages: recall@k and nDCG@min(k, 10)."""
     ids = list(dict.fromkeys(hit.passage.doc_id for hit in found.hits))
     quality = recall_at(ids, gains, k), ndcg_at(ids, gains, min(k, _NDCG_K))
     took = sum(found.timings_ms.values())
     contexts = tuple(hit.passage.id for hit in found.hits)
-    return Told(quality, took, k / COST_K, degraded=tuple(found.degraded), contexts=contexts)
+    return QueryResult(quality, took, k / COST_K, degraded=tuple(found.degraded), contexts=contexts)
 
 
 def settings_of(configuration: Configuration, reranker: str) -> SearchSettings:
-    """Return how a configuration is searched.
+    """Return the search settings of a configuration.
 
     >>> from steersman_systems.rag_tuner.configuration import Configuration
     >>> settings_of(Configuration("rrf", k=3), "cosine").fusion

@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.loop import Evaluator
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
 EPISODES = (3, 5)
-"""The fewest and the most."""
+"""Minimum and maximum number of episodes."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """Both configurations on one slice of queries.
+    """Results of both configurations on one slice of queries.
 
     Args:
-        number: From 1.
-        candidate: What the tuned one gave.
-        serving: What the serving one gave.
+        number: Number of the episode, from 1.
+        candidate: Results of the tuned configuration.
+        serving: Results of the live configuration.
     """
 
     number: int
@@ -45,13 +45,13 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Mirrored:
-    """What the shadow shows.
+class ShadowResult:
+    """Result of the shadow.
 
     Args:
-        episodes: In order.
-        verdict: Of all queries together, each once.
-        reasons: Why the tuned one may not go on to a canary; empty: it may.
+        episodes: Episodes in order.
+        verdict: Verdict on all queries together, each once.
+        reasons: Reasons against a canary; empty if none.
     """
 
     episodes: tuple[Episode, ...]
@@ -60,7 +60,7 @@ class Mirrored:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it may go on to a canary."""
+        """Whether the tuned configuration may continue to a canary."""
         return not self.reasons
 
     def __str__(self) -> str:
@@ -75,23 +75,23 @@ def mirror(
     candidate: Configuration,
     serving: Configuration,
     slices: Iterator[NDArray[np.intp]],
-    tuned: Tuned,
+    tuned: PolicyConfig,
     *,
     episodes: int = EPISODES[0],
     least: float = LEAST,
-) -> Mirrored:
-    """Return what the tuned and the serving configuration give on the same queries.
+) -> ShadowResult:
+    """Run the tuned and the live configuration on the same queries.
 
-    It may go on unless it broke a hard gate in an episode, or in all together, or is shown to be
-    worse. That it is better is for the canary to show, on the traffic that counts.
+    The tuned one may continue to a canary unless it broke a hard gate, in an episode or overall,
+    or is shown to be worse. The canary must show the gain, on live traffic.
 
     Args:
-        episodes: 3 to 5.
-        least: The least gain that is worth a change, > 0.
+        episodes: Number of episodes, 3 to 5.
+        least: Minimum gain that is worth a change, > 0.
 
     Raises:
-        InputError: Another number of episodes, one and the same configuration, or fewer than two
-            queries that both can be scored on.
+        InputError: Other number of episodes, equal configurations, or fewer than two queries with
+            a score under both.
     """
     low, high = EPISODES
     if not low <= episodes <= high:
@@ -110,11 +110,11 @@ def mirror(
     )
     mine, theirs = (_once([pair[side] for pair in pairs]) for side in (0, 1))
     verdict = judge(mine, theirs, tuned, least=least)
-    return Mirrored(seen, verdict, tuple(_reasons(seen, verdict)))
+    return ShadowResult(seen, verdict, tuple(_reasons(seen, verdict)))
 
 
 def _once(batches: Sequence[Batch]) -> Batch:
-    """Return batches as one, each query with its first result: repetitions are not new units."""
+    """Return batches as one, with the first result of each query: repetitions are not new units."""
     together = pooled(batches)
     return together.rows(np.sort(np.unique(together.queries, return_index=True)[1]))
 

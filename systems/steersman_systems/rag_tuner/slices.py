@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Split:
-    """Queries to tune on, and queries that judge what was tuned.
+    """Split into tuning queries and held-out queries.
 
     Args:
-        tuning: Places, ascending.
-        held_out: Places, ascending; none is in `tuning`.
+        tuning: Indexes of the tuning queries, ascending.
+        held_out: Indexes of the held-out queries, ascending; disjoint from `tuning`.
     """
 
     tuning: Places
@@ -43,20 +43,19 @@ def stratified(
     *,
     groups: Sequence[str] = (),
 ) -> Split:
-    """Return a split in which every category has its share on both sides, as nearly as it can.
+    """Return a split with equal shares of every category on both sides, up to rounding.
 
     Args:
-        categories: (n,) of each query, n ≥ 2.
-        share: Of the queries that are held out, above 0 to below 1; of conversations, where there
-            are any.
-        groups: (n,) the conversation of each, whose turns stand on one side, together in the
-            category of the first; "" where it is in none, () where all are so.
+        categories: (n,) category of each query, n ≥ 2.
+        share: Share of held-out queries (or conversations), in (0, 1).
+        groups: (n,) conversation of each query; "" for none, () without conversations. Turns stay
+            on one side, in the category of the first turn.
 
     Returns:
-        Both sides, neither empty.
+            The split; both sides have queries.
 
     Raises:
-        InputError: Fewer than two queries, or conversations, or a share out of its range.
+        InputError: Fewer than two queries or conversations, or `share` is out of range.
 
     >>> split = stratified(["a", "a", "b", "b"], np.random.default_rng(0))
     >>> len(split.tuning), len(split.held_out)
@@ -68,7 +67,7 @@ def stratified(
     if len(first) < 2 or not 0 < share < 1:
         raise InputError(_refusal(len(first), share))
     _labels, kinds = np.unique(np.asarray(categories)[first], return_inverse=True)
-    # Ordered by category and at random within it: a stride then takes from each its share.
+    # Sort by category, random within: then a stride takes an equal share of each.
     order = np.lexsort((rng.random(len(kinds)), kinds))
     marks = np.floor(np.arange(len(order) + 1) * share + rng.random())
     held = np.diff(marks) > 0
@@ -80,20 +79,19 @@ def stratified(
 
 
 def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str] = ()) -> Split:
-    """Return a split that holds out the latest queries: what is tuned must hold later.
+    """Return a split that holds out the latest queries.
 
     Args:
-        share: Of the queries that are held out, above 0 to below 1; of conversations, where there
-            are any.
-        groups: (n,) the conversation of each, which is as late as its last turn; "" where it is in
-            none, () where all are so.
+        share: Share of held-out queries (or conversations), in (0, 1).
+        groups: (n,) conversation of each query; "" for none, () without conversations. The time of
+            a conversation is that of its last turn.
 
     Returns:
-        Both sides, neither empty; among equal times the one listed last is the later.
+            The split; both sides have queries. Ties are in the order of the input.
 
     Raises:
-        InputError: Fewer than two queries, or conversations, a share out of its range, or a time
-            that is not a number.
+        InputError: Fewer than two queries or conversations, `share` is out of range, or a time is
+            NaN.
 
     >>> temporal([3.0, 1.0, 2.0, 4.0]).held_out.tolist()
     [0, 3]
@@ -115,10 +113,10 @@ def temporal(times: Sequence[float], share: float = 0.5, *, groups: Sequence[str
 
 
 def units_of(groups: Sequence[str]) -> tuple[Places, Places]:
-    """Return what is drawn as one: conversations, and queries that are in none.
+    """Return the units: conversations, and single queries.
 
     Args:
-        groups: (n,) the conversation of each query; "" where it is in none.
+        groups: (n,) conversation of each query; "" for none.
 
     >>> units_of(["", "x", "", "x"])
     (array([0, 1, 2]), array([0, 1, 2, 1]))
@@ -134,15 +132,15 @@ def _refusal(units: int, share: float) -> str:
 
 
 def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Places]:
-    """Yield slices without end: each query once before any comes again, then in a new order.
+    """Yield slices forever: each query once per round, every round in a new order.
 
-    A tuner that always sees the same few queries learns these and no others.
+    Rotation prevents overfitting to a few fixed queries.
 
     Args:
-        size: Queries in a slice, 1 or more; all of them if there are fewer.
+        size: Number of queries per slice, 1 or more; all queries if there are fewer.
 
     Raises:
-        InputError: No query, or no size.
+        InputError: No query, or `size` is below 1.
 
     >>> slices = rotating(np.arange(3), 2, np.random.default_rng(0))
     >>> len({int(one) for one in next(slices)} | {int(one) for one in next(slices)})
@@ -158,22 +156,22 @@ def rotating(places: Places, size: int, rng: np.random.Generator) -> Iterator[Pl
         left = left[size:]
         if len(taken) < size:
             fresh = rng.permutation(places).tolist()
-            # None twice in one slice: those that were just taken wait for the next.
+            # No query twice in one slice: repeats move to the next one.
             more = [one for one in fresh if one not in taken][: size - len(taken)]
             left = [one for one in fresh if one not in more]
             taken += more
         yield np.array(taken, np.intp)
 
 
-class OfEach(Generic[T]):
-    """Slices of the queries that each configuration is known on, which rotate by themselves.
+class ConfigurationSlices(Generic[T]):
+    """Rotating slices per configuration, over the queries on which it was evaluated.
 
     Args:
         known: Returns the queries of a configuration, ascending, one or more.
-        size: Queries in a slice, 1 or more; all of them if there are fewer.
-        seed: Of the orders.
+        size: Number of queries per slice, 1 or more; all queries if there are fewer.
+        seed: Random seed of the orders.
 
-    >>> slices = OfEach(lambda configuration: np.arange(configuration), 2, [0])
+    >>> slices = ConfigurationSlices(lambda configuration: np.arange(configuration), 2, [0])
     >>> len({int(one) for one in slices(3)} | {int(one) for one in slices(3)})
     3
     """
@@ -186,22 +184,22 @@ class OfEach(Generic[T]):
         """Return the next slice of a configuration.
 
         Raises:
-            InputError: No evaluations, or no size.
+            InputError: No evaluations, or `size` is below 1.
         """
         if configuration not in self._of:
-            # By its name, so that it does not matter which one is asked for first.
+            # Seeded by name, so the order of requests does not matter.
             rng = np.random.default_rng([*self._seed, crc32(str(configuration).encode())])
             self._of[configuration] = rotating(self._known(configuration), self._size, rng)
         return next(self._of[configuration])
 
 
 def enough(queries: int, sd: float, effect: float, *, power: float = 0.8) -> tuple[bool, float]:
-    """Return whether so many queries can show an effect, and the least that they can.
+    """Return whether a number of queries can show an effect, and the smallest one they can show.
 
     Args:
-        queries: Pairs: every query under both configurations; 2 or more.
+        queries: Number of pairs (a query under both configurations), 2 or more.
         sd: Standard deviation of the difference between the two on one query, > 0.
-        effect: What is sought, > 0.
+        effect: Effect to show, > 0.
 
     >>> within, least = enough(500, 0.25, 0.03)
     >>> within, round(least, 4)
@@ -212,15 +210,15 @@ def enough(queries: int, sd: float, effect: float, *, power: float = 0.8) -> tup
 
 
 @dataclass(frozen=True)
-class Beforehand:
-    """What held-out queries can show, said before anybody asks them.
+class PowerEstimate:
+    """Power of the held-out queries, estimated before their use.
 
     Args:
-        queries: That will judge.
-        sd: Of the reward's difference on one query, by the queries tuned on.
-        effect: The gain that is sought.
-        least: The least gain that they show with 80 % power.
-        needed: Queries that would show `effect`.
+        queries: Number of held-out queries.
+        sd: Standard deviation of the difference in reward per query, from the tuning queries.
+        effect: Gain to show.
+        least: Smallest gain that they show with 80 % power.
+        needed: Number of queries to show `effect`.
     """
 
     queries: int
@@ -231,7 +229,7 @@ class Beforehand:
 
     @property
     def is_enough(self) -> bool:
-        """Whether they can show what is sought."""
+        """Whether they can show `effect`."""
         return self.least <= self.effect
 
     def __str__(self) -> str:
@@ -245,14 +243,14 @@ class Beforehand:
 
 
 def spread_of(values: Floats, groups: Sequence[str] = ()) -> tuple[float, int]:
-    """Return the standard deviation of one query's value that their mean's error comes to.
+    """Return the standard deviation per query that matches the standard error of the mean.
 
-    Turns of one conversation are alike, so that their mean is less sure than that of as many
-    independent queries: as if each of these varied more.
+    Turns of one conversation are similar, so their mean has a larger error than with as many
+    independent queries.
 
     Args:
         values: (n,) defined, n ≥ 1.
-        groups: (n,) the conversation of each; "" where it is in none, () where all are so.
+        groups: (n,) conversation of each query; "" for none, () without conversations.
 
     >>> spread_of(np.array([0.0, 2.0])), spread_of(np.array([0.0, 2.0, 0.0, 2.0]), list("xyxy"))
     ((1.4142135623730951, 2), (2.0, 2))
@@ -276,15 +274,15 @@ def beforehand(
     effect: float,
     *,
     groups: Sequence[Sequence[str]] = (),
-) -> Beforehand:
-    """Return what so many queries can show.
+) -> PowerEstimate:
+    """Return the power of a number of held-out queries.
 
     Args:
-        queries: That judge, 2 or more.
-        effect: The gain that is sought, > 0.
+        queries: Number of held-out queries, 2 or more.
+        effect: Gain to show, > 0.
 
     Raises:
-        InputError: A number out of its range, or no difference.
+        InputError: A number is out of range, or all differences are missing.
 
     >>> halves = np.array([0.25, -0.25] * 50)
     >>> str(beforehand([halves], 500, 0.03))[:65]
@@ -302,7 +300,7 @@ def beforehand(
         message = f"effect {effect!r}, {queries} queries"
         raise InputError(f"{message}; allowed: above 0, and 2 or more")
     if not sd > 0:
-        return Beforehand(queries, 0.0, effect, 0.0, 2)
+        return PowerEstimate(queries, 0.0, effect, 0.0, 2)
     _, least = enough(queries, sd, effect)
     wanted = required_sample_size(effect, sd, power=0.8, paired=True)
-    return Beforehand(queries, sd, effect, least, wanted)
+    return PowerEstimate(queries, sd, effect, least, wanted)

@@ -12,7 +12,7 @@ import numpy as np
 
 from steersman.errors import InputError
 from steersman_systems.rag_tuner.answerable import LEAST
-from steersman_systems.rag_tuner.logged import Logged
+from steersman_systems.rag_tuner.logged import EvaluationLog
 from steersman_systems.rag_tuner.reward import breaches, reward_of
 
 if TYPE_CHECKING:
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.logged import World
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
 
     Floats = NDArray[np.float64]
 
 SPENDING = (0.0, 0.05, 0.1, 0.2, 0.4)
-"""Weights of latency, and of cost, that are tried unless others are given."""
+"""Default weights of latency and of cost."""
 _BLOCK = 100
-"""Configurations that are evaluated together: one alone is done before it has travelled."""
+"""Number of configurations per remote job: a single one takes less time than its transfer."""
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """The best configuration under some weights.
 
     Args:
         gamma: Weight of latency.
         delta: Weight of cost.
-        best: The best of those that hold every gate; ``None``: none does.
-        reward: Its mean, without penalties.
-        quality: Its two mean measures.
-        latency_ms: Its mean.
-        cost: Its mean, in units of the reference cost.
-        ahead: Its reward over the baseline's.
+        best: Best configuration that holds every gate; ``None``: none does.
+        reward: Mean reward, without penalties.
+        quality: Means of the two measures.
+        latency_ms: Mean latency in milliseconds.
+        cost: Mean cost, in units of the reference cost.
+        ahead: Reward minus that of the baseline.
     """
 
     gamma: float
@@ -59,28 +59,28 @@ class Swept:
 
 def sweep(
     recorded: World,
-    tuned: Tuned,
+    tuned: PolicyConfig,
     queries: NDArray[np.intp],
     baseline: Configuration,
     *,
     gammas: Sequence[float] = SPENDING,
     deltas: Sequence[float] = SPENDING,
     address: str | None = None,
-) -> list[Swept]:
+) -> list[SweepResult]:
     """Return the best configuration under each pair of weights, on the same queries.
 
-    The best is picked and measured on these queries, so its reward is a little too good: this is
-    for choosing weights, not for judging a configuration.
+    The best is chosen and measured on the same queries, so its reward is slightly optimistic. Use
+    it to choose weights, not to evaluate a configuration.
 
     Args:
-        queries: (n,) places, n ≥ 1.
+        queries: (n,) query indexes, n ≥ 1.
         gammas: Weights of latency, ≥ 0.
         deltas: Weights of cost, ≥ 0.
-        address: Of the Ray cluster that evaluates, as `spread` takes it; None evaluates here.
+        address: Address of a Ray cluster, as for `spread`; None: local evaluation.
 
     Raises:
-        InputError: A weight is negative, or something was not recorded, or a log holds none.
-        ClusterError: The cluster does not answer, or gave up.
+        InputError: A weight is negative, an evaluation is not recorded, or a log has none.
+        ClusterError: The cluster does not respond, or gave up.
     """
     wrong = [weight for weight in (*gammas, *deltas) if not 0 <= weight <= 100]
     if wrong:
@@ -118,14 +118,14 @@ class _Measured(NamedTuple):
 
 
 def _everything(
-    recorded: World, tuned: Tuned, queries: NDArray[np.intp], baseline: Configuration,
+    recorded: World, tuned: PolicyConfig, queries: NDArray[np.intp], baseline: Configuration,
     address: str | None,
 ) -> list[_Measured]:  # fmt: skip
     # Imports the store; most tuning runs do not need it.
     from steersman.training.parallel_map import spread  # noqa: PLC0415
 
     every = [*tuned.space.all, baseline]
-    if isinstance(recorded, Logged):
+    if isinstance(recorded, EvaluationLog):
         every = [one for one in every if len(recorded.seen(one, queries)) >= LEAST]
         if baseline not in every or len(every) < 2:
             raise InputError(
@@ -139,7 +139,7 @@ def _everything(
 
 
 def _measured(
-    recorded: World, tuned: Tuned, queries: NDArray[np.intp],
+    recorded: World, tuned: PolicyConfig, queries: NDArray[np.intp],
     configurations: Sequence[Configuration],
 ) -> list[_Measured]:  # fmt: skip
     found = []
@@ -152,8 +152,8 @@ def _measured(
     return found
 
 
-def _swept(gamma: float, delta: float, values: Floats, best: int, one: _Measured) -> Swept:
-    return Swept(
+def _swept(gamma: float, delta: float, values: Floats, best: int, one: _Measured) -> SweepResult:
+    return SweepResult(
         gamma=gamma,
         delta=delta,
         best=one.configuration,
@@ -165,5 +165,5 @@ def _swept(gamma: float, delta: float, values: Floats, best: int, one: _Measured
     )
 
 
-def _none(gamma: float, delta: float) -> Swept:
-    return Swept(gamma, delta, None, nan, (nan, nan), nan, nan, nan)
+def _none(gamma: float, delta: float) -> SweepResult:
+    return SweepResult(gamma, delta, None, nan, (nan, nan), nan, nan, nan)

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class InTime:
-    """Does work in time, or goes on without it.
+class WorkTimeout:
+    """Runs work in threads with a timeout.
 
-    A thread cannot be ended from outside: one that hangs stays until its work comes back. So they
-    are counted, and while as many hang as may, no further work is begun.
+    A thread cannot be killed, so a late one runs until its work ends. Late threads are counted;
+    at the maximum, no further work starts.
 
     Args:
-        seconds: That work may take, > 0.
-        hanging: How many may hang, ≥ 1.
+        seconds: Timeout in seconds, > 0.
+        hanging: Maximum number of late threads, ≥ 1.
 
-    >>> InTime(10.0, hanging=1).within(lambda: "done")
+    >>> WorkTimeout(10.0, hanging=1).within(lambda: "done")
     'done'
     """
 
@@ -34,21 +34,21 @@ class InTime:
 
     @property
     def hanging(self) -> int:
-        """How many go on after their time was over."""
+        """Number of late threads that still run."""
         with self._guard:
             self._late = [one for one in self._late if one.is_alive()]
             return len(self._late)
 
     @property
     def is_stuck(self) -> bool:
-        """Whether as many hang as may."""
+        """Whether the maximum number of late threads is reached."""
         return self.hanging >= self._most
 
     def within(self, work: Callable[[], T]) -> T | None:
-        """Return what work gives; ``None`` if it takes too long, or as many hang as may.
+        """Return the result of work; ``None`` on timeout, or at the maximum of late threads.
 
         Args:
-            work: Gives anything but ``None``; may raise.
+            work: Returns anything but ``None``; may raise.
         """
         if self.is_stuck:
             return None

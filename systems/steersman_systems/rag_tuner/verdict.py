@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.logged import World
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch
 
 State = Literal["gain", "no gain", "loss", "breach"]
@@ -77,12 +77,12 @@ class Verdict:
 def judge(
     candidate: Batch,
     baseline: Batch,
-    tuned: Tuned,
+    tuned: PolicyConfig,
     *,
     least: float = LEAST,
     groups: Sequence[str] = (),
 ) -> Verdict:
-    """Return the verdict of the same queries under two configurations.
+    """Return the verdict on two batches of the same queries.
 
     Queries are the units: independent draws from future queries. Judge once, on queries that the
     tuner has not seen: the interval does not cover a choice among several candidates.
@@ -93,8 +93,8 @@ def judge(
             for none at all. Repeated queries form a unit too.
 
     Raises:
-        InputError: Other queries, or fewer than two, or of two conversations, that both can be
-            scored on.
+        InputError: The queries differ, or fewer than two queries (or conversations) have a score
+            under both.
     """
     if candidate.queries.tolist() != baseline.queries.tolist():
         raise InputError(
@@ -134,19 +134,19 @@ def judge(
 def shared(
     world: World, one: Configuration, other: Configuration, queries: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Return those of some queries that two configurations were both evaluated on.
+    """Return the queries on which both configurations were evaluated.
 
     Args:
-        other: The second.
+        other: Second configuration.
 
     Raises:
-        InputError: One of them was not recorded.
+        InputError: A configuration is not recorded.
     """
     return world.seen(one, world.seen(other, queries))
 
 
 def _units(queries: Sequence[int], groups: Sequence[str]) -> list[str]:
-    """Return the conversation of each query; of one in none that is listed often, the query."""
+    """Return the unit of each query: its conversation; the query itself if it is repeated."""
     often = Counter(queries)
     talks = groups or [""] * len(queries)
     return [
@@ -157,15 +157,15 @@ def _units(queries: Sequence[int], groups: Sequence[str]) -> list[str]:
 
 def judged(
     world: World,
-    tuned: Tuned,
+    tuned: PolicyConfig,
     held_out: NDArray[np.intp],
     candidate: Configuration,
     baseline: Configuration,
 ) -> Verdict:
-    """Return what held-out queries say, those that both configurations were evaluated on.
+    """Return the verdict of the held-out queries on which both configurations were evaluated.
 
     Raises:
-        InputError: One was not recorded, or there are fewer than two such queries.
+        InputError: A configuration is not recorded, or there are fewer than two such queries.
     """
     both = shared(world, candidate, baseline, held_out)
     if len(both) < 2:
@@ -178,16 +178,16 @@ def judged(
 
 
 def _needed(gain: float, error: float, queries: int, widest: float, least: float) -> int:
-    """Return how many pairs show a gain; by as many conversations more where there are such."""
+    """Return the number of queries to show a gain."""
     if error:
         return needed(gain, error * queries**0.5, least)
-    # As many that are all alike again: see `all_alike_interval`.
+    # Equal differences have no spread: see `all_alike_interval`.
     sought = max(gain, least)
     return ceil(log(0.025) / log(widest / (sought + widest)))
 
 
 def needed(gain: float, sd: float, least: float = LEAST) -> int:
-    """Return how many pairs show a gain with 80 % power.
+    """Return the number of pairs to show a gain with 80 % power.
 
     Args:
         sd: Standard deviation of one pair's difference, ≥ 0.

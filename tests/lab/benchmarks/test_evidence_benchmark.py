@@ -12,7 +12,7 @@ from benchmarks.evidence import (
     LOOKED_AT,
     RAFT,
     SEEDS,
-    Judged,
+    SetResults,
     _differences,
     _first,
     _quality,
@@ -28,7 +28,7 @@ OTHERS = ("clone of gold", "start, no gold", "top-k, fused", "pointwise", "MMR, 
 
 def _judged(name, raft, *, count=300):
     """A set on which the clone of gold finds all of .9, what starts of .8, RAFT what is told."""
-    judged = Judged(name, [None] * count)
+    judged = SetResults(name, [None] * count)
     shares = {"clone of gold": 0.9, "start, no gold": 0.8, RAFT: raft}
     for other in (*OTHERS, RAFT):
         found = (np.arange(count) < round(shares.get(other, 0.5) * count)).astype(np.float64)
@@ -82,7 +82,7 @@ def test_alike_on_every_question_is_not_certain():
 
 def test_what_seeds_find_is_meant_question_by_question():
     pools = bands().pools
-    judged = Judged("bands", pools)
+    judged = SetResults("bands", pools)
     ahead, behind = (
         NetworkScorer.linear(sign * np.eye(len(FEATURES))[FEATURES.index("fused")])
         for sign in (1.0, -1.0)
@@ -105,11 +105,11 @@ def test_of_a_log_the_first_of_each_question_are_what_a_shorter_log_had():
 
 def test_the_turns_of_a_conversation_are_held_out_together_and_resampled_together():
     count = 60
-    alone = Judged("alone", [None] * count)
-    of_one = Judged("of one", [None] * count, [f"talk {place}" for place in range(count)])
+    alone = SetResults("alone", [None] * count)
+    of_one = SetResults("of one", [None] * count, [f"talk {place}" for place in range(count)])
     assert of_one.fold.tolist() == alone.fold.tolist()
     talks = [f"talk {place // 6}" for place in range(count)]
-    turns = Judged("turns", [None] * count, talks)
+    turns = SetResults("turns", [None] * count, talks)
     assert all(len(set(turns.fold[place : place + 6])) == 1 for place in range(0, count, 6))
     assert set(turns.fold) == set(range(FOLDS))
     found = np.repeat(np.random.default_rng(0).integers(0, 2, 10), 6).astype(float)

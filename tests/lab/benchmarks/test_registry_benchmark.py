@@ -20,7 +20,7 @@ def test_its_peers_merge_the_same() -> None:
 
 
 def test_a_goal_holds_when_nearly_all_runs_reach_it() -> None:
-    taken = {"ours": turns.Timed((0.1,) * 8 + (0.5,) * 2), "peer": turns.Timed((0.3,))}
+    taken = {"ours": turns.Timing((0.1,) * 8 + (0.5,) * 2), "peer": turns.Timing((0.3,))}
     missed = turns.figure("x", taken, goal=400.0)
     assert (missed.value, missed.holds) == (100.0, False)
     assert turns.figure("x", taken, goal=501.0).holds

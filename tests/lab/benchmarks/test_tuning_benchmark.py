@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import tuning
-from benchmarks.tuning import Gained, corrected, paired
+from benchmarks.tuning import TuningGain, corrected, paired
 from benchmarks.units import half_width
 from lab.made_up_collections import made_up
 from steersman_systems.rag_tuner.configuration import Configuration
@@ -32,7 +32,7 @@ def gained(ahead, rng):
         order = rng.permutation(QUERIES)
         seen, held_out = order[: QUERIES // 3], order[QUERIES // 2 :]
         best = int(ahead[:, seen].mean(axis=1).argmax())
-        found.append(Gained(WHICH, held_out, ahead[best, held_out]))
+        found.append(TuningGain(WHICH, held_out, ahead[best, held_out]))
         reached.append(MEANS[best])
     return found, float(np.mean(reached))
 
@@ -74,6 +74,6 @@ def test_turns_of_a_conversation_are_held_out_together_and_count_as_one(monkeypa
         others = np.setdiff1d(np.arange(24), held_out)
         assert {talks[one] for one in held_out}.isdisjoint(talks[one] for one in others)
     ahead = np.repeat(np.random.default_rng(1).normal(size=6), 4)
-    whole = [Gained(WHICH, np.arange(24), ahead)] * 2
+    whole = [TuningGain(WHICH, np.arange(24), ahead)] * 2
     alone, together = (paired(whole, unit)[1] for unit in (np.arange(24), np.arange(24) // 4))
     assert together > 1.8 * alone

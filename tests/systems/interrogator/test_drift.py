@@ -9,8 +9,8 @@ from steersman.errors import InputError
 from steersman.features import FeatureMap
 from steersman.points.policy_factory import build
 from steersman.spec.policy import LinTSPolicy
-from steersman_systems.interrogator.choosers import Drawn, Heuristic
-from steersman_systems.interrogator.drift import FIRST_LOOK, DriftGuard, Guarded
+from steersman_systems.interrogator.choosers import Choice, Heuristic
+from steersman_systems.interrogator.drift import FIRST_LOOK, DriftGuard, GuardedChooser
 from steersman_systems.interrogator.drift_reference import MONITORS, Reference, excursion
 from steersman_systems.interrogator.point import load_point
 from steersman_systems.interrogator.questions import load_questions
@@ -264,7 +264,7 @@ class _Recorded:
     def choose(self, situation, rng):
         rng.random()
         weights = np.zeros(len(situation.questions.names))
-        return Drawn(situation.eligible[-1], 0.5, weights, "bandit", None)
+        return Choice(situation.eligible[-1], 0.5, weights, "bandit", None)
 
     def learn(self, situation, drawn, outcomes):
         self.learned.append(drawn.action)
@@ -273,7 +273,7 @@ class _Recorded:
 def test_a_cache_that_begins_to_hit_always_is_no_drift():
     questions = load_questions()
     told = _Told()
-    guarded = Guarded(_Recorded(), Heuristic(), DriftGuard(told), load_point(questions))
+    guarded = GuardedChooser(_Recorded(), Heuristic(), DriftGuard(told), load_point(questions))
     situation = _situation(questions)
     drawn = guarded.choose(situation, np.random.default_rng(0))
     for missed in (0.0, 1.0):
@@ -309,7 +309,7 @@ def _situation(questions):
 def test_the_heuristic_asks_the_rest_of_the_session_and_nobody_learns_of_it():
     questions = load_questions()
     told, chooser = _Told(), _Recorded()
-    guarded = Guarded(chooser, Heuristic(), DriftGuard(told), load_point(questions))
+    guarded = GuardedChooser(chooser, Heuristic(), DriftGuard(told), load_point(questions))
     rng, situation = np.random.default_rng(0), _situation(questions)
     outcomes = {"similarity_gain": 0.1, "cache_miss": 1.0}
     first = guarded.choose(situation, rng)

@@ -8,7 +8,7 @@ import pytest
 from steersman.errors import ActionError, InputError
 from steersman_systems.interrogator.answer_cache import MemoryCache
 from steersman_systems.interrogator.answers import OptionAnswerer
-from steersman_systems.interrogator.choosers import Drawn, Heuristic, Uniform
+from steersman_systems.interrogator.choosers import Choice, Heuristic, Uniform
 from steersman_systems.interrogator.investigation import investigate
 from steersman_systems.interrogator.questions import Questions, Template
 from steersman_systems.interrogator.targets import Target
@@ -120,7 +120,7 @@ class _Stubborn:
     """A chooser that does not look at what is eligible."""
 
     def choose(self, situation, rng):
-        return Drawn("dish", 1.0, np.zeros(5), "stubborn")
+        return Choice("dish", 1.0, np.zeros(5), "stubborn")
 
     def learn(self, situation, drawn, outcomes):
         raise AssertionError

@@ -17,7 +17,7 @@ from steersman_systems.rag_tuner import evaluator as evaluating
 from steersman_systems.rag_tuner.configuration import Configuration
 from steersman_systems.rag_tuner.evaluator import LiveEvaluator
 from steersman_systems.rag_tuner.judged_collections import Question
-from steersman_systems.rag_tuner.limits import Limits, Line
+from steersman_systems.rag_tuner.limits import EvaluationQueue, Limits
 from steersman_systems.rag_tuner.policy_config import load_policy_config
 from steersman_systems.rag_tuner.reward import reward_of
 from tests.retrieval.hashed_words import HashedWords
@@ -243,7 +243,7 @@ def test_what_comes_when_the_line_is_full_is_sent_away():
     let_go.set()
     first.join()
     busy.evaluate(dense, ALL[:1])  # the place is free again
-    with Line(1, 1).turn():
+    with EvaluationQueue(1, 1).turn():
         pass
 
 

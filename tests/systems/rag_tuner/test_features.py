@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steersman.errors import InputError
 from steersman_systems.rag_tuner.configuration import Configuration
-from steersman_systems.rag_tuner.features import GROUPS, Features, Observed, Scaling, Situation
+from steersman_systems.rag_tuner.features import GROUPS, Features, RecentResults, Scaling, Situation
 from steersman_systems.rag_tuner.reward import Batch
 from tests.systems.rag_tuner.worlds import SPACE, tuned
 
@@ -32,21 +32,21 @@ def raw(features, observed, running=START, **kw):
 
 
 def test_quality_is_the_mean_over_the_last_batches():
-    observed = Observed(window=2)
+    observed = RecentResults(window=2)
     for value in (0.1, 0.4, 0.8):
         observed.see(batch([[value, 0.0], [value, 1.0]]), 500.0)
     assert observed.quality == pytest.approx([0.6, 0.5])
 
 
 def test_latency_is_in_units_of_its_target():
-    observed = Observed()
+    observed = RecentResults()
     observed.see(batch([[1, 1]] * 3, latency=[50.0, 100.0, 150.0], cost=0.25), 500.0)
     assert observed.latency == pytest.approx([0.2, 0.29])
     assert observed.cost == 0.25
 
 
 def test_a_batch_without_quality_is_left_out_of_its_mean():
-    observed = Observed()
+    observed = RecentResults()
     observed.see(batch([[np.nan, 0.5]] * 2), 500.0)
     assert np.isnan(observed.quality[0])
     observed.see(batch([[0.6, 0.7]] * 2), 500.0)
@@ -55,7 +55,7 @@ def test_a_batch_without_quality_is_left_out_of_its_mean():
 
 def test_the_running_configuration_is_one_hot():
     running = Configuration("hybrid", k=5, rerank=True, fusion_weight=0.25)
-    found = raw(Features(SPACE), Observed(), running)
+    found = raw(Features(SPACE), RecentResults(), running)
     assert [found[f"variant={one}"] for one in SPACE.variants] == [0, 0, 1]
     assert (found["rerank"], found["expansion"], found["fusion_weight"]) == (1, 0, 0.25)
     assert found["log_k"] == pytest.approx(np.log(5))
@@ -63,7 +63,7 @@ def test_the_running_configuration_is_one_hot():
 
 
 def test_categories_are_shares_of_the_labelled_queries():
-    observed = Observed()
+    observed = RecentResults()
     observed.see(batch([[1, 1]] * 2), 500.0, ["a", "b"])
     observed.see(batch([[1, 1]] * 2), 500.0, ["a", "other"])
     found = raw(Features(SPACE, categories=("a", "b", "c")), observed)
@@ -72,7 +72,7 @@ def test_categories_are_shares_of_the_labelled_queries():
 
 @pytest.mark.parametrize(("days", "seen"), [(-1.0, 0.0), (10.0, 10.0), (5_000.0, 365.0)])
 def test_the_age_of_the_corpus_is_clamped(days, seen):
-    assert raw(Features(SPACE), Observed(), age_days=days)["age"] == seen
+    assert raw(Features(SPACE), RecentResults(), age_days=days)["age"] == seen
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -80,8 +80,8 @@ def test_every_group_can_be_left_out(group):
     every, fewer = (Features(SPACE, ("a",), without) for without in ((), (group,)))
     assert set(fewer.names) < set(every.names)
     assert len(fewer.scaled) == len(fewer)
-    kept = raw(every, Observed())
-    assert raw(fewer, Observed()) == pytest.approx(
+    kept = raw(every, RecentResults())
+    assert raw(fewer, RecentResults()) == pytest.approx(
         {name: kept[name] for name in fewer.names}, nan_ok=True
     )
 
@@ -95,7 +95,7 @@ def test_an_unknown_group_is_refused():
 
 def test_no_window_is_refused():
     with pytest.raises(InputError, match="window is 0"):
-        Observed(0)
+        RecentResults(0)
 
 
 def test_scaling_is_by_median_and_quartiles():
@@ -123,6 +123,9 @@ def test_a_state_is_finite_and_within_three(numbers):
 
 
 def test_a_failed_query_counts_as_zero():
-    observed, failed = Observed(), replace(batch([[1, 1], [1, 1]]), failed=np.array([True, False]))
+    observed, failed = (
+        RecentResults(),
+        replace(batch([[1, 1], [1, 1]]), failed=np.array([True, False])),
+    )
     observed.see(failed, 500.0)
     assert observed.quality.tolist() == [0.5, 0.5]

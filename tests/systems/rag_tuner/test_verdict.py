@@ -10,7 +10,7 @@ from scipy.stats import binom, ttest_1samp
 
 from steersman.errors import InputError
 from steersman_systems.rag_tuner.configuration import Configuration
-from steersman_systems.rag_tuner.frontier import Place, places, rising, undominated
+from steersman_systems.rag_tuner.frontier import FrontierPoint, places, rising, undominated
 from steersman_systems.rag_tuner.reward import Batch
 from steersman_systems.rag_tuner.verdict import judge, needed
 from tests.systems.rag_tuner.worlds import tuned, world
@@ -143,7 +143,7 @@ def test_undominated_is_what_no_other_beats(rows):
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12))
 def test_what_rises_has_more_quality_than_all_that_costs_no_more(rows):
-    found = [Place(ONE, float(q), q, q, 1.0, 1.0, float(cost)) for q, cost in rows]
+    found = [FrontierPoint(ONE, float(q), q, q, 1.0, 1.0, float(cost)) for q, cost in rows]
     line = rising(found)
     assert [one.cost for one in line] == sorted({one.cost for one in line})
     for one in found:
@@ -155,8 +155,8 @@ def test_what_rises_has_more_quality_than_all_that_costs_no_more(rows):
 
 
 def test_of_what_costs_and_gives_the_same_the_quickest_is_on_the_line():
-    slow, quick = (Place(ONE, 0.5, 0.4, 0.6, ms, ms, 1.0) for ms in (9.0, 2.0))
-    unknown = Place(ONE, np.nan, np.nan, np.nan, 1.0, 1.0, 0.0)
+    slow, quick = (FrontierPoint(ONE, 0.5, 0.4, 0.6, ms, ms, 1.0) for ms in (9.0, 2.0))
+    unknown = FrontierPoint(ONE, np.nan, np.nan, np.nan, 1.0, 1.0, 0.0)
     assert rising([unknown, slow, quick]) == [quick]
 
 

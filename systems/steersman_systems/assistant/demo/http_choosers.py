@@ -14,7 +14,7 @@ import numpy as np
 from steersman.features import FeatureMap
 from steersman.points.feature_encoding import encode
 from steersman_systems.assistant import choosers
-from steersman_systems.assistant.choosers import Drawn, Policies, Seen
+from steersman_systems.assistant.choosers import Choice, ChooserInput, Policies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _TIMEOUT_MS = 6_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ServiceAnswer:
     """Measurements of one answer.
 
     Attributes:
@@ -61,7 +61,7 @@ class Talk:
     """
 
     clients: Sequence[Client]
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[ServiceAnswer] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
     def ask(self, spec: DecisionPoint, context: Mapping[str, Any], **asked: Any) -> Decision:
@@ -74,7 +74,9 @@ class Talk:
         took_ms = 1000 * (time.perf_counter() - begun)
         seq, logged = decision.update_seq, decision.logged is True
         self.heard.append(
-            Heard(spec.decision, process, time.time(), took_ms, seq, decision.decision_id, logged)
+            ServiceAnswer(
+                spec.decision, process, time.time(), took_ms, seq, decision.decision_id, logged
+            )
         )
         return decision
 
@@ -84,7 +86,7 @@ class Talk:
         self.told.append(client.task_result(decision, **event))
 
 
-class Asking:
+class ServiceChooser:
     """Chooser for a decision point with fixed actions, decided by the service."""
 
     reads_features: ClassVar[bool] = False
@@ -94,7 +96,7 @@ class Asking:
         self._features = FeatureMap(spec.context)
         self._last: Decision | None = None
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """Return the service's choice, without scores and random number."""
         rng.random()  # keeps the random numbers in step; the service draws the action
         self._last = self._talk.ask(self._spec, seen.context)
@@ -102,14 +104,19 @@ class Asking:
         return _drawn(self._last, seen, np.full(len(seen.eligible), np.nan), x)
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """Report the outcomes of the last choice; the service computes the reward."""
         if self._last is not None:
             self._talk.tell(self._last, outcomes=outcomes)
 
 
-class AskingWithCandidates:
+class ServiceCandidateChooser:
     """Chooser for a decision point with candidates per request, decided by the service.
 
     An answer has no scores, but the context of the route needs the best tool's score. So the
@@ -125,7 +132,7 @@ class AskingWithCandidates:
         self._talk, self._spec, self._estimate = talk, spec, estimate
         self._last: Decision | None = None
 
-    def choose(self, seen: Seen, rng: np.random.Generator) -> Drawn:
+    def choose(self, seen: ChooserInput, rng: np.random.Generator) -> Choice:
         """Return the service's choice, with the application's estimates as scores."""
         estimated = self._estimate.choose(seen, rng)
         features = _features(seen, range(len(seen.eligible)))
@@ -137,7 +144,12 @@ class AskingWithCandidates:
         return _drawn(self._last, seen, estimated.scores, x)
 
     def learn(
-        self, seen: Seen, drawn: Drawn, index: int, reward: float, outcomes: Mapping[str, float]
+        self,
+        seen: ChooserInput,
+        drawn: Choice,
+        index: int,
+        reward: float,
+        outcomes: Mapping[str, float],
     ) -> None:
         """Report the outcomes of the last choice, or of the tool that was used instead.
 
@@ -162,19 +174,19 @@ def asking(talk: Talk, points: Points) -> Policies:
     estimate = choosers.learned(points).tool
     return Policies(
         "learned",
-        Asking(talk, points.cache),
-        Asking(talk, points.route),
-        AskingWithCandidates(talk, points.tool, estimate),
+        ServiceChooser(talk, points.cache),
+        ServiceChooser(talk, points.route),
+        ServiceCandidateChooser(talk, points.tool, estimate),
     )
 
 
-def _drawn(decision: Decision, seen: Seen, scores: Any, x: Any) -> Drawn:
+def _drawn(decision: Decision, seen: ChooserInput, scores: Any, x: Any) -> Choice:
     probabilities = [decision.distribution.get(name, 0.0) for name in seen.eligible]
     index = seen.eligible.index(decision.action)
-    return Drawn(index, np.array(probabilities), scores, np.nan, x)
+    return Choice(index, np.array(probabilities), scores, np.nan, x)
 
 
-def _features(seen: Seen, places: Sequence[int] | range) -> dict[str, list[float]]:
+def _features(seen: ChooserInput, places: Sequence[int] | range) -> dict[str, list[float]]:
     rows = np.asarray(seen.features)
     return {seen.eligible[place]: rows[place].tolist() for place in places}
 

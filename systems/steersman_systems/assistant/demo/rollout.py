@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from steersman.db.verdicts import VerdictRow
     from steersman.registry.description import Description
     from steersman.registry.repository import Publisher
-    from steersman_systems.assistant.demo.service import Driven
+    from steersman_systems.assistant.demo.service import ServiceRun
     from steersman_systems.assistant.world import World
 
 _ACTOR = "demo"
@@ -63,7 +63,7 @@ _BROKEN = "policy: {algorithm: fixed, action: micro}"
 
 
 @dataclass(frozen=True, slots=True)
-class Shipping:
+class RolloutSetup:
     """A running service with traffic and a publisher.
 
     Attributes:
@@ -107,7 +107,7 @@ class Shipping:
                     raise StoreError(f"{message}{reasons}; see {self.service.home / 'logs'}")
 
 
-def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, Any]:
+def ship(driven: ServiceRun, world: World, say: Callable[[str], None]) -> dict[str, Any]:
     """Roll out what the route learned, then a broken version.
 
     Raises:
@@ -120,14 +120,14 @@ def ship(driven: Driven, world: World, say: Callable[[str], None]) -> dict[str, 
     point = run(_as_installed(service))
     visits = visits_of(driven.log, Consequences(world, load_points(), Deep()))
     traffic = Traffic(service.urls, service.key, visits, np.random.default_rng([_SEED]))
-    shipping = Shipping(service, traffic, publisher, say)
+    shipping = RolloutSetup(service, traffic, publisher, say)
     learned = run(publish(service.database, point, publisher, Reason(actor=_ACTOR)))
     say(f"{_name(point)} {learned.version}: published and signed, {learned.samples:,.0f} samples")
     first = _good(shipping, point, learned)
     return {"rollouts": [first], "bad_candidate": _bad(shipping, point)}
 
 
-def _good(shipping: Shipping, point: PointRow, learned: Description) -> dict[str, Any]:
+def _good(shipping: RolloutSetup, point: PointRow, learned: Description) -> dict[str, Any]:
     wanted = StartRequest(
         skill=point.skill,
         point=point.point,
@@ -139,7 +139,7 @@ def _good(shipping: Shipping, point: PointRow, learned: Description) -> dict[str
     return _told(row, verdicts)
 
 
-def _bad(shipping: Shipping, point: PointRow) -> dict[str, Any]:
+def _bad(shipping: RolloutSetup, point: PointRow) -> dict[str, Any]:
     """Roll out a broken version by force, and wait until it is rolled back."""
     service, say = shipping.service, shipping.say
     point = _now(service, point)
@@ -172,7 +172,9 @@ def _bad(shipping: Shipping, point: PointRow) -> dict[str, Any]:
     }
 
 
-def _published(shipping: Shipping, point: PointRow, document: str) -> tuple[Description, list[str]]:
+def _published(
+    shipping: RolloutSetup, point: PointRow, document: str
+) -> tuple[Description, list[str]]:
     """Publish a declaration, by force if refused; return it with the reasons against it."""
     database, signer = shipping.service.database, shipping.publisher
     advice: list[str] = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from steersman_systems.assistant.routers import RouterWorld
-    from steersman_systems.assistant.routing_trial import Routed
+    from steersman_systems.assistant.routing_trial import RoutingResult
 
 
 def chosen_sets(data: Path, sets: str) -> list[str]:
@@ -48,7 +48,7 @@ def learn_on(
     names: Sequence[str],
     orders: int,
     bar: Progress,
-    show: Callable[[Routed, str], None],
+    show: Callable[[RoutingResult, str], None],
 ) -> list[dict[str, Any]]:
     """Learn on each set and report the rewards.
 
@@ -74,7 +74,7 @@ def _unit(world: RouterWorld) -> str:
     return "score" if world.costs_usd is None else f"score - {USD_PRICE:g} x USD"
 
 
-def _plain(routed: Routed) -> dict[str, Any]:
+def _plain(routed: RoutingResult) -> dict[str, Any]:
     value, low, high = routed.gain
     return {
         "name": routed.name,
@@ -92,7 +92,7 @@ def _plain(routed: Routed) -> dict[str, Any]:
     }
 
 
-def print_routed(console: Console, routed: Routed, unit: str) -> None:
+def print_routed(console: Console, routed: RoutingResult, unit: str) -> None:
     """Print the rewards on a set; ``unit`` is the unit of the reward."""
     orders = "one order" if routed.orders == 1 else f"mean of {routed.orders} orders"
     for line in (
@@ -115,7 +115,7 @@ def print_routed(console: Console, routed: Routed, unit: str) -> None:
     console.print(f"{interval} {verdict}".rstrip(), highlight=False, markup=False)
 
 
-def _beforehand(routed: Routed) -> str:
+def _beforehand(routed: RoutingResult) -> str:
     if not routed.warm:
         return "no warm start; the best fixed choice is chosen in hindsight on the same requests"
     return (

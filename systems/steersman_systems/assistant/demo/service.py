@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from steersman.cli.running_service import Served
     from steersman.platform.postgres.database import Database
-    from steersman_systems.assistant.demo.http_choosers import Heard
+    from steersman_systems.assistant.demo.http_choosers import ServiceAnswer
     from steersman_systems.assistant.log import Log
     from steersman_systems.assistant.stream import Stream
     from steersman_systems.assistant.world import World
@@ -41,7 +41,7 @@ _PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Driven:
+class ServiceRun:
     """Arrival order decided over HTTP.
 
     Attributes:
@@ -68,7 +68,7 @@ def drive(
     arrivals: int | None = None,
     controller: bool = False,
     progress: Callable[[Iterable[int]], Iterable[int]] = lambda places: places,
-) -> Iterator[Driven]:
+) -> Iterator[ServiceRun]:
     """Start a service, let it decide an arrival order, and stop it.
 
     Args:
@@ -94,10 +94,10 @@ def drive(
         )
         _deliver(talk)
         wait_for_learner(service)
-        yield Driven(log, talk, first, service)
+        yield ServiceRun(log, talk, first, service)
 
 
-def measure(driven: Driven) -> dict[str, Any]:
+def measure(driven: ServiceRun) -> dict[str, Any]:
     """Return acknowledged and stored rows, decision latency and learning lag.
 
     Returns:
@@ -129,7 +129,7 @@ def measure(driven: Driven) -> dict[str, Any]:
 
 
 def learning_lags(
-    heard: Sequence[Heard], learned: Sequence[tuple[str, int, float]], processes: int
+    heard: Sequence[ServiceAnswer], learned: Sequence[tuple[str, int, float]], processes: int
 ) -> list[float]:
     """Return the learning lag of each update in milliseconds.
 
@@ -137,8 +137,8 @@ def learning_lags(
         learned: (point, update number, time at which its outcome was received).
 
     >>> from uuid import UUID
-    >>> from steersman_systems.assistant.demo.http_choosers import Heard
-    >>> answers = [Heard("p", n % 2, 10.0 + n, 1.0, n, UUID(int=n), True) for n in range(6)]
+    >>> from steersman_systems.assistant.demo.http_choosers import ServiceAnswer
+    >>> answers = [ServiceAnswer("p", n % 2, 10.0 + n, 1.0, n, UUID(int=n), True) for n in range(6)]
     >>> learning_lags(answers, [("p", 3, 12.5), ("p", 5, 14.5)], processes=2)
     [1500.0]
     """
@@ -163,7 +163,7 @@ def learning_lags(
     return lags
 
 
-def explanations(driven: Driven, arrival: int) -> list[dict[str, Any]]:
+def explanations(driven: ServiceRun, arrival: int) -> list[dict[str, Any]]:
     """Return the service's explanations of the decisions about one arrival."""
     begin = driven.at[arrival]
     asked = {heard.point: heard.decision_id for heard in reversed(driven.talk.heard[begin:])}

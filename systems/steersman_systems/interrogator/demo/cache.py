@@ -17,7 +17,7 @@ from steersman.errors import DataError, StoreError
 from steersman.platform.postgres.database import Database
 from steersman_systems.interrogator.answer_cache import MemoryCache
 from steersman_systems.interrogator.cache_chain import CacheInLine
-from steersman_systems.interrogator.drift import Guarded
+from steersman_systems.interrogator.drift import GuardedChooser
 from steersman_systems.interrogator.metrics import InterrogatorMetrics
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def demo_cache(database: Database | None, *, say: Callable[[str], None]) -> Iter
         yield cache
 
 
-class Counting:
+class DemoMetrics:
     """Metrics of an investigation and of its cache.
 
     Args:
@@ -86,7 +86,7 @@ class Counting:
         Raises:
             DataError: The file cannot be written.
         """
-        drifted = isinstance(chooser, Guarded) and chooser.reason is not None
+        drifted = isinstance(chooser, GuardedChooser) and chooser.reason is not None
         self.metrics.on_end(done, drifted=drifted)
         if self._file is None:
             return

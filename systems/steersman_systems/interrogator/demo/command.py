@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from steersman_systems.interrogator.answer_cache import AnswerCache
     from steersman_systems.interrogator.answers import Answerer
     from steersman_systems.interrogator.choosers import Chooser
-    from steersman_systems.interrogator.demo.cache import Counting
-    from steersman_systems.interrogator.demo.http_choosers import Asking
-    from steersman_systems.interrogator.drift import Guarded
+    from steersman_systems.interrogator.demo.cache import DemoMetrics
+    from steersman_systems.interrogator.demo.http_choosers import ServiceChooser
+    from steersman_systems.interrogator.drift import GuardedChooser
     from steersman_systems.interrogator.investigation import Investigation
     from steersman_systems.interrogator.questions import Questions
     from steersman_systems.interrogator.step_log import StepLog
@@ -241,7 +241,7 @@ def _answerer(ready: _Ready, cache: AnswerCache, given: dict[str, Any]) -> Answe
 
 
 def _investigate(
-    ready: _Ready, target: Target, chooser: Chooser, answerer: Answerer, *, counted: Counting
+    ready: _Ready, target: Target, chooser: Chooser, answerer: Answerer, *, counted: DemoMetrics
 ) -> Investigation:
     from steersman_systems.interrogator.investigation import investigate  # noqa: PLC0415 (slow)
 
@@ -272,11 +272,11 @@ def _shown(ready: _Ready, done: Investigation, answerer: Answerer) -> dict[str, 
 def _alone(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
     """Run and print the investigation with the heuristic, in this process."""
     from steersman_systems.interrogator.choosers import Heuristic  # noqa: PLC0415
-    from steersman_systems.interrogator.demo.cache import Counting, demo_cache  # noqa: PLC0415 (slow)
+    from steersman_systems.interrogator.demo.cache import DemoMetrics, demo_cache  # noqa: PLC0415 (slow)
 
     with demo_cache(None, say=_say) as cache:
         answerer = _answerer(ready, cache, given)
-        counted = Counting(cache, given["metrics_file"], ready.console)
+        counted = DemoMetrics(cache, given["metrics_file"], ready.console)
         done = _investigate(ready, target, Heuristic(), answerer, counted=counted)
         return _shown(ready, done, answerer) | counted.shown()
 
@@ -284,9 +284,9 @@ def _alone(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, An
 def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[str, Any]:
     """Run and print the investigation with the service."""
     from steersman_systems.interrogator.choosers import Heuristic  # noqa: PLC0415
-    from steersman_systems.interrogator.demo.cache import Counting, demo_cache  # noqa: PLC0415
-    from steersman_systems.interrogator.demo.http_choosers import Asking, serving  # noqa: PLC0415 (slow)
-    from steersman_systems.interrogator.drift import DriftGuard, Guarded  # noqa: PLC0415
+    from steersman_systems.interrogator.demo.cache import DemoMetrics, demo_cache  # noqa: PLC0415
+    from steersman_systems.interrogator.demo.http_choosers import ServiceChooser, serving  # noqa: PLC0415 (slow)
+    from steersman_systems.interrogator.drift import DriftGuard, GuardedChooser  # noqa: PLC0415
     from steersman_systems.interrogator.point import load_point  # noqa: PLC0415
 
     log, vectors = _log(ready.questions)
@@ -302,10 +302,10 @@ def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[
             highlight=False,
         )
         cache = exits.enter_context(demo_cache(running.service.database, say=_say))
-        asking = Asking(running.client, point)
-        guarded = Guarded(asking, Heuristic(), guard, point)
+        asking = ServiceChooser(running.client, point)
+        guarded = GuardedChooser(asking, Heuristic(), guard, point)
         answerer = _answerer(ready, cache, given)
-        counted = Counting(cache, given["metrics_file"], ready.console)
+        counted = DemoMetrics(cache, given["metrics_file"], ready.console)
         done = _investigate(ready, target, guarded, answerer, counted=counted)
         running.learned()
         told = _shown(ready, done, answerer) | counted.shown()
@@ -313,7 +313,7 @@ def _with_service(ready: _Ready, target: Target, given: dict[str, Any]) -> dict[
 
 
 def _of_service(
-    console: Console, imported: int, asking: Asking, guarded: Guarded
+    console: Console, imported: int, asking: ServiceChooser, guarded: GuardedChooser
 ) -> dict[str, Any]:
     if guarded.reason is not None:
         console.print(f"drift guard: switched to the heuristic: {guarded.reason}")

@@ -26,7 +26,7 @@ from steersman.platform.postgres.database import as_tenant
 from steersman.points.feature_encoding import encode
 from steersman.wire import canonical_hash, new_id
 from steersman_systems.assistant.demo.service import wait_for_learner
-from steersman_systems.interrogator.choosers import Drawn, Heuristic
+from steersman_systems.interrogator.choosers import Choice, Heuristic
 from steersman_systems.interrogator.point import point_document
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _PATIENCE_S = 60.0
 _BATCH = 1_000
 
 
-class Asking:
+class ServiceChooser:
     """A `Chooser` that asks the service; without an answer it uses the heuristic's question.
 
     The client marks such a fallback as degraded. It has propensity 1, and the learner skips it. The
@@ -66,7 +66,7 @@ class Asking:
         self.asked: list[Decision] = []
         self.unanswered = 0
 
-    def choose(self, situation: Situation, rng: np.random.Generator) -> Drawn:
+    def choose(self, situation: Situation, rng: np.random.Generator) -> Choice:
         """Return the service's question; ``rng`` is only used for the heuristic."""
         default = self._heuristic.choose(situation, rng).action
         if situation.step == 0:
@@ -87,15 +87,15 @@ class Asking:
         if decision.degraded:
             self.unanswered += 1
             by = "heuristic" if decision.action == default else "fallback"
-        return Drawn(decision.action, decision.propensity, np.array(told), by)
+        return Choice(decision.action, decision.propensity, np.array(told), by)
 
-    def learn(self, situation: Situation, drawn: Drawn, outcomes: Mapping[str, float]) -> None:
+    def learn(self, situation: Situation, drawn: Choice, outcomes: Mapping[str, float]) -> None:
         """Report the outcomes of the last question; the service computes the reward and learns."""
         self._client.task_result(self.asked[-1], outcomes=outcomes)
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningService:
     """Service with the interrogator's decision point.
 
     Attributes:
@@ -128,7 +128,7 @@ def serving(
     say: Callable[[str], None],
     name: str | None = None,
     patience_s: float = 600.0,
-) -> Iterator[Running]:
+) -> Iterator[RunningService]:
     """Run store, service and learner for a block, with a warm start from a log.
 
     Args:
@@ -158,7 +158,7 @@ def serving(
         client = exits.enter_context(Client(service.urls[0], service.key, queue_dir=queue))
         wait_for_learner(service, patience_s)
         steps = 0 if log is None else len(log)
-        yield Running(service, client, steps, time.monotonic() - begun)
+        yield RunningService(service, client, steps, time.monotonic() - begun)
 
 
 def plain(context: Mapping[str, Any]) -> dict[str, Any]:

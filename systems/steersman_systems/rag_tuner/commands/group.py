@@ -174,12 +174,12 @@ def run_command(
     A --holdout split evaluates one run only. A second use fails and names the first run; the
     folder `holdouts` beside the recording keeps this record.
     """
-    from steersman_systems.rag_tuner.commands.run import Asked, tuned_run  # noqa: PLC0415 (slow)
+    from steersman_systems.rag_tuner.commands.run import RunOptions, tuned_run  # noqa: PLC0415 (slow)
     from steersman_systems.rag_tuner.hygiene import leakage_said  # noqa: PLC0415
 
     recorded, tuned = opened(recording), policy_of(policy_file)
     text = (policy_file or shipped("rl/policy.defaults.yaml")).read_text(encoding="utf-8")
-    wanted = Asked(
+    wanted = RunOptions(
         baseline=parts_of(baseline), holdouts=recording.absolute().parent / "holdouts", **asked
     )
 

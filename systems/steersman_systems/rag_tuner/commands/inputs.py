@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from steersman_systems.rag_tuner.logged import World
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
 
     T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def opened(file: Path) -> World:
     return load_world(file)
 
 
-def policy_of(file: Path | None) -> Tuned:
+def policy_of(file: Path | None) -> PolicyConfig:
     """Return the policy configuration in a file; None: the shipped one.
 
     Raises:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from steersman_systems.rag_tuner.judged_collections import JudgedCollection
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.recorded import Recorded
 
 
 def recorded_collection(
-    folder: Path, tuned: Tuned, home: Path | None, *, progress: bool
+    folder: Path, tuned: PolicyConfig, home: Path | None, *, progress: bool
 ) -> Recorded:
     """Evaluate every configuration on every question of a collection.
 

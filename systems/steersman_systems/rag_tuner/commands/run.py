@@ -15,13 +15,13 @@ from steersman.errors import DataError, InputError
 from steersman_systems.rag_tuner.answerable import answerable
 from steersman_systems.rag_tuner.extrapolation import guessed
 from steersman_systems.rag_tuner.holdout import Holdout
-from steersman_systems.rag_tuner.logged import Logged
+from steersman_systems.rag_tuner.logged import EvaluationLog
 from steersman_systems.rag_tuner.loop import retell, tune
 from steersman_systems.rag_tuner.recorded import Recorded
 from steersman_systems.rag_tuner.reward import reward_of
 from steersman_systems.rag_tuner.run_folder import RunFolder, json_value
 from steersman_systems.rag_tuner.slices import (
-    OfEach,
+    ConfigurationSlices,
     Split,
     beforehand,
     rotating,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.logged import World
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch
     from steersman_systems.rag_tuner.strategies.base import Strategy
     from steersman_systems.rag_tuner.verdict import Verdict
@@ -51,7 +51,7 @@ _SAMPLED = 100  # most configurations that are compared with the baseline
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """Options of `steersman tune run`."""
 
     strategy: str
@@ -69,10 +69,10 @@ class Asked:
 
 def tuned_run(
     recorded: World,
-    tuned: Tuned,
+    tuned: PolicyConfig,
     policy: str,
     folder: Path,
-    asked: Asked,
+    asked: RunOptions,
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
     say: Callable[[str, str], None] = lambda _name, _said: None,
 ) -> Verdict:
@@ -108,14 +108,14 @@ def tuned_run(
         reused = holdout.use()
         verdict = judged(recorded, tuned, split.held_out, strategy.recommend(), asked.baseline)
         run.finish(verdict, reused=reused)
-    if isinstance(recorded, Logged):
+    if isinstance(recorded, EvaluationLog):
         beyond = guessed(recorded, whole, split.tuning, verdict.candidate, seed=asked.seed)
         if beyond is not None:
             say("beyond", str(beyond))
     return verdict
 
 
-def _beforehand(recorded: World, tuned: Tuned, split: Split, asked: Asked) -> str:
+def _beforehand(recorded: World, tuned: PolicyConfig, split: Split, asked: RunOptions) -> str:
     """Return the power of the held-out queries, estimated on the tuning queries."""
 
     def ahead(one: Configuration) -> NDArray[np.float64]:
@@ -137,10 +137,10 @@ def _beforehand(recorded: World, tuned: Tuned, split: Split, asked: Asked) -> st
 def _tune_to_the_end(
     run: RunFolder,
     recorded: World,
-    tuned: Tuned,
+    tuned: PolicyConfig,
     strategy: Strategy,
     split: Split,
-    asked: Asked,
+    asked: RunOptions,
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
 ) -> None:
     """Make the evaluations that are still missing."""
@@ -161,11 +161,11 @@ def _tune_to_the_end(
 
 
 def _slices(
-    recorded: World, split: Split, asked: Asked
+    recorded: World, split: Split, asked: RunOptions
 ) -> Iterator[NDArray[np.intp]] | Callable[[Configuration], NDArray[np.intp]]:
-    if isinstance(recorded, Logged):
+    if isinstance(recorded, EvaluationLog):
         known = partial(recorded.seen, queries=split.tuning)
-        return OfEach(known, asked.size, [asked.seed, 6])
+        return ConfigurationSlices(known, asked.size, [asked.seed, 6])
     return rotating(split.tuning, asked.size, np.random.default_rng([asked.seed, 6]))
 
 
@@ -192,7 +192,7 @@ class _Holding:
     once: bool
 
     @classmethod
-    def of(cls, recorded: World, split: Split, run: str, asked: Asked) -> _Holding:
+    def of(cls, recorded: World, split: Split, run: str, asked: RunOptions) -> _Holding:
         """Return the holding; `run` identifies the run."""
         ids = sorted(recorded.queries[place] for place in split.held_out)
         return cls(
@@ -304,7 +304,7 @@ def _on_both(names: Sequence[str], split: Split) -> set[str]:
     return (tuning & judging) - {""}
 
 
-def _manifest(recorded: World, asked: Asked) -> dict[str, Any]:
+def _manifest(recorded: World, asked: RunOptions) -> dict[str, Any]:
     """Return what identifies a run. The number of evaluations may grow, so it is not in it."""
     after = {} if asked.after is None else {"after": _hash_of(asked.after)}
     return {

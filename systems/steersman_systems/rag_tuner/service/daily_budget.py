@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _DAY_S = 86_400.0
-_LEAST_USD = 1e-9  # what rounding leaves
+_LEAST_USD = 1e-9  # rounding error
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Daily:
             if ended:
                 self._keep_in_mind(purse.tenant, more)
             raise
-        purse.saved = spent  # not before: what was not committed is written the next time
+        purse.saved = spent  # only after the commit: uncommitted spending is written the next time
 
     def _keep_in_mind(self, tenant: UUID, spent: tuple[float, int]) -> None:
         """Add spending that the tenant's next request will record."""
@@ -157,7 +157,7 @@ class Daily:
                 self._hold(record, purse, purse.saved, self._clock())
 
     def _hold(self, record: Spending, purse: Purse, spent: tuple[float, int], now: float) -> None:
-        # Put in again if it ended while this process was stopped: it still may be spent.
+        # Insert again if it expired while this process was stopped: its budget can still be spent.
         left = max(0.0, (purse.usd or 0.0) - spent[0]), max(0, purse.calls - spent[1])
         until = now + self._lease_s
         record.hold(purse.number, str(purse.tenant), *left, until)
@@ -186,7 +186,7 @@ class Daily:
             may = None if usd is None else min(usd, left_usd)
             less = usd is not None and left_usd < usd, left_calls < calls
             may_call = min(calls, left_calls)
-            # Drawn, so that no number is ever given twice: who was away too long frees its own.
+            # Random, so never reused: an expired request releases only its own hold.
             number, refusal = secrets.randbits(62), partial(self._refused, spent, now)
             purse = Purse(number, tenant, may, may_call, less, refusal)
             self._hold(record, purse, purse.saved, now)

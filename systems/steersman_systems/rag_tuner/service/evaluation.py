@@ -10,7 +10,7 @@ from steersman.wire import Refused
 from steersman_systems.rag_tuner.comparison import compare
 from steersman_systems.rag_tuner.configuration import Configuration
 from steersman_systems.rag_tuner.judged_collections import Question
-from steersman_systems.rag_tuner.policy_config import Tuned, load_policy_config
+from steersman_systems.rag_tuner.policy_config import PolicyConfig, load_policy_config
 from steersman_systems.rag_tuner.reward import GATED
 from steersman_systems.rag_tuner.service.messages import (
     AskedConfiguration,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from steersman.providers.detectors.answer_review import FlaggedAnswer
     from steersman.retrieval.corpora_reader import OpenCorpus
-    from steersman_systems.rag_tuner.comparison import Compared, Estimate
+    from steersman_systems.rag_tuner.comparison import Comparison, Estimate
     from steersman_systems.rag_tuner.service.fair_queue import Share, Slices
     from steersman_systems.rag_tuner.service.judged_comparison import Judgement
 
     Judging: TypeAlias = Callable[
-        [Share, Sequence[Question], Sequence[Configuration], Tuned], Judgement
+        [Share, Sequence[Question], Sequence[Configuration], PolicyConfig], Judgement
     ]
 
 _LISTED = 100
@@ -168,7 +168,7 @@ def _judged(answer: Evaluation, asked: EvaluateRequest, told: Judgement) -> Foun
     return Found(answer, told.flagged, took_ms)
 
 
-def _tuned(asked: EvaluateRequest) -> Tuned:
+def _tuned(asked: EvaluateRequest) -> PolicyConfig:
     shipped, weights = load_policy_config(), asked.weights
     given = {name: getattr(weights, name) for name in weights.__struct_fields__}
     changed = shipped.reward_weights.model_copy(update=given)
@@ -211,7 +211,7 @@ def _configuration(asked: AskedConfiguration) -> Configuration:
 
 
 def _shown(
-    asked: AskedConfiguration, found: Compared, *, judged: bool = False
+    asked: AskedConfiguration, found: Comparison, *, judged: bool = False
 ) -> EvaluatedConfiguration:
     batch, took = found.batch, found.batch.latency_ms
     names = GATED if judged else ("faithfulness_proxy", "relevancy_proxy")

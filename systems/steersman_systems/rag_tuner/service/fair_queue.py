@@ -30,7 +30,7 @@ MOST = 32
 """Maximum number of running and waiting evaluations of all tenants."""
 _FIRST_S = 5.0
 _LONGEST_S = 60.0
-_KNOWN = 1_000  # tenants of whom it is kept how long theirs took
+_KNOWN = 1_000  # maximum number of tenants with stored durations
 _LOOK_S = 0.1
 
 
@@ -58,7 +58,7 @@ class Line:
         self._waiting = 0
         self._inside: dict[UUID, int] = {}
         self._turns: dict[UUID, asyncio.Lock] = {}
-        self._took_s: dict[UUID, float] = {}  # the last ones of each, about
+        self._took_s: dict[UUID, float] = {}  # recent durations of each tenant
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="tuner")
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class Slices:
             self._waiting.setdefault(share, deque()).append(mine)
         while not mine.wait(_LOOK_S):
             with self._guard:
-                # It may have been handed over this very moment.
+                # The core may have been handed over at the same moment.
                 if share.stop.is_set() and not mine.is_set():
                     self._leave(share, mine)
                     raise DataError(

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from steersman.providers.judges.relevancy import TextEmbedder
     from steersman.retrieval.corpora_reader import OpenCorpus
     from steersman.retrieval.embedders import Embedders
-    from steersman_systems.rag_tuner.comparison import Compared
+    from steersman_systems.rag_tuner.comparison import Comparison
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.evaluator import Measured
+    from steersman_systems.rag_tuner.evaluator import EvaluationResult
     from steersman_systems.rag_tuner.judged_answers import Answers
     from steersman_systems.rag_tuner.judged_collections import Question
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.service.daily_budget import Purse
     from steersman_systems.rag_tuner.service.fair_queue import Share
     from steersman_systems.rag_tuner.service.messages import AskedAnswers
@@ -59,7 +59,7 @@ class JudgedOf(NamedTuple):
         degraded: number of questions excluded because a part of the search did not respond.
     """
 
-    compared: Compared | None
+    compared: Comparison | None
     unjudged: dict[str, int]
     degraded: int
 
@@ -97,7 +97,7 @@ def judged(
     share: Share,
     questions: Sequence[Question],
     configurations: Sequence[Configuration],
-    tuned: Tuned,
+    tuned: PolicyConfig,
 ) -> Judgement:
     """Evaluate configurations by judged answers.
 
@@ -128,7 +128,7 @@ def judged(
         sum(one.cost_usd for one in every),
         sum(one.calls for one in every),
         sum(one.paid_before for one in every),
-        # An address is the operator's, and no tenant's.
+        # A URL belongs to the operator; tenants must not see it.
         (*models.names, "served" if "://" in name else name),
         kept.unstored,
         today,
@@ -160,14 +160,14 @@ def _evaluator(
 
 
 def _flagged(
-    evaluator: LiveEvaluator, every: Sequence[Measured], tenant: UUID
+    evaluator: LiveEvaluator, every: Sequence[EvaluationResult], tenant: UUID
 ) -> list[FlaggedAnswer]:
     """Return the findings of detectors, without the tenant: the list belongs to the tenant."""
     found = [it for one in every for it in evaluator.flagged(one)]
     return [replace(it, subject=it.subject.replace(f"{tenant}/", "")) for it in found]
 
 
-def _today(purse: Purse, every: Sequence[Measured]) -> str:
+def _today(purse: Purse, every: Sequence[EvaluationResult]) -> str:
     """Return a message if the daily limit leaves too little; refuse if it left nothing."""
     ended = purse.ended
     if ended is None or not any("budget" in one.unjudged for one in every):
@@ -184,10 +184,10 @@ def _rounds(
     kept: JudgeCache,
     models: Models,
     purse: Purse,
-) -> list[list[Measured]]:
+) -> list[list[EvaluationResult]]:
     """Return the results of each round under every configuration."""
     episode = evaluator.episode()
-    rounds: list[list[Measured]] = [[] for _ in configurations]
+    rounds: list[list[EvaluationResult]] = [[] for _ in configurations]
     try:
         for begin in range(0, questions, _ROUND):
             some = np.arange(begin, min(begin + _ROUND, questions))
@@ -199,7 +199,7 @@ def _rounds(
     except DataError as error:
         if str(kept.file) not in str(error):
             raise
-        # Of the server's disk, so for its log: most likely deleted, since something was erased.
+        # For the server's log only; the file was most likely deleted after an erasure.
         _log.warning("%s", error)
         detail = "the cached answers were erased or cannot be read; try again"
         raise Refused.of("unavailable", detail, retry_after_s=1.0) from None
@@ -215,7 +215,7 @@ class _InTurns:
 
     def __init__(self, embedder: TextEmbedder, share: Share) -> None:
         self._embedder, self._share = embedder, share
-        # What is judged is kept by it.
+        # The name is part of the storage key of judgements.
         self.name = getattr(embedder, "name", type(embedder).__qualname__)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -223,7 +223,7 @@ class _InTurns:
             return self._embedder.encode(texts)
 
 
-def _compared(rounds: Sequence[Sequence[Measured]], tuned: Tuned) -> list[JudgedOf]:
+def _compared(rounds: Sequence[Sequence[EvaluationResult]], tuned: PolicyConfig) -> list[JudgedOf]:
     batches = [[one.batch for one in found if one.batch is not None] for found in rounds]
     first = pooled(batches[0]) if batches[0] else None
     each = []

@@ -238,7 +238,7 @@ class Models:
         try:
             self.forget(tenant, {corpus.id: corpus.erasures}, others=False)
             kept = JudgeCache(file, max_bytes=_CACHE_BYTES)
-            os.utime(file)  # what is only read is used as well
+            os.utime(file)  # reads count as use
         except (DataError, OSError) as error:
             _log.error("%s", error)
             detail = "the answer cache cannot be written; see the server log"

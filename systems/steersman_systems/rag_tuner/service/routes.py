@@ -180,7 +180,7 @@ class Tuning:
             try:
                 found = await self._line.run(tenant, work, stop)
             except BackendError as error:
-                # What it says names a server, and quotes it: that is the operator's.
+                # The message quotes the operator's server; tenants must not see it.
                 _log.warning("%s", error)
                 detail = "the embedder or a model does not respond; see the server log"
                 raise Refused.of("unavailable", detail, retry_after_s=5.0) from error
@@ -255,5 +255,5 @@ def _late(asked: EvaluateRequest) -> Refused:
         detail += "send fewer questions at once, or increase deadline_ms"
         return _Late.of("unavailable", detail, retry_after_s=1.0)
     detail += "results so far are cached and not paid again: send the same request to continue"
-    # What was asked of the models is waited for, and the next begins when it is there.
+    # Pending model calls finish before the next evaluation starts.
     return _Late.of("unavailable", detail, retry_after_s=_ENDING_S)

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
 
-class Asked(NamedTuple):
-    """What to evaluate next.
+class Proposal(NamedTuple):
+    """Configuration to evaluate next.
 
     Args:
-        configuration: In canonical form.
-        propensity: With what probability it was drawn; 1 where nothing was, NaN where that is not
-            known, so it cannot be used for off-policy evaluation.
+        configuration: Configuration in canonical form.
+        propensity: Probability of the draw; 1 without a draw; NaN if unknown, which excludes it
+            from off-policy evaluation.
     """
 
     configuration: Configuration
@@ -36,14 +36,14 @@ class Strategy(Protocol):
 
     name: str
 
-    def ask(self, rng: np.random.Generator) -> Asked:
-        """Return what to evaluate next."""
+    def ask(self, rng: np.random.Generator) -> Proposal:
+        """Return the configuration to evaluate next."""
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Learn from an evaluation, asked for or not."""
+        """Learn from an evaluation, requested or not."""
 
     def recommend(self) -> Configuration:
-        """Return what should serve, as far as is known.
+        """Return the configuration to serve, by the results so far.
 
         Raises:
             InputError: No results yet, or every known configuration breaks a hard gate.
@@ -54,17 +54,17 @@ class Ledger:
     """All reported evaluations, by configuration.
 
     Args:
-        tuned: Whose gates hold.
+        tuned: Policy configuration with the gates.
     """
 
-    def __init__(self, tuned: Tuned) -> None:
+    def __init__(self, tuned: PolicyConfig) -> None:
         self._tuned = tuned
         self._batches: dict[Configuration, list[Batch]] = {}
         self._rewards: dict[Configuration, list[Reward]] = {}
         self._breaches: dict[Configuration, tuple[str, ...]] = {}
 
     def enter(self, batch: Batch, reward: Reward) -> None:
-        """Take down an evaluation."""
+        """Add an evaluation."""
         self._batches.setdefault(batch.configuration, []).append(batch)
         self._rewards.setdefault(batch.configuration, []).append(reward)
         together = pooled(self._batches[batch.configuration])
@@ -75,11 +75,11 @@ class Ledger:
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
-        """Those that were evaluated, in the order of their first time."""
+        """Evaluated configurations, in the order of their first evaluation."""
         return tuple(self._batches)
 
     def evaluations(self, configuration: Configuration) -> int:
-        """Return how often a configuration was evaluated."""
+        """Return the number of evaluations of a configuration."""
         return len(self._batches.get(configuration, ()))
 
     def quality(self, configuration: Configuration) -> list[float]:
@@ -90,25 +90,25 @@ class Ledger:
         """Return the mean reward of all queries of a configuration, without penalties.
 
         Returns:
-            Of the queries that have both measures; minus infinity if none has, so that it is never
-            the best.
+            The mean over the queries with both measures; minus infinity if no query has both, so
+            that it is never the best.
         """
         told = np.concatenate([one.per_query for one in self._rewards[configuration]])
         mean = mean_of_defined(told)
         return -inf if isnan(mean) else mean
 
     def breaches(self, configuration: Configuration) -> tuple[str, ...]:
-        """Return the hard gates that all queries of a configuration together do not hold."""
+        """Return the hard gates that a configuration breaks over all its queries."""
         return self._breaches[configuration]
 
     def best(self, among: Collection[Configuration] | None = None) -> Configuration:
         """Return the configuration with the greatest mean reward that holds every gate.
 
         Args:
-            among: Those that are looked at; ``None`` for all that were evaluated.
+            among: Configurations to compare; ``None`` for all evaluated ones.
 
         Raises:
-            InputError: There is none.
+            InputError: No such configuration.
         """
         looked = self.configurations if among is None else tuple(among)
         held = [one for one in looked if not self.breaches(one) and isfinite(self.mean(one))]
@@ -118,7 +118,7 @@ class Ledger:
 
 
 def nothing_holds(count: int) -> str:
-    """Return what is said when there is nothing to recommend."""
+    """Return the message for a missing recommendation."""
     if not count:
         return "nothing was evaluated yet; tell it an evaluation first"
     return (

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Space
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
     Floats = NDArray[np.float64]
 
 _SPENT_NOISE = 1e-3
-"""Variance of what a query costs under one configuration: next to nothing beside its quality's."""
+"""Variance of a query's cost under one configuration: far below that of its quality."""
 _QUERIES = 256
 
 
@@ -33,18 +33,17 @@ class _Paid(NamedTuple):
 
 
 class Belief:
-    """Quality and what is spent, each a linear model of the whole space.
+    """Posterior with two linear models of the whole space: quality, and weighted latency and cost.
 
-    What is spent is modelled apart, since it hardly varies from query to query. All batches are
-    kept, so that they can be replayed when the reward weights change: quality, time and money
-    were measured, only their weights change.
+    Latency and cost have a separate model, because they hardly vary by query. All batches are
+    kept for replay after a change of the reward weights.
 
     Args:
         tuned: Space and weights.
-        queries: How many queries there are; places beyond are found room for.
+        queries: Number of queries; grows for larger indexes.
     """
 
-    def __init__(self, tuned: Tuned, queries: int = _QUERIES) -> None:
+    def __init__(self, tuned: PolicyConfig, queries: int = _QUERIES) -> None:
         self._tuned, self._space = tuned, tuned.space
         self._queries = queries
         design = _design(self._space)
@@ -63,9 +62,9 @@ class Belief:
             self._paid.append(_Paid(batch, reward.penalty, []))
 
     def learn_smaller(self, batches: Sequence[Batch]) -> None:
-        """Learn what the last evaluation says of fewer passages.
+        """Learn the results of the last evaluation with fewer passages.
 
-        Together they count as much as one evaluation: their queries fare well or badly together.
+        Together they count as one evaluation, because their queries are the same.
         """
         known = [one for one in batches if one.configuration in self._space.index]
         if not known:
@@ -77,8 +76,8 @@ class Belief:
         if self._paid:
             self._paid[-1].smaller.extend(known)
 
-    def retold(self, tuned: Tuned) -> Belief:
-        """Return what is believed under other reward weights, from the same evaluations."""
+    def retold(self, tuned: PolicyConfig) -> Belief:
+        """Return the posterior under other reward weights, from the same evaluations."""
         found = Belief(tuned, self._queries)
         for batch, penalty, smaller in self._paid:
             found._learn(batch, reward_of(batch, tuned), penalty)
@@ -94,29 +93,29 @@ class Belief:
         """Return joint draws of all configurations' rewards, (configurations, count).
 
         Args:
-            count: How many, ≥ 1.
+            count: Number of draws, ≥ 1.
         """
         return self.quality.draws(count, rng) - self._spent.mean()[:, None]
 
     def drawn(self, rng: np.random.Generator | None = None) -> Floats:
-        """Return one world that may be, for `best` and `ahead`."""
+        """Return one draw from the posterior, for `best` and `ahead`."""
         return self.quality.drawn(rng)
 
     def best(self, drawn: Floats | None = None) -> int:
-        """Return the place of the configuration that is worth the most."""
+        """Return the index of the configuration with the highest reward."""
         weights = self.quality.drawn() if drawn is None else drawn
         return int((self.quality.worth(weights) - self._spent.mean()).argmax())
 
     def ahead(
         self, place: int, others: NDArray[np.intp], drawn: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Return how much better than one configuration others are."""
+        """Return the reward of every configuration minus that of one."""
         mean, deviation = self.quality.ahead(place, others, drawn)
         return mean - self._spent.ahead(place, others)[0], deviation
 
     def _learn(self, batch: Batch, reward: Reward, penalty: float) -> None:
         place = self._space.index[batch.configuration]
-        # Trouble is charged: it is like to be found where what is alike had it.
+        # Penalties are added: similar configurations are likely to have the same ones.
         charged = self._tuned.reward_weights.penalty * penalty
         self.quality.add(place, batch.queries, reward.per_query + reward.spent - charged)
         self._spent.add(place, batch.queries, reward.spent)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steersman.errors import InputError
-from steersman_systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+from steersman_systems.rag_tuner.strategies.base import Ledger, Proposal, nothing_holds
 from steersman_systems.rag_tuner.strategies.belief import Belief
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
     Floats = NDArray[np.float64]
@@ -27,14 +27,14 @@ _DRAWS = 64
 class Factored:
     """Thompson sampling over a linear model of the whole space.
 
-    Every configuration is scored by posterior draws; how often each is the best of a draw *is* the
-    distribution that the next one is drawn from, mixed with an even floor, so its propensity is
-    exact. Configurations that were seen to break a hard gate are left out, but for the floor.
+    Posterior draws score every configuration. The share of draws in which a configuration is the
+    best is its probability, mixed with a uniform floor, so propensities are exact. Configurations
+    with a known broken gate are left out, except in the floor.
 
     Args:
         tuned: Bounds, gates, weights.
-        queries: How many queries there are to draw slices from, ≥ 1.
-        floor: Mass that is spread as `Space.draw` spreads it, in [0, 1).
+        queries: Number of queries for slices, ≥ 1.
+        floor: Exploration floor, distributed as in `Space.draw`, in [0, 1).
 
     Source: Russo et al., A Tutorial on Thompson Sampling (2018), section 4, with the frequencies
     of seeded draws as the distribution.
@@ -42,21 +42,21 @@ class Factored:
 
     name = "factored"
 
-    def __init__(self, tuned: Tuned, queries: int, *, floor: float = 0.05) -> None:
+    def __init__(self, tuned: PolicyConfig, queries: int, *, floor: float = 0.05) -> None:
         self._space = tuned.space
         self._ledger = Ledger(tuned)
         self._belief = Belief(tuned, queries)
         self._floor = floor
 
-    def ask(self, rng: np.random.Generator) -> Asked:
-        """Return a configuration drawn by how likely it is the best."""
+    def ask(self, rng: np.random.Generator) -> Proposal:
+        """Return a configuration, drawn with its probability of being the best."""
         masses = self.distribution(rng)
         place = int(np.searchsorted(masses.cumsum(), rng.random(), side="right"))
         place = min(place, int(np.flatnonzero(masses)[-1]))
-        return Asked(self._space.all[place], float(masses[place]))
+        return Proposal(self._space.all[place], float(masses[place]))
 
     def distribution(self, rng: np.random.Generator) -> Floats:
-        """Return with what probability each configuration would be drawn.
+        """Return the probability of each configuration.
 
         Returns:
             (configurations,) in the order of `Space.all`, summing to 1.
@@ -64,7 +64,7 @@ class Factored:
         even = self._space.draw_probabilities
         broken = self._broken()
         if len(broken) == len(even):
-            return even.copy()  # none is left that could be the best
+            return even.copy()  # all configurations are left out
         draws = self._belief.draws(_DRAWS, rng)
         draws[broken] = -np.inf
         counts = np.bincount(draws.argmax(axis=0), minlength=len(draws))
@@ -76,16 +76,16 @@ class Factored:
         self._belief.learn(batch, reward)
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
-        """Learn what the same evaluation says of fewer passages.
+        """Learn the results of the same evaluation with fewer passages.
 
-        Together they count as much as one evaluation: their queries fare well or badly together.
+        Together they count as one evaluation, because their queries are the same.
         """
         self._belief.learn_smaller(batches)
 
     def recommend(self) -> Configuration:
-        """Return the greatest posterior mean of those evaluated that hold every hard gate.
+        """Return the evaluated configuration of greatest posterior mean that holds every gate.
 
-        What was never evaluated may break one, however good the model thinks it is.
+        An unevaluated configuration may break a gate.
 
         Raises:
             InputError: No results yet, or none without a broken gate.

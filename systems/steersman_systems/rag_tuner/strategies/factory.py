@@ -11,7 +11,7 @@ from steersman_systems.rag_tuner.strategies.successive_halving import Halving
 from steersman_systems.rag_tuner.strategies.tpe import Tpe
 
 if TYPE_CHECKING:
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.strategies.base import Strategy
 
 DEFAULT = "factored"
@@ -19,15 +19,15 @@ NAMES = (DEFAULT, "halving", "ppo", "random", "tpe")
 _FREE = ("ppo", "tpe")
 
 
-def build_strategy(name: str, tuned: Tuned, *, queries: int, seed: int = 0) -> Strategy:
-    """Return a strategy that has learned nothing yet.
+def build_strategy(name: str, tuned: PolicyConfig, *, queries: int, seed: int = 0) -> Strategy:
+    """Return a new strategy by name.
 
     Args:
-        queries: How many queries there are to draw slices from, ≥ 1.
+        queries: Number of queries for slices, ≥ 1.
 
     Raises:
         InputError: Unknown strategy, or the strategy needs configurations outside the space.
-        DataError: It needs an extra that is not installed.
+        DataError: A required extra is not installed.
 
     >>> from steersman_systems.rag_tuner.policy_config import load_policy_config
     >>> build_strategy("factored", load_policy_config(), queries=100).name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steersman_systems.rag_tuner.strategies.base import Asked
+from steersman_systems.rag_tuner.strategies.base import Proposal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Fixed:
-    """One configuration, whatever comes.
+    """Strategy with one fixed configuration.
 
     Args:
-        configuration: It; it need not be in the space, as rrf is not by default.
+        configuration: The configuration; it may be outside the space, like rrf by default.
 
     >>> import numpy as np
     >>> from steersman_systems.rag_tuner.configuration import Configuration
@@ -30,13 +30,13 @@ class Fixed:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration.canonical()
 
-    def ask(self, rng: np.random.Generator) -> Asked:
-        """Return it."""
-        return Asked(self._configuration, 1.0)
+    def ask(self, rng: np.random.Generator) -> Proposal:
+        """Return the configuration."""
+        return Proposal(self._configuration, 1.0)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
         """Learn nothing."""
 
     def recommend(self) -> Configuration:
-        """Return it, whether it holds the gates or not: it is what the others are held against."""
+        """Return the configuration, even with a broken gate, because it is the baseline."""
         return self._configuration

@@ -9,7 +9,7 @@ import numpy as np
 from steersman.errors import InputError
 from steersman.training.ppo.agent import PPO, Steps
 from steersman_systems.rag_tuner.actions import Choices
-from steersman_systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+from steersman_systems.rag_tuner.strategies.base import Ledger, Proposal, nothing_holds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steersman.training.ppo.action_parts import DrawnAction
     from steersman.training.ppo.settings import Settings
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
     Floats = NDArray[np.float64]
@@ -27,30 +27,29 @@ if TYPE_CHECKING:
 _EVERY = 8
 _QUESTIONS = 256
 _LONG = 16.0
-"""A question of so many words counts as 1."""
+"""Unit of the number of words."""
 
 
 class ContextualPpo:
-    """A configuration for each question: one-step episodes, one head for each part.
+    """PPO with a configuration per question: one-step episodes, one head for each part.
 
-    As a strategy of the tuning loop, which evaluates one configuration on a batch, it draws for the
-    mean context of all questions and learns from the batch's mean. Question by question
-    (`ask_each`, `tell_each`) every question has its own draw, and it learns from each.
+    The tuning loop evaluates one configuration on a batch. So as its strategy, PPO draws for the
+    mean context of all questions, and learns from the mean of the batch. With `ask_each` and
+    `tell_each` it draws for every question and learns from each.
 
-    What it recommends for serving is one configuration, the likeliest at the mean context among
-    those that were evaluated and held every gate; `mapping` says which is the likeliest for each
-    category, for a stack that can tell them apart.
+    It recommends one configuration: the likeliest at the mean context among evaluated ones that
+    hold every gate. `mapping` returns the likeliest for each category.
 
     Args:
         tuned: Bounds, gates, weights.
-        contexts: (queries, features) features of each question from `contexts_of`;
-            none unless given, and then it is a bandit without context.
-        every: Evaluations after which it learns, ≥ 1; question by question it learns after 256.
-        settings: Of PPO.
-        seed: Of its first weights.
+        contexts: (queries, features) features of each question from `contexts_of`; default: a
+            bandit without context.
+        every: Evaluations per update, ≥ 1; with single questions, 256.
+        settings: Settings of PPO.
+        seed: Random seed of the initial weights.
 
     Raises:
-        InputError: Contexts are not a matrix of finite numbers, or no evaluations between updates.
+        InputError: Contexts are not a matrix of finite numbers, or `every` is below 1.
 
     Source: Schulman et al., Proximal Policy Optimization Algorithms (2017).
     """
@@ -61,7 +60,7 @@ class ContextualPpo:
 
     def __init__(
         self,
-        tuned: Tuned,
+        tuned: PolicyConfig,
         contexts: Floats | None = None,
         *,
         every: int = _EVERY,
@@ -83,17 +82,17 @@ class ContextualPpo:
         self._batches = _Waiting()
         self._questions = _Waiting()
 
-    # -- a batch at a time ------------------------------------------------------------------------
+    # -- batches ------------------------------------------------------------------------
 
-    def ask(self, rng: np.random.Generator) -> Asked:
+    def ask(self, rng: np.random.Generator) -> Proposal:
         """Return a configuration drawn for the mean context."""
         drawn = self.agent.act(self._mean, rng)
         configuration = self._choices.configuration(drawn.values)
         self._asked.append((configuration, drawn))
-        return Asked(configuration, self._choices.product(configuration, drawn.parts))
+        return Proposal(configuration, self._choices.product(configuration, drawn.parts))
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Learn from an evaluation, once there are enough; evaluations of others are only noted."""
+        """Learn after enough evaluations; those of other strategies are only recorded."""
         self._ledger.enter(batch, reward)
         place = next(
             (n for n, one in enumerate(self._asked) if one[0] == batch.configuration), None
@@ -107,10 +106,10 @@ class ContextualPpo:
             self.agent.learn(self._batches.taken())
 
     def recommend(self) -> Configuration:
-        """Return the likeliest of those that were evaluated and hold every gate.
+        """Return the likeliest evaluated configuration that holds every gate.
 
         Raises:
-            InputError: There is none.
+            InputError: No such configuration.
         """
         known = self._ledger.configurations
         held = [
@@ -122,12 +121,12 @@ class ContextualPpo:
         masses = self.agent.distributions(self._mean)
         return max(held, key=lambda one: self._choices.propensity(one, masses))
 
-    # -- question by question ---------------------------------------------------------------------
+    # -- single questions ---------------------------------------------------------------------
 
     def ask_each(
         self, queries: NDArray[np.intp], rng: np.random.Generator
-    ) -> list[tuple[Asked, DrawnAction]]:
-        """Return a configuration for each of some questions, with the draw to tell it by.
+    ) -> list[tuple[Proposal, DrawnAction]]:
+        """Return a configuration for each question, with the draw for `tell_each`.
 
         Raises:
             InputError: A question has no context.
@@ -136,13 +135,13 @@ class ContextualPpo:
         for drawn in self.agent.act_on(self._of(queries), rng):
             configuration = self._choices.configuration(drawn.values)
             mass = self._choices.product(configuration, drawn.parts)
-            found.append((Asked(configuration, mass), drawn))
+            found.append((Proposal(configuration, mass), drawn))
         return found
 
     def tell_each(
         self, queries: NDArray[np.intp], drawn: Sequence[DrawnAction], rewards: Floats
     ) -> None:
-        """Learn from single questions, once there are 256."""
+        """Learn from single questions, in updates of 256."""
         for state, one, reward in zip(self._of(queries), drawn, rewards, strict=True):
             if np.isfinite(reward):
                 self._questions.add(state, one, float(reward))
@@ -153,7 +152,7 @@ class ContextualPpo:
         """Return the likeliest configuration for a question.
 
         Raises:
-            InputError: It has no context.
+            InputError: The question has no context.
         """
         (state,) = self._of(np.array([query]))
         return self._choices.configuration(self.agent.best(state))
@@ -162,7 +161,7 @@ class ContextualPpo:
         """Return the likeliest configuration for the mean context of each category.
 
         Raises:
-            InputError: There are not as many as contexts.
+            InputError: The numbers of categories and contexts differ.
         """
         if len(categories) != len(self._contexts):
             raise InputError(f"{len(categories)} categories for {len(self._contexts)} contexts")
@@ -180,18 +179,18 @@ class ContextualPpo:
 
 
 def contexts_of(texts: Sequence[str], categories: Sequence[str]) -> Floats:
-    """Return what is cheaply known of some questions before anything is searched.
+    """Return cheap features of questions, known before a search.
 
     Args:
-        texts: (n,) of the questions, n ≥ 1.
-        categories: (n,) of each; "" where it has none.
+        texts: (n,) texts of the questions, n ≥ 1.
+        categories: (n,) category of each question; "" for none.
 
     Returns:
         (n, 4 + categories): number of words over 16 (at most 2), shares of words with a digit and
         with a capital after the first word, whether it ends as a question, and one-hot categories.
 
     Raises:
-        InputError: Not one category for each text, or no text.
+        InputError: The numbers of texts and categories differ, or no text.
 
     >>> contexts_of(["Who wrote Lisp 1.5?"], ["names"]).round(2).tolist()
     [[0.25, 0.25, 0.33, 1.0, 1.0]]
@@ -217,7 +216,7 @@ def _shape(text: str) -> list[float]:
 
 
 class _Waiting:
-    """Steps that nothing was learned from yet; each is an episode."""
+    """Steps since the last update; each is an episode."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[Floats, DrawnAction, float]] = []

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     Guess = tuple[Floats, Floats]
 
 _SURE = 4.0
-"""Log odds of making, or not making, a move that leads towards what is believed to be the best."""
+"""Log odds of a move towards the believed best configuration."""
 _TOWARDS = 0.72
-"""Takes the mean of an ordered part's distribution, 1.5 tanh of it, about to the step itself."""
+"""Scale that brings the mean of an ordered part, 1.5 tanh of it, close to the step."""
 _NARROW = -3.2
-"""Gives an ordered part's distribution a width of .2: one or two neighbours."""
+"""Log width of .2 of an ordered part's distribution: one or two neighbours."""
 
 
 def first_guess(features: Features, parts: Sequence[Part]) -> list[Guess]:
-    """Return, for each part, the linear map from scaled features that PPO starts from.
+    """Return PPO's initial linear map from scaled features, for each part.
 
-    All parts move at once towards what is believed to be the best of all configurations: in a drawn
-    world while it explores, which is Thompson sampling, in the expected one otherwise. Where
-    nothing is known, it stands still. From a random start, most of the training went into learning
-    that much; from one that looked part by part, policies stuck where parts depend on each other.
+    All parts move at once towards the best configuration: of a posterior draw during exploration
+    (Thompson sampling), else of the posterior mean. Without results nothing moves. From random
+    weights, most of the training went into learning this. A start that considers single parts got
+    stuck where parts interact.
 
     Source: Silver et al., Residual Policy Learning (2018), for learning on top of a policy.
     """
@@ -51,8 +51,8 @@ def first_guess(features: Features, parts: Sequence[Part]) -> list[Guess]:
 
 
 def _values(features: Features, part: Part) -> list[str]:
-    """Of each value but standing still, the feature that says whether the best has it."""
+    """Return, for each value except the null move, the feature that marks it as the best one's."""
     named = {"variant": features.space.variants, "prompt": features.space.prompts}
     if part.name in named:
         return [f"towards_{part.name}={value}" for value in named[part.name]]
-    return [f"towards_{part.name}"]  # a switch is turned
+    return [f"towards_{part.name}"]  # a toggle

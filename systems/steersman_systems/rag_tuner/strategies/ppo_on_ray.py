@@ -39,19 +39,19 @@ def train_on_ray(
     checkpoint: Path | None = None,
     done: Callable[[UpdateResult], None] | None = None,
 ) -> SequentialPolicy:
-    """Return a policy that was trained as `train_sequential` does, with episodes played anywhere.
+    """Train as `train_sequential`, with episodes on the nodes of a Ray cluster.
 
-    The same simulator, what is seen of it, moves, network, first guess and defaults; a lost node
-    takes the episodes with it that it was playing, and nothing else.
+    Simulator, features, moves, network, initial map and defaults are the same. A lost node loses
+    only its running episodes.
 
     Args:
-        updates: In all, ≥ 1.
-        runners: That play, one processor each, ≥ 1.
+        updates: Total number of updates, ≥ 1.
+        runners: Number of runners, one processor each, ≥ 1.
 
     Raises:
-        InputError: A number out of its range.
+        InputError: A number is out of range.
         DataError: The extra `ray` is missing, or the checkpoint is of another training.
-        ClusterError: The cluster does not answer, or no runner is left.
+        ClusterError: The cluster does not respond, or no runner is left.
     """
     scaling = fitted_scaling(environment, np.random.default_rng([seed, 0]))
     stage = Stage(environment, scaling.apply, environment.moves.parts, len(environment.features))
@@ -73,7 +73,7 @@ def train_on_ray(
 
 
 def _guess(environment: TuningEnvironment) -> list[tuple[Floats, Floats]] | None:
-    """Return what `train_sequential` begins with."""
+    """Return the initial map of `train_sequential`."""
     features = environment.features
     if "belief" not in features.groups:
         return None
@@ -81,7 +81,7 @@ def _guess(environment: TuningEnvironment) -> list[tuple[Floats, Floats]] | None
 
 
 def _about(environment: TuningEnvironment, scaling: Scaling) -> dict[str, Floats]:
-    """Return what trained weights mean nothing without."""
+    """Return the metadata of a checkpoint: everything that its weights depend on."""
     seen = [list(environment.features.names), environment.window, environment.horizon]
     digest = hashlib.sha256(json.dumps(seen).encode()).digest()
     return {

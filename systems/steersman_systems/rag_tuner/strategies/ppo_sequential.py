@@ -14,8 +14,8 @@ from steersman.training.ppo.action_parts import draw
 from steersman.training.ppo.agent import PPO, Steps
 from steersman.training.ppo.settings import Settings
 from steersman_systems.rag_tuner.actions import Moves
-from steersman_systems.rag_tuner.features import GROUPS, Features, Observed, Scaling, Situation
-from steersman_systems.rag_tuner.strategies.base import Asked, Ledger, nothing_holds
+from steersman_systems.rag_tuner.features import GROUPS, Features, RecentResults, Scaling, Situation
+from steersman_systems.rag_tuner.strategies.base import Ledger, Proposal, nothing_holds
 from steersman_systems.rag_tuner.strategies.belief import Belief
 from steersman_systems.rag_tuner.strategies.ppo_guess import first_guess
 
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from steersman.training.ppo.agent import Update
     from steersman_systems.rag_tuner.configuration import Configuration
     from steersman_systems.rag_tuner.environment import TuningEnvironment
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
     Floats = NDArray[np.float64]
 
 _FORMAT = 3
 _FITTED_ON = 16
-"""Episodes of random moves that the scaling is fitted on."""
+"""Number of episodes with random moves for fitting the scaling."""
 
 
 class SequentialPolicy:
-    """A trained policy: what it sees, how that is scaled, and its network.
+    """Trained policy: features, scaling and network.
 
     Args:
-        agent: Over the moves of the features' space.
-        features: What of a situation is seen.
-        scaling: Fitted once.
-        window: Batches that are remembered, as in training.
+        agent: Agent over the moves of the features' space.
+        features: Features of a situation.
+        scaling: Scaling, fitted once.
+        window: Number of batches in the state, as in training.
     """
 
     def __init__(self, agent: PPO, features: Features, scaling: Scaling, window: int) -> None:
         self.agent, self.features, self.scaling, self.window = agent, features, scaling, window
 
     def state(self, situation: Situation, rng: np.random.Generator | None = None) -> Floats:
-        """Return what the network sees of a situation."""
+        """Return the network's input for a situation."""
         return self.scaling.apply(self.features.raw(situation, rng))
 
     def save(self, file: Path) -> None:
-        """Write it as safetensors, whole or not at all; the optimiser's state is left behind."""
+        """Write the policy as safetensors, atomically, without the optimiser's state."""
         about = json.dumps(self._about()).encode()
         kept = {n: a for n, a in self.agent.state().items() if not n.startswith("adam.")}
         arrays: dict[str, NDArray[Any]] = {n: np.asarray(a, np.float64) for n, a in kept.items()}
@@ -69,11 +69,11 @@ class SequentialPolicy:
         part.replace(file)
 
     @classmethod
-    def load(cls, file: Path, tuned: Tuned) -> SequentialPolicy:
-        """Return a policy that was saved.
+    def load(cls, file: Path, tuned: PolicyConfig) -> SequentialPolicy:
+        """Load a policy.
 
         Raises:
-            DataError: It cannot be read, is damaged, or was trained for another space or format.
+            DataError: The file cannot be read, is damaged, or has another space or format.
         """
         try:
             arrays = unpack_state(file.read_bytes())
@@ -105,21 +105,20 @@ class SequentialPolicy:
 
 
 class SequentialPpo:
-    """A trained policy at work; it learns no further.
+    """Strategy with a trained, frozen policy.
 
     It recommends the greatest posterior mean among evaluated configurations that hold every gate,
-    since the gates of others are unknown.
-
-    Report every change to it: of the reward weights (`retune`), which replays all paid evaluations
-    under the new ones, and of the collection (`begin_again`), which discards its beliefs.
+    because the gates of others are unknown. After a change of the reward weights call `retune`,
+    which replays all evaluations. After a change of the collection call `begin_again`, which
+    discards the posterior.
 
     Args:
         tuned: Bounds, gates and weights.
-        policy: Trained for the same space.
-        start: What runs now.
-        labels: Category of each query, by its place; empty if they have none.
-        explore: Whether moves are drawn; otherwise each is the likeliest, with probability 1, and
-            its results cannot be used off-policy.
+        policy: Policy trained for the same space.
+        start: Live configuration.
+        labels: Category of each query, by index; empty without categories.
+        explore: True to draw moves; otherwise the likeliest move has probability 1, and its
+            results cannot be used off-policy.
 
     Raises:
         InputError: `start` is not in the space.
@@ -129,7 +128,7 @@ class SequentialPpo:
 
     def __init__(
         self,
-        tuned: Tuned,
+        tuned: PolicyConfig,
         policy: SequentialPolicy,
         start: Configuration,
         labels: Sequence[str] = (),
@@ -141,22 +140,22 @@ class SequentialPpo:
         self._space = tuned.space  # kept, as the property builds a new one each time
         self._moves = Moves(self._space)
         self._running = self._space.check(start)
-        self._observed = Observed(policy.window)
+        self._observed = RecentResults(policy.window)
         self._ledger = Ledger(tuned)
         self._belief = Belief(tuned)
         self.age_days = 0.0
 
-    def ask(self, rng: np.random.Generator) -> Asked:
-        """Return where a drawn move leads; the running configuration moves with its result."""
+    def ask(self, rng: np.random.Generator) -> Proposal:
+        """Return the configuration after a drawn move; `tell` makes it live."""
         if not self._explore:
             likeliest = self._policy.agent.best(self._state())
-            return Asked(self._moves.apply(self._running, likeliest), 1.0)
+            return Proposal(self._moves.apply(self._running, likeliest), 1.0)
         masses = self._policy.agent.distributions(self._state(rng))
         to = self._moves.apply(self._running, draw(masses, rng).values)
-        return Asked(to, self._moves.propensity(self._running, to, masses))
+        return Proposal(to, self._moves.propensity(self._running, to, masses))
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Remember a batch; what it was evaluated under is what runs now."""
+        """Add a batch; its configuration becomes the live one."""
         self._ledger.enter(batch, reward)
         if batch.configuration in self._space.index:
             labels = [self._labels[place] for place in batch.queries] if self._labels else ()
@@ -165,29 +164,29 @@ class SequentialPpo:
             self._belief.learn(batch, reward)
 
     def tell_smaller(self, batches: Sequence[Batch]) -> None:
-        """Learn what the same evaluation says of fewer passages."""
+        """Learn the results of the same evaluation with fewer passages."""
         self._belief.learn_smaller(batches)
 
     def begin_again(self) -> None:
-        """Believe nothing from now on: it is another collection, or has other questions.
+        """Discard the posterior and all broken gates, for another collection or other questions.
 
-        What ran goes on running, and what broke a gate is forgotten with all else.
+        The live configuration stays.
         """
         self._ledger, self._belief = Ledger(self._tuned), Belief(self._tuned)
-        self._observed = Observed(self._policy.window)
+        self._observed = RecentResults(self._policy.window)
 
-    def retune(self, tuned: Tuned) -> None:
-        """Follow other reward weights from now on.
+    def retune(self, tuned: PolicyConfig) -> None:
+        """Switch to other reward weights.
 
         Raises:
-            InputError: It has another space.
+            InputError: The policy configuration has another space.
         """
         if tuned.space != self._space:
             raise InputError("the policy was trained for another space; train one for this space")
         self._tuned, self._belief = tuned, self._belief.retold(tuned)
 
     def recommend(self) -> Configuration:
-        """Return the greatest posterior mean of those evaluated that hold every hard gate.
+        """Return the evaluated configuration of greatest posterior mean that holds every gate.
 
         Raises:
             InputError: No results yet, or all evaluated configurations break a gate.
@@ -217,10 +216,10 @@ def train_sequential(
     seed: int = 0,
     done: Callable[[int, Update, float], None] | None = None,
 ) -> SequentialPolicy:
-    """Return a policy that was trained in simulators.
+    """Train a policy in simulators.
 
     Args:
-        updates: How many, ≥ 0; with none it is the first guess that training begins with.
+        updates: Number of updates, ≥ 0; 0 returns the initial policy.
 
     Raises:
         InputError: No environment, or a negative number of updates.
@@ -242,7 +241,7 @@ def train_sequential(
 
 
 def fitted_scaling(environment: TuningEnvironment, rng: np.random.Generator) -> Scaling:
-    """Return how states are scaled, fitted on episodes of random moves."""
+    """Return the scaling of states, fitted on episodes of random moves."""
     rows = []
     sizes = [part.size for part in environment.moves.parts]
     for _ in range(_FITTED_ON):
@@ -258,7 +257,7 @@ def fitted_scaling(environment: TuningEnvironment, rng: np.random.Generator) -> 
 def _episodes(
     environments: Sequence[TuningEnvironment], agent: PPO, scaling: Scaling, seed: list[int]
 ) -> Steps:
-    """Play one episode in each environment side by side; they stand one after the other."""
+    """Play one episode in each environment in parallel; return them one after the other."""
     rng = np.random.default_rng([*seed, 0])
     raw = [
         one.reset(np.random.default_rng([*seed, place]))

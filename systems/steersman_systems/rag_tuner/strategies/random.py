@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from steersman_systems.rag_tuner.strategies.base import Asked, Ledger
+from steersman_systems.rag_tuner.strategies.base import Ledger, Proposal
 
 if TYPE_CHECKING:
     import numpy as np
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
 
 class Random:
-    """Each part drawn evenly; the best mean is recommended.
+    """Strategy that draws each part uniformly and recommends the best mean.
 
     Args:
         tuned: Bounds and gates.
@@ -31,24 +31,24 @@ class Random:
 
     name = "random"
 
-    def __init__(self, tuned: Tuned) -> None:
+    def __init__(self, tuned: PolicyConfig) -> None:
         self._space = tuned.space
         self._ledger = Ledger(tuned)
 
-    def ask(self, rng: np.random.Generator) -> Asked:
+    def ask(self, rng: np.random.Generator) -> Proposal:
         """Return a configuration at random."""
         drawn = self._space.draw(rng)
         mass = self._space.draw_probabilities[self._space.index[drawn]]
-        return Asked(drawn, float(mass))
+        return Proposal(drawn, float(mass))
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Take it down."""
+        """Record an evaluation."""
         self._ledger.enter(batch, reward)
 
     def recommend(self) -> Configuration:
-        """Return the best mean of those that hold every gate.
+        """Return the configuration with the best mean that holds every gate.
 
         Raises:
-            InputError: There is none.
+            InputError: No such configuration.
         """
         return self._ledger.best()

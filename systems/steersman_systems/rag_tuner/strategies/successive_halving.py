@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import nan
 from typing import TYPE_CHECKING
 
-from steersman_systems.rag_tuner.strategies.base import Asked, Ledger
+from steersman_systems.rag_tuner.strategies.base import Ledger, Proposal
 
 if TYPE_CHECKING:
     import numpy as np
 
     from steersman_systems.rag_tuner.configuration import Configuration
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
 _FIRST = 4
@@ -22,8 +22,8 @@ class Halving:
     """Brackets of 4, 8, 16, … random configurations; each rung keeps the better half.
 
     Every rung of a bracket costs the same: half as many configurations, each evaluated twice as
-    often. A bracket ends when one is left; the next one starts with twice as many, the winners so
-    far among them. So it needs no budget beforehand, and may be stopped at any time.
+    often. A bracket ends when one configuration is left. The next bracket starts with twice as
+    many, including earlier winners. So it needs no budget, and can be stopped at any time.
 
     Args:
         tuned: Bounds and gates.
@@ -34,7 +34,7 @@ class Halving:
 
     name = "halving"
 
-    def __init__(self, tuned: Tuned) -> None:
+    def __init__(self, tuned: PolicyConfig) -> None:
         self._space = tuned.space
         self._ledger = Ledger(tuned)
         self._size = _FIRST
@@ -43,27 +43,27 @@ class Halving:
         self._times = 1
         self._winners: list[Configuration] = []
 
-    def ask(self, rng: np.random.Generator) -> Asked:
-        """Return the next one of the rung; its probability depends on the draws of the bracket."""
+    def ask(self, rng: np.random.Generator) -> Proposal:
+        """Return the next configuration of the rung; its propensity depends on the bracket."""
         if not self._due:
             self._climb(rng)
-        return Asked(self._due[0], nan)
+        return Proposal(self._due[0], nan)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Take it down; what was asked for is due no longer."""
+        """Record an evaluation; a requested one is done."""
         self._ledger.enter(batch, reward)
         if batch.configuration in self._due:
             self._due.remove(batch.configuration)
 
     def recommend(self) -> Configuration:
-        """Return the best of those that were evaluated most often and hold every gate.
+        """Return the best of the most often evaluated configurations that hold every gate.
 
         Raises:
-            InputError: There is none.
+            InputError: No such configuration.
         """
         held = [one for one in self._ledger.configurations if not self._ledger.breaches(one)]
         most = max(map(self._ledger.evaluations, held), default=0)
-        # Half as often is as far as one rung down: the winner of a bracket that has just begun.
+        # One rung less counts too: an earlier winner in a new bracket has half as many evaluations.
         often = [one for one in held if self._ledger.evaluations(one) > most / _KEPT]
         return self._ledger.best(often or None)
 

@@ -2,9 +2,9 @@
 
 Similar configurations have similar rewards. The similarity is an ANOVA kernel: a sum over the parts
 and their pairs, so the effect of a part is shared by all configurations with it. The features are
-the leading directions of the kernel over the space; their weights have independent normal priors. A
-query that is easy is easy under every configuration, so every query has a level, which is
-integrated out. So two configurations on different queries are compared as if on the same.
+the leading directions of the kernel over the space; their weights have independent normal priors.
+An easy query is easy under every configuration, so every query has a level, which is integrated
+out. So configurations on different queries are comparable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEVEL, _PART, _PAIR, _ALL = 0.25, 0.01, 0.003, 0.0005
 
 
 def features(space: Space, rank: int = _RANK) -> Floats:
-    """Return what the model knows each configuration by.
+    """Return the features of each configuration.
 
     Returns:
         (configurations, features) float64; the dot product of two rows is their prior covariance.
@@ -60,13 +60,13 @@ def features(space: Space, rank: int = _RANK) -> Floats:
 
 
 class Surface:
-    """The posterior of every configuration's mean reward.
+    """Posterior of every configuration's mean reward.
 
     Args:
-        design: (configurations, features) as `features` gives it.
-        queries: How many there are to draw slices from, ≥ 1; room is found for those beyond.
-        noise_var: Prior guess of the variance of a query's reward around its level and its
-            configuration's, > 0; it counts as 64 rewards, and what was seen is mixed into it.
+        design: (configurations, features) from `features`.
+        queries: Number of queries for slices, ≥ 1; grows for larger indexes.
+        noise_var: Prior variance of a query's reward around its level and its configuration's
+            mean, > 0; it counts as 64 rewards and is updated with observed residuals.
         query_var: Prior variance of a query's level, > 0.
 
     Source: Henderson's mixed model equations (Henderson 1950; Searle, Casella & McCulloch,
@@ -99,7 +99,7 @@ class Surface:
         """Learn some queries' rewards under one configuration.
 
         Args:
-            weight: As how many independent rewards each counts, above 0.
+            weight: Number of independent rewards that each counts as, above 0.
         """
         known = ~np.isnan(rewards)
         self.add_together([place], queries[known], rewards[known][None], weight)
@@ -114,7 +114,7 @@ class Surface:
         """Learn some queries' rewards under several configurations at once.
 
         Args:
-            weight: As how many independent rewards each counts, above 0.
+            weight: Number of independent rewards that each counts as, above 0.
         """
         known = ~np.isnan(rewards).any(axis=0)
         queries, rewards = queries[known], rewards[:, known]
@@ -146,7 +146,7 @@ class Surface:
         """Return joint draws of all configurations' rewards from the posterior.
 
         Args:
-            count: How many, ≥ 1.
+            count: Number of draws, ≥ 1.
         """
         weights, lower = self._posterior()
         normal = rng.standard_normal((len(weights), count))
@@ -156,7 +156,7 @@ class Surface:
         )
 
     def drawn(self, rng: np.random.Generator | None = None) -> Floats:
-        """Return weights of the features: one draw from the posterior."""
+        """Return one draw of the feature weights from the posterior."""
         weights, lower = self._posterior()
         if rng is None:
             return weights
@@ -166,13 +166,13 @@ class Surface:
         )
 
     def worth(self, weights: Floats) -> Floats:
-        """Return every configuration's reward under some weights, (configurations,)."""
+        """Return every configuration's reward for given feature weights, (configurations,)."""
         return np.asarray(self._design @ weights)
 
     def ahead(
         self, place: int, others: NDArray[np.intp], weights: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Return how much greater than one configuration's reward others' are."""
+        """Return the reward of every configuration minus that of one."""
         mean, lower = self._posterior()
         rows = self._design[others] - self._design[place]
         spread = solve_triangular(lower, rows.T, lower=True, check_finite=False)
@@ -196,7 +196,7 @@ class Surface:
         return weights, lower
 
     def _learn_noise(self, weights: Floats, levels: Floats) -> None:
-        """Mix what is left over into the guess.
+        """Update the noise variance with the residuals.
 
         With rewards y and their fit Hy, y·(y − Hy) is the noise variance times the number of
         rewards in expectation, if the priors are right.
@@ -206,17 +206,17 @@ class Surface:
         self.noise_var = (_GUESSED * self._guess + max(float(left), 0.0)) / (_GUESSED + seen)
 
 
-# -- how alike configurations are -----------------------------------------------------------------
+# -- similarity of configurations -----------------------------------------------------------------
 
 
 class _Part(NamedTuple):
-    """One part of a configuration: the level of every configuration, and how alike levels are."""
+    """Part of a configuration: the level of every configuration, and the similarity of levels."""
 
     level: NDArray[np.intp]
     kernel: Floats
 
     def row(self, place: int) -> Floats:
-        """How alike the part of one configuration is to that of every other."""
+        """Return the similarity of one configuration's part to that of every configuration."""
         return np.asarray(self.kernel[self.level[place]][self.level], np.float64)
 
 
@@ -235,7 +235,7 @@ def _parts(space: Space) -> list[_Part]:
 def _part(values: Sequence[Any], alike: Callable[[Any, Any], float]) -> _Part:
     levels = list(dict.fromkeys(values))
     kernel = np.array([[alike(one, other) for other in levels] for one in levels])
-    # Centred, so that only the whole space carries what all levels share.
+    # Centred, so that only the term of the whole space has the common level.
     means = kernel.mean(axis=0)
     kernel = kernel - means - means[:, None] + kernel.mean()
     kernel /= max(float(np.trace(kernel)) / len(levels), 1e-12)
@@ -244,7 +244,7 @@ def _part(values: Sequence[Any], alike: Callable[[Any, Any], float]) -> _Part:
 
 
 def _alike_ways(one: tuple[str, float], other: tuple[str, float]) -> float:
-    """Variants lie on the line of fusion weights, and each has a separate term."""
+    """Return the kernel of variants: distance in fusion weight, and a separate term."""
     nearby = _bell(_on_the_line(*one) - _on_the_line(*other), _WEIGHT_SCALE)
     return 0.7 * nearby + 0.3 * float(one[0] == other[0])
 
@@ -254,7 +254,7 @@ def _on_the_line(variant: str, weight: float) -> float:
 
 
 def _alike_counts(one: int, other: int) -> float:
-    """What a further passage brings depends on how many there are: so the logarithm; and a line."""
+    """Return the kernel of k: logarithmic, because further passages help less; plus linear."""
     smooth = _bell(np.log(one / other), _LOG_K_SCALE)
     return smooth + (one - 16) * (other - 16) / 256
 
@@ -278,7 +278,7 @@ def _covariance(parts: Sequence[_Part], place: int) -> Floats:
 
 
 def _summed(rows: Floats) -> Floats:
-    """Return the whole covariance from that of each part, (parts, configurations)."""
+    """Return the total covariance from that of each part, (parts, configurations)."""
     alone = rows.sum(axis=0)
     pairs = (alone**2 - (rows**2).sum(axis=0)) / 2
     return np.asarray(_LEVEL + _PART * alone + _PAIR * pairs + _ALL * rows.prod(axis=0))

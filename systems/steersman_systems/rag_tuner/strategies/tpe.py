@@ -10,51 +10,51 @@ from typing import TYPE_CHECKING, Any
 from steersman.errors import DataError
 from steersman.errors.install_hint import how_to_install
 from steersman_systems.rag_tuner.configuration import Configuration
-from steersman_systems.rag_tuner.strategies.base import Asked, Ledger
+from steersman_systems.rag_tuner.strategies.base import Ledger, Proposal
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     import numpy as np
 
-    from steersman_systems.rag_tuner.policy_config import Tuned
+    from steersman_systems.rag_tuner.policy_config import PolicyConfig
     from steersman_systems.rag_tuner.reward import Batch, Reward
 
 
 class Tpe:
-    """Optuna's TPE sampler over the same space; the best mean is recommended.
+    """Strategy with Optuna's TPE sampler; recommends the best mean.
 
-    It draws from densities over single parts that it does not tell, so its propensities are not
-    known, and given as NaN: what it evaluated cannot be used for off-policy evaluation.
+    Optuna does not report its sampling densities. So propensities are NaN, and its evaluations
+    cannot be used for off-policy evaluation.
 
     Args:
         tuned: Bounds and gates.
-        seed: Of its sampler.
+        seed: Random seed of the sampler.
 
     Raises:
         DataError: The extra ``tune`` is not installed.
 
     Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization (2011), section 4;
-    constraints as Optuna has them: trials that break a gate come after all that do not.
+    constraints as in Optuna: trials that break a gate rank after all others.
     """
 
     name = "tpe"
 
-    def __init__(self, tuned: Tuned, seed: int = 0) -> None:
+    def __init__(self, tuned: PolicyConfig, seed: int = 0) -> None:
         optuna = _library()
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._space = tuned.space
         self._ledger = Ledger(tuned)
         with warnings.catch_warnings():
-            # Its options for dependent parts are marked so; the version is pinned.
+            # Options for dependent parts are experimental in Optuna; its version is pinned.
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self._failed = optuna.trial.TrialState.FAIL
         self._trials: dict[Configuration, list[Any]] = {}
 
-    def ask(self, rng: np.random.Generator) -> Asked:
-        """Return what the sampler suggests."""
+    def ask(self, rng: np.random.Generator) -> Proposal:
+        """Return the suggestion of the sampler."""
         trial = self._study.ask()
         space = self._space
         variant = trial.suggest_categorical("variant", space.variants)
@@ -74,10 +74,10 @@ class Tpe:
         found = min(space.weights, key=lambda one: abs(one - suggested.fusion_weight))
         asked = Configuration.of(suggested.parts() | {"fusion_weight": found}).canonical()
         self._trials.setdefault(asked, []).append(trial)
-        return Asked(asked, nan)
+        return Proposal(asked, nan)
 
     def tell(self, batch: Batch, reward: Reward) -> None:
-        """Tell the sampler, of what it did not suggest too, if that is in the space."""
+        """Report an evaluation in the space to the sampler, suggested or not."""
         self._ledger.enter(batch, reward)
         waiting = self._trials.get(batch.configuration)
         judged = not isnan(reward.value)
@@ -88,7 +88,7 @@ class Tpe:
             self._study.add_trial(self._as_suggested(batch.configuration, reward.value))
 
     def _as_suggested(self, configuration: Configuration, value: float) -> Any:
-        """Return a trial as it would be there if `ask` had suggested a configuration."""
+        """Return a trial as if `ask` had suggested the configuration."""
         optuna, space = _library(), self._space
         of = optuna.distributions
         low, high = space.weights[0], space.weights[-1]
@@ -108,10 +108,10 @@ class Tpe:
         )
 
     def recommend(self) -> Configuration:
-        """Return the best mean of those that hold every gate.
+        """Return the configuration with the best mean that holds every gate.
 
         Raises:
-            InputError: There is none.
+            InputError: No such configuration.
         """
         return self._ledger.best()
 

@@ -20,7 +20,7 @@ from steersman_systems.interrogator.answer_cache import MemoryCache
 from steersman_systems.interrogator.answers import OptionAnswerer
 from steersman_systems.interrogator.choosers import Learned, worth
 from steersman_systems.interrogator.demo.command import _sets, read_embedding
-from steersman_systems.interrogator.demo.http_choosers import Asking, serving
+from steersman_systems.interrogator.demo.http_choosers import ServiceChooser, serving
 from steersman_systems.interrogator.demo.tables import _is_told
 from steersman_systems.interrogator.investigation import investigate
 from steersman_systems.interrogator.point import load_point
@@ -110,7 +110,7 @@ def _learned_from(log, targets):
 @pytest.mark.slow
 def test_service_and_process_decide_alike_from_the_same_state(running, log, targets):
     point, learned = _learned_from(log, targets)
-    asking = Asking(running.client, point)
+    asking = ServiceChooser(running.client, point)
     drawn = set()
     for target in targets * 4:
         opening = OptionAnswerer(Letters(), MemoryCache()).open(QUESTIONS.opening, target.vector)
@@ -131,7 +131,7 @@ def test_service_and_process_decide_alike_from_the_same_state(running, log, targ
 
 @pytest.mark.slow
 def test_what_each_question_brought_is_learned_and_the_log_is_evidence(running, log, targets):
-    asking = Asking(running.client, load_point(QUESTIONS))
+    asking = ServiceChooser(running.client, load_point(QUESTIONS))
     done = _investigated(targets[1], asking)
     running.learned()
     assert [step.drawn.action for step in done.steps] == [one.action for one in asking.asked]
@@ -156,7 +156,7 @@ def test_two_tenants_learn_apart(running, database, home, log, targets):
     other = home / "other"
     other.mkdir(exist_ok=True)
     with _served(database, other, None, targets) as second:
-        asking = Asking(second.client, load_point(QUESTIONS))
+        asking = ServiceChooser(second.client, load_point(QUESTIONS))
         _investigated(targets[0], asking, limit=2)
         second.learned()
         assert asking.asked[0].update_seq == 0  # nothing of the first one's log
@@ -166,7 +166,7 @@ def test_two_tenants_learn_apart(running, database, home, log, targets):
         assert not theirs & {one.decision_id for one in asking.asked}
 
 
-class _Stopping(Asking):
+class _Stopping(ServiceChooser):
     """Asks a service that is gone from its third question on."""
 
     stop = None

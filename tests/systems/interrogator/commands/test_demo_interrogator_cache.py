@@ -14,7 +14,7 @@ from rich.console import Console
 from steersman.errors import DataError
 from steersman_systems.interrogator.answers import OptionAnswerer
 from steersman_systems.interrogator.choosers import Heuristic
-from steersman_systems.interrogator.demo.cache import Counting, demo_cache
+from steersman_systems.interrogator.demo.cache import DemoMetrics, demo_cache
 from steersman_systems.interrogator.investigation import investigate
 from steersman_systems.interrogator.questions import load_questions
 from steersman_systems.interrogator.targets import Target
@@ -32,7 +32,7 @@ def unnamed(monkeypatch):
 
 
 def _run(cache, file=None, console=None):
-    counted = Counting(cache, file, console or Console(file=io.StringIO()))
+    counted = DemoMetrics(cache, file, console or Console(file=io.StringIO()))
     vector = WORDS.encode(["the weather in paris"])[0]
     done = investigate(
         Target.of_vector(vector),

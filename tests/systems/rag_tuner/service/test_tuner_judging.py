@@ -14,7 +14,7 @@ from steersman.db.reviews import reviews_of
 from steersman.db.tenants import create_tenant
 from steersman.errors import InputError
 from steersman.platform.postgres.database import Database, as_tenant
-from steersman_systems.rag_tuner.search_call import Asking
+from steersman_systems.rag_tuner.search_call import SearchCall
 from steersman_systems.rag_tuner.service.models import AnswerSettings, Models
 from tests.providers.chat_server import chat_server
 from tests.retrieval.corpora import SMALL, corpora, texts
@@ -169,7 +169,9 @@ async def test_after_the_budget_ended_nothing_more_is_searched(
 ):
     searched = []
     monkeypatch.setattr(
-        Asking, "ask", lambda self, *of, ask=Asking.ask: searched.append(of) or ask(self, *of)
+        SearchCall,
+        "ask",
+        lambda self, *of, ask=SearchCall.ask: searched.append(of) or ask(self, *of),
     )
     many = [{**QUESTIONS[0], "text": f"{QUESTIONS[0]['text']} {n}"} for n in range(20)]
     async with serving(settings=settings(model)) as s:

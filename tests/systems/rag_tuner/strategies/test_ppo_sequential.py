@@ -11,7 +11,7 @@ from steersman.training.ppo.settings import Settings
 from steersman_systems.rag_tuner.actions import Moves
 from steersman_systems.rag_tuner.configuration import Configuration
 from steersman_systems.rag_tuner.environment import TuningEnvironment
-from steersman_systems.rag_tuner.features import Features, Observed, Scaling, Situation
+from steersman_systems.rag_tuner.features import Features, RecentResults, Scaling, Situation
 from steersman_systems.rag_tuner.loop import tune
 from steersman_systems.rag_tuner.reward import reward_of
 from steersman_systems.rag_tuner.slices import rotating
@@ -228,7 +228,7 @@ def test_a_policy_is_kept_as_arrays(tmp_path):
     policy = untrained(seed=3)
     policy.save(tmp_path / "a" / "policy.safetensors")
     again = SequentialPolicy.load(tmp_path / "a" / "policy.safetensors", TUNED)
-    situation = Situation(Observed(), START, TUNED)
+    situation = Situation(RecentResults(), START, TUNED)
     state = policy.state(situation)
     assert again.state(situation).tolist() == state.tolist()
     pairs = zip(policy.agent.distributions(state), again.agent.distributions(state), strict=True)
