@@ -1,7 +1,7 @@
 """Benchmarks: each is a command, ``python -m benchmarks.NAME``, run in a separate process.
 
-Importing this package fixes the number of BLAS and OpenMP threads at one, unless the environment
-already says otherwise, so it must be imported before numpy; ``python -m`` does so by itself.
+Importing this package sets BLAS and OpenMP to one thread, unless the environment already sets a
+number. So it must be imported before numpy; ``python -m`` does so.
 """
 
 import os

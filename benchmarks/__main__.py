@@ -15,7 +15,7 @@ from benchmarks.report import load_figures
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "BENCHMARKS.md"
 PAGES = PAGE.parent / "benchmarks"
-# What can be run as a command is a benchmark; other modules serve them.
+# A module that runs as a command is a benchmark; the others are shared parts.
 BENCHMARKS = tuple(
     sorted(
         path.stem

@@ -29,12 +29,12 @@ STREAMS = 20
 
 
 def read_columns(folder: Path, name: str, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Columns of a parquet file as lists.
+    """Return columns of a Parquet file as lists.
 
     Args:
-        folder: Where the file lies.
-        name: Its name.
-        columns: What to read.
+        folder: Folder of the file.
+        name: Name of the file.
+        columns: Names of the columns.
 
     Returns:
         One list per column.
@@ -53,7 +53,7 @@ def read_columns(folder: Path, name: str, columns: Sequence[str]) -> dict[str, l
 
 
 def law_figures(options: Options) -> Iterator[Figure]:
-    """Refits of both laws beside the shipped constants, and the goodness of both fits."""
+    """Return refits of both laws with the shipped constants, and their goodness of fit."""
     prompts, seconds = _conversation(options)
     keys = np.array([blocks[1] for blocks in prompts], dtype=np.int64)
     yield from _repeat_figures(prompts, keys, seconds)
@@ -61,11 +61,11 @@ def law_figures(options: Options) -> Iterator[Figure]:
     yield from _load_figures(_azure_seconds(options))
 
 
-# Which requests come back ----------------------------------------------------------------------
+# Repeated requests ----------------------------------------------------------------------
 
 
 def _conversation(options: Options) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
-    """Prefix blocks and second of each request of the trace."""
+    """Return prefix blocks and time in seconds of each request."""
     folder = options.folder("cache", MOONCAKE)
     rows = read_columns(folder, "mooncake_conversation_trace.parquet", ["timestamp", "hash_ids"])
     prompts = [tuple(blocks) for blocks in rows["hash_ids"]]
@@ -110,7 +110,7 @@ def _reuse_figures(keys: NDArray[np.int64], seconds: NDArray[np.float64]) -> Ite
 
 
 def _fit_figures(keys: NDArray[np.int64]) -> Iterator[Figure]:
-    """Streams drawn from the law at the trace's size, beside the trace."""
+    """Return figures of drawn streams of the trace's size, with those of the trace."""
     distinct = len(np.unique(keys))
     streams = [
         arrivals(distinct, len(keys), np.random.default_rng(seed)) for seed in range(STREAMS)
@@ -133,7 +133,7 @@ def _fit_figures(keys: NDArray[np.int64]) -> Iterator[Figure]:
 def _returns(
     keys: NDArray[np.int64], seconds: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """For every arrival: times its key was seen, seconds until it came back or the end, which."""
+    """Return, per gap: earlier arrivals of the key, seconds, False if censored by the end."""
     last: dict[int, float] = {}
     seen: Counter[int] = Counter()
     rows: list[tuple[int, float, bool]] = []
@@ -151,7 +151,7 @@ def _returns(
 def _maximum_likelihood(
     seen: NDArray[np.float64], gaps: NDArray[np.float64], back: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Maximum-likelihood a, b, mean and sd of the log-gap, and their standard errors."""
+    """Return the maximum-likelihood a, b, mean and sd of the log-gap, with standard errors."""
 
     def loss(p: NDArray[np.float64]) -> float:
         a, b, mean, sd = p
@@ -177,7 +177,7 @@ def _log_likelihood(
     gaps: NDArray[np.float64],
     back: NDArray[np.bool_],
 ) -> float:
-    """Largest log-likelihood with gaps of a two-parameter law (shape and scale)."""
+    """Return the maximum log-likelihood with gaps of a two-parameter law (shape and scale)."""
 
     def loss(logs: NDArray[np.float64]) -> float:
         a, b, shape, scale = np.exp(logs)
@@ -228,13 +228,13 @@ def _largest_gap(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
     return float(np.abs(cdfs[0] - cdfs[1]).max())
 
 
-# How they bunch --------------------------------------------------------------------------------
+# Load --------------------------------------------------------------------------------
 
 
 def _azure_seconds(options: Options) -> NDArray[np.float64]:
     folder = options.folder("azure_llm_trace", AZURE)
     stamps = read_columns(folder, "azure_llm_2023_conv.parquet", ["TIMESTAMP"])["TIMESTAMP"]
-    # The last of seven digits is beyond what the trace's clock resolves.
+    # The last of seven digits is below the resolution of the trace's clock.
     times = np.array([stamp[:26].replace(" ", "T") for stamp in stamps], dtype="datetime64[us]")
     seconds = np.sort((times - times.min()) / np.timedelta64(1, "s"))
     return np.asarray(seconds, dtype=np.float64)
@@ -270,10 +270,10 @@ def _fano(seconds: NDArray[np.float64], window_s: float, end_s: float) -> float:
 
 
 def _fit_load(seconds: NDArray[np.float64]) -> LoadLaw:
-    """Least squares on the logs of the Fano factors, corrected for the trace's finite length.
+    """Fit the load law by least squares on the logs of the Fano factors.
 
-    A window's mean rate varies by the average covariance within it; what varies slower than the
-    whole trace is not seen as variance, so the same average over the whole trace is taken off.
+    The variance of a window's mean rate is the average covariance within it. Slower variation than
+    the trace is invisible, so the same average over the whole trace is subtracted.
     """
     end_s = float(seconds[-1])
     rate = len(seconds) / end_s

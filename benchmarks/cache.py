@@ -59,7 +59,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def _paraphrase_figures(options: Options) -> Iterator[Figure]:
-    """A threshold chosen on one half of the pairs, judged on the other half."""
+    """Yield figures of a threshold, chosen on half of the pairs and measured on the other half."""
     one, other, same = _pairs(options)
     rng = np.random.default_rng(1)
     train = rng.permutation(len(same)) < len(same) // 2
@@ -95,7 +95,7 @@ class _Judged:
 
     @property
     def worth(self) -> float:
-        """Right hits less the cost of wrong ones, per pair."""
+        """Return right hits minus the cost of wrong ones, per pair."""
         return float(np.mean(self.hit * np.where(self.same, 1.0, -self.cost)))
 
 
@@ -164,7 +164,7 @@ def _area(similarity: NDArray[np.float64], same: NDArray[np.bool_]) -> float:
 
 @dataclass(frozen=True)
 class _Replay:
-    """What every lookup would have found at each arrival; one row per arrival."""
+    """Result of every lookup at each arrival; one row per arrival."""
 
     request: NDArray[np.int64]
     first: NDArray[np.bool_]
@@ -178,7 +178,7 @@ class _Replay:
 
 
 def _stream_figures(options: Options) -> Iterator[Figure]:
-    """Hits and wrong hits on streams of the assistant's requests, orders drawn by seed."""
+    """Yield hits and wrong hits on seeded streams of the assistant's requests."""
     world = World.load()
     streams = 2 if options.quick else 10
     parts = [_replay(world, np.random.default_rng(seed)) for seed in range(streams)]
@@ -213,7 +213,7 @@ def _stream_figures(options: Options) -> Iterator[Figure]:
 
 
 def _chosen_threshold_figures(all_: _Replay) -> Iterator[Figure]:
-    """The threshold of l2, chosen on half of the requests and judged on the others."""
+    """Yield figures of l2's threshold, chosen on half of the requests, measured on the others."""
     train = np.random.default_rng(2).permutation(all_.request.max() + 1)[all_.request] % 2 == 0
     for cost in WRONG_COSTS:
         chosen = _judge(all_.cosine, all_.right, train, cost)
@@ -229,8 +229,8 @@ def _replay(world: World, rng: np.random.Generator) -> _Replay:
     stream = arrivals(len(world), expected_arrivals(len(world)), rng)
     times = arrival_times(len(stream), rng)
     now = [0.0]
-    # Thresholds near zero: every nearest entry counts, and each threshold is judged afterwards.
-    # That is sound because what the tiers hold does not depend on what hits.
+    # Thresholds near zero: every nearest entry counts, and thresholds are applied afterwards.
+    # This is valid because the content of the tiers does not depend on hits.
     tiers = CacheTiers(lambda: now[0], dim=384, threshold=1e-9, negative_threshold=1e-9)
     seen: set[int] = set()
     rows = []
@@ -249,11 +249,11 @@ def _replay(world: World, rng: np.random.Generator) -> _Replay:
     return _Replay(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
-# What the parts cost -----------------------------------------------------------------------------
+# Costs -----------------------------------------------------------------------------
 
 
 def _cost_figures(options: Options) -> Iterator[Figure]:
-    """Median time of each call on full tiers of 1,024 entries; embeddings are not in it."""
+    """Yield the median time of each call on full tiers of 1,024 entries, without embeddings."""
     world = World.load()
     tiers = CacheTiers(time.monotonic, dim=384)
     n = 200 if options.quick else 1000

@@ -1,14 +1,13 @@
 """Classification sets as bandit problems: the action is the class, its reward 1 if right.
 
-The preparation is the one that every figure here is quoted with: categorical fields one-hot,
-numeric fields standardised over the whole set, a column of ones, scaled to a mean squared norm of
-1; then the first 2,000 rows of a seeded shuffle. A numeric field may be missing (empty, ``?``,
-``NA``, ``nan``) and counts as the mean of the others; of a categorical one that is a separate
-kind.
+All figures use one preparation: categorical fields one-hot, numeric fields standardised over the
+whole set, a column of ones, scaled to a mean squared norm of 1; then the first 2,000 rows of a
+seeded shuffle. A missing numeric value (empty, ``?``, ``NA``, ``nan``) is replaced by the mean; a
+missing categorical value is a separate category.
 
 A set is ``digits`` (from scikit-learn), one of the UCI files below, or any ``NAME.csv`` in the
-folder ``uci`` with the label in the last column. Its first line holds headings, unless what stands
-there in the last column is the label of another line too.
+folder ``uci`` with the label in the last column. Its first line is a header, unless its last field
+is also the label of another line.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _FILES = {
     "satimage": ("sat.trn", " ", 0, -1),
     "mushroom": ("agaricus-lepiota.data", ",", 1, 0),
     "adult": ("adult.data", ",", 0, -1),
-}  # name -> file, delimiter, header rows, place of the label
+}  # name -> file, delimiter, header rows, column of the label
 _ORIGIN = "the UCI Machine Learning Repository"
 _MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 _WIDEST = 2_000
@@ -49,7 +48,7 @@ def load(name: str, options: Options) -> tuple[Floats, Labels]:
     """Return X (n, d) and the classes (n,) in 0..K-1 of one set.
 
     Raises:
-        DataError: the folder or file is missing, or is not a table of two or more classes; the
+        DataError: the folder or file is missing, or is not a table with at least two classes; the
             message names file and line.
     """
     if name == "digits":
@@ -77,7 +76,7 @@ def stream(X: Floats, classes: Labels, seed: int, rows: int = 2000) -> tuple[Flo
 
 
 def _rows(file: Path, delimiter: str) -> list[Row]:
-    """Return the rows that are not blank, each with file and line; all have as many columns."""
+    """Return the non-blank rows with file and line; all have the same number of columns."""
     if not file.is_file():
         raise DataError(f"{file} is missing; the original is at {_ORIGIN}")
     rows: list[Row] = []
@@ -125,7 +124,7 @@ def _columns(file: Path, rows: Sequence[Sequence[str]]) -> Floats:
 
 
 def _numbers(column: Sequence[str]) -> Floats | None:
-    """Return a numeric field, NaN where it is missing; None: it is categorical."""
+    """Return a numeric field with NaN for missing values; None for a categorical field."""
     try:
         found = [math.nan if cell.lower() in _MISSING else float(cell) for cell in column]
     except ValueError:
@@ -137,7 +136,7 @@ def _numbers(column: Sequence[str]) -> Floats | None:
 def _standardised(X: Floats) -> Floats:
     if np.isnan(X).any():
         X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
-    # Not by the deviation: that of equal numbers is not always 0.
+    # Not by the deviation: rounding can make that of equal numbers differ from 0.
     spread = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
     standard: Floats = (X - X.mean(axis=0)) / spread
     return standard

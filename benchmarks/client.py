@@ -129,7 +129,7 @@ def _sync(url: str, rounds: int, calls: int) -> dict[str, list[float]]:
                 for _ in range(calls):
                     call()
                 taken[name].append((time.process_time() - begun) / calls * 1e6)
-    return {name: found[1:] for name, found in taken.items()}  # the first one warms up
+    return {name: found[1:] for name, found in taken.items()}  # the first run is a warm-up
 
 
 async def _async(url: str, rounds: int, calls: int, at_once: int) -> dict[str, list[float]]:
@@ -190,7 +190,7 @@ def _serve(said: Connection) -> None:
 
 
 class _Constant(asyncio.Protocol):
-    """Sends the same answer to every request, whole or in pieces."""
+    """Server that sends the same answer to every request, whole or in pieces."""
 
     def __init__(self) -> None:
         self._heard = b""
@@ -220,7 +220,7 @@ def _has(name: str) -> bool:
 
 
 def _megabytes(name: str) -> float:
-    """Return the size of a distribution and all that it needs, without compiled Python."""
+    """Return the size of a distribution with its dependencies in MB, without bytecode."""
     seen: set[str] = set()
     left, total = [name], 0
     while left:

@@ -120,9 +120,9 @@ and 11,656 passages, against 300 over 7,415 and 7,288 here; so no like with like
 
 @dataclass
 class SetResults:
-    """One set with what each selector found: name -> (questions,) all gold, recall.
+    """Results of all selectors on one set: name -> (questions,) all gold, recall.
 
-    `groups` has the conversation of each question; () where each stands alone.
+    `groups` has the conversation of each question; () without conversations.
     """
 
     name: str
@@ -136,7 +136,7 @@ class SetResults:
 
     @property
     def fold(self) -> NDArray[np.int64]:
-        """The fold of each question; the turns of a conversation are in one."""
+        """Fold of each question; the turns of a conversation share a fold."""
         groups = self.groups or [str(place) for place in range(len(self.pools))]
         places = {one: place for place, one in enumerate(dict.fromkeys(groups))}
         of_group = np.random.default_rng(0).permutation(len(places)) % FOLDS
@@ -145,23 +145,23 @@ class SetResults:
     def mean(
         self, values: Floats, within: tuple[float, float], *, among: NDArray[np.bool_] | None = None
     ) -> Estimate:
-        """Return a mean over questions with its interval, over conversations where there are any.
+        """Return a mean over questions with its interval; conversations are the units.
 
         Args:
-            values: (n,) of all questions, or of some.
-            within: the least and the most that one can be.
-            among: (questions,) which of them, if not all.
+            values: (n,) values of all or some questions.
+            within: range of a value.
+            among: (questions,) mask of the questions, if not all.
         """
         alone = len(set(self.groups)) == len(self.groups)
         groups = None if alone else np.asarray(self.groups)[slice(None) if among is None else among]
         return mean_of(values, None if groups is None else groups.tolist(), within=within)
 
     def add(self, selector: Selector, places: Sequence[int], *, name: str = "") -> None:
-        """Select for some questions and note what was found."""
+        """Run a selector on some questions and record its results."""
         self._note(name or selector.name, places, self._shares(selector, places)[None])
 
     def add_seeds(self, scorers: Sequence[Scorer], places: Sequence[int]) -> None:
-        """Note of RAFT the mean over seeds, question by question."""
+        """Record the mean of RAFT over seeds, per question."""
         found = [self._shares(ScoredSelector(RAFT, one, FIVE), places) for one in scorers]
         self._note(RAFT, places, np.array(found))
         for seed, shares in zip(SEEDS, found, strict=True):
@@ -216,7 +216,7 @@ def _set(named: str, options: Options) -> Iterator[Figure]:
 
 
 def _folds(judged: SetResults, options: Options) -> list[float]:
-    """Train on four folds and judge on the fifth, each in turn; return what clones took, s."""
+    """Train on four folds and evaluate on the fifth, in turn; return the seconds for clones."""
     tasks = [EvidenceTask(pool, FIVE, REWARD) for pool in judged.pools]
     logs = [feedback(tasks, seed=seed) for seed in SEEDS]
     judged.credit = _credited_gold(tasks, logs[0])
@@ -257,7 +257,7 @@ def _first(log: Sequence[Walk], most: int) -> list[Walk]:
 
 
 def _credited_gold(tasks: Sequence[EvidenceTask], log: Sequence[Walk]) -> tuple[float, float]:
-    """Return which share of the gold earned credit, and which share of the credited is gold."""
+    """Return recall and precision of the credited passages against the gold ones."""
     gold, credited, both = 0, 0, 0
     alone = {name: causes(of_one) for name, of_one in by_task(log).items()}
     needed = Chains()(tasks, alone)
@@ -275,7 +275,7 @@ def _ppo(learned: Sequence[EvidenceTask], start: Scorer) -> Scorer:
 
 
 def _pointwise(learned: Sequence[EvidenceTask]) -> Scorer:
-    """Return trees trained on first states alone."""
+    """Return trees trained on first states only."""
     first = [EvidenceTask(task.pool, Environment(Limits(picks=1, may_stop=False,
                                                         expanding="never")))
              for task in learned]  # fmt: skip
@@ -332,7 +332,7 @@ def _differences(judged: SetResults, about: str) -> Iterator[Figure]:
 
 
 def _aimed(judged: SetResults, near: Figure, far: Figure) -> tuple[Figure, Figure]:
-    """Return RAFT's differences with the goals of their set, and what single seeds came to."""
+    """Return RAFT's differences with the goals of their set, and the results of single seeds."""
     whole = judged.whole
     near = replace(near, peers=_seeds(judged, whole["clone of gold"]))
     far = replace(far, peers=_seeds(judged, whole["start, no gold"]))
@@ -346,7 +346,7 @@ def _aimed(judged: SetResults, near: Figure, far: Figure) -> tuple[Figure, Figur
 
 
 def _shown(near: Figure) -> Figure:
-    """Say whether the interval shows what the estimate says: behind by no more than a margin."""
+    """Return the figure that shows whether RAFT is behind by at most a margin."""
     low = near.low if near.low is not None else float("nan")
     return Figure(
         f"{near.name}: lower end, from -{MARGIN:g} on it is shown that it is not behind by more",
@@ -359,7 +359,7 @@ def _seeds(judged: SetResults, less: Floats | float = 0.0) -> dict[str, float]:
 
 
 def _apart(judged: SetResults, one: str, unseen: NDArray[np.bool_]) -> Iterator[Figure]:
-    """Say the same of the questions by whose gold less was chosen, see the module."""
+    """Yield the differences on the questions of the other three folds, see the module."""
     about = f"{judged.name}, the {unseen.sum()} questions less looked at"
     for other in ("clone of gold", "start, no gold"):
         own, others = judged.whole[one][unseen], judged.whole[other][unseen]

@@ -1,8 +1,7 @@
-"""A load generator that costs little: prepared requests over kept connections, one after the other.
+"""Load generator with little overhead: prepared requests over persistent connections.
 
-Each of N clients sends its next request as soon as the answer to its last one is in (closed loop),
-so N is the number of requests under way. Answers are cut out by their Content-Length and looked at
-for their status; bodies can be kept.
+Each of N clients sends its next request when it has the answer to its last one (closed loop). So N
+requests are in flight. Only Content-Length and status of answers are parsed; bodies can be kept.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ __all__ = ["Connection", "Load", "drive", "post"]
 
 @dataclass
 class Load:
-    """What a run of load saw.
+    """Result of a load run.
 
     Args:
-        seconds: From the first request to the last answer.
-        latencies_ms: One per answer, in order of arrival.
-        refused: Answers whose status was not 200.
-        kept: Bodies, where they were to be kept.
+        seconds: Seconds from the first request to the last answer.
+        latencies_ms: Latency of each answer, in order of arrival.
+        refused: Number of answers with a status other than 200.
+        kept: Bodies of the answers, if kept.
     """
 
     seconds: float = 0.0
@@ -45,7 +44,7 @@ class Load:
         """Return a percentile of the latencies, in ms.
 
         Args:
-            share: 0 to 100.
+            share: Percentage, 0 to 100.
         """
         return float(np.percentile(self.latencies_ms, share))
 
@@ -54,9 +53,9 @@ def post(path: str, key: str, body: bytes) -> bytes:
     """Return the bytes of one request.
 
     Args:
-        path: Such as ``/v1/decide``.
+        path: URL path, such as ``/v1/decide``.
         key: API key; empty for none.
-        body: JSON.
+        body: JSON body.
     """
     auth = f"Authorization: Bearer {key}\r\n" if key else ""
     head = (
@@ -77,14 +76,14 @@ async def drive(
     """Send requests over N connections until each client has none left.
 
     Args:
-        host: Of the server.
-        port: Likewise.
-        requests: The requests of a client, by its number.
-        clients: How many at a time.
+        host: Host of the server.
+        port: Port of the server.
+        requests: Returns the requests of a client, by its number.
+        clients: Number of concurrent clients.
         keep: Whether to keep the bodies of the answers.
 
     Returns:
-        What was seen.
+            The result.
     """
     loop = asyncio.get_running_loop()
     load = Load()
@@ -108,7 +107,7 @@ async def drive(
 
 
 class Connection:
-    """One kept connection, asked one request after the other; its answers must be 200."""
+    """Persistent connection for one request after the other; raises unless the status is 200."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -119,8 +118,8 @@ class Connection:
         """Connect.
 
         Args:
-            host: Of the server.
-            port: Likewise.
+            host: Host of the server.
+            port: Port of the server.
         """
         return cls(*await asyncio.open_connection(host, port))
 
@@ -128,10 +127,10 @@ class Connection:
         """Return the body of the answer.
 
         Args:
-            request: As `post` makes it.
+            request: Bytes from `post`.
 
         Raises:
-            RuntimeError: An answer other than 200.
+            RuntimeError: The status is not 200.
         """
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
@@ -143,7 +142,7 @@ class Connection:
         return body
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._writer.close()
 
 

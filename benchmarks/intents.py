@@ -54,7 +54,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def _figures(name: str, options: Options) -> Iterator[Figure]:
-    """In-scope accuracy, and telling apart what is outside every intent."""
+    """Yield in-scope accuracy and detection of out-of-scope questions."""
     texts, labels = _splits(name, options)
     model = IntentClassifier.fit(texts["train"], labels["train"].tolist())
     answers = {split: _predict(model, texts[split]) for split in texts if split != "train"}
@@ -113,12 +113,12 @@ def _predict(
 def _power_figures(
     name: str, texts: dict[str, list[str]], labels: dict[str, NDArray[np.str_]]
 ) -> Iterator[Figure]:
-    """The one setting, chosen on the validation split."""
+    """Yield figures of the power, chosen on the validation split."""
     accuracy = {}
     for power in POWERS:
         model = IntentClassifier.fit(texts["train"], labels["train"].tolist(), power=power)
         accuracy[power] = float(np.mean(_predict(model, texts["val"])[0] == labels["val"]))
-    aimed = name == "clinc150"  # on which the power was chosen
+    aimed = name == "clinc150"  # the split that chose the power
     yield Figure(
         f"{name}: accuracy on the validation split at the shipped power 6", accuracy[6.0],
         goal="no other power is better by .005" if aimed else None,
@@ -132,7 +132,7 @@ def _scope_figures(
     answers: dict[str, tuple[NDArray[np.str_], NDArray[np.float64]]],
     right: NDArray[np.bool_],
 ) -> Iterator[Figure]:
-    """Out of scope is what falls below a confidence chosen on the validation splits."""
+    """Yield out-of-scope figures; the confidence threshold is chosen on the validation splits."""
     within, outside = answers["test"][1], answers["oos_test"][1]
     ranks = rankdata(np.concatenate([within, outside]))[: len(within)]
     n, m = len(within), len(outside)
@@ -177,7 +177,7 @@ def _rivals(
 
 
 def _ridge(train: Sequence[str], labels: NDArray[np.str_], test: Sequence[str]) -> NDArray[np.str_]:
-    """Ridge regression on one-hot labels over the same tf-idf slots, penalty 1."""
+    """Return predictions of ridge regression on one-hot labels, same tf-idf slots, penalty 1."""
     counts, asked = (hashed_counts(texts, 4096) for texts in (train, test))
     present = np.bincount(counts.indices, minlength=4096)
     idf = 1.0 + np.log((len(train) + 1.0) / (present + 1.0))
@@ -195,7 +195,7 @@ def _ridge(train: Sequence[str], labels: NDArray[np.str_], test: Sequence[str]) 
 
 
 def _catalogue_figures(options: Options) -> Iterator[Figure]:
-    """How often a request falls into the family of the tool it needs."""
+    """Yield the share of requests that get the family of the right tool."""
     world = World.load()
     names = [tool.name for tool in world.catalogue.tools]
     texts = [tool.text for tool in world.catalogue.tools]

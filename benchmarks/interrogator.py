@@ -69,13 +69,13 @@ def run(options: Options) -> Iterator[Figure]:
         _page(options, report, trials)
 
 
-# -- known answers --------------------------------------------------------------------------------
+# -- synthetic worlds -----------------------------------------------------------------------------
 
 
 def _synthetic(options: Options) -> Iterator[Figure]:
-    """The shipped policy from its prior, in worlds where one question is best in each region."""
+    """Yield figures of the shipped policy in worlds with one best question per region."""
     point = load_point(load_questions())
-    # Other worlds than those that the prior was chosen with (docs/adr/0018).
+    # Not the worlds with which the prior was chosen (docs/adr/0018).
     worlds = [visit(point, 100 + seed) for seed in range(2 if options.quick else WORLDS)]
     quantile = float(stdtrit(len(worlds) - 1, 0.975))
     found = {
@@ -102,7 +102,7 @@ def _synthetic(options: Options) -> Iterator[Figure]:
 
 
 def _targets(name: str, options: Options) -> Trial:
-    """The A/B on targets that no policy has learned from."""
+    """Return the A/B on held-out targets."""
     questions = load_questions()
     targets = load_targets(
         (name,),
@@ -137,7 +137,7 @@ def _page(options: Options, report: dict[str, Any], trials: dict[str, Trial]) ->
     try:
         write_page(options.page, report, trials, title="The interrogator")
     except DataError as missing:
-        # Hours of figures are not thrown away for their pictures.
+        # A failed plot must not lose hours of figures.
         print(f"no page was written: {missing}", file=sys.stderr)
     else:
         print(f"page: {options.page}", file=sys.stderr)

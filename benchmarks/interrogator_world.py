@@ -1,4 +1,4 @@
-"""A world whose best questions are known: does the interrogator's policy find them?"""
+"""Synthetic world with known best questions, to test the interrogator's policy."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _MISSES = 0.7
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Regions of embeddings, in each of which other questions bring something.
+    """World with regions of embeddings; each region has its gains.
 
     Args:
-        centres: (regions, size) unit vectors.
-        gains: (regions, K) mean gain of each question in each region.
+            centres: (regions, size) unit vectors.
+        gains: (regions, K) mean gain of each question.
     """
 
     centres: Floats
@@ -48,9 +48,9 @@ class World:
         """Return a world: in each region one question brings .12, two bring .06, all others .01.
 
         Args:
-            questions: Their number, at least 3.
-            rng: Draws which.
-            regions: Their number.
+            questions: Number of questions, at least 3.
+            rng: Random generator.
+            regions: Number of regions.
         """
         centres = rng.normal(size=(regions, SIZE))
         centres /= np.linalg.norm(centres, axis=1, keepdims=True)
@@ -61,11 +61,11 @@ class World:
         return cls(centres, gains)
 
     def visits(self, rng: np.random.Generator, steps: int) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield regions and contexts: a target from there, and whatever else a session is in.
+        """Yield regions and contexts: a target of the region in a random state of a session.
 
         Args:
-            rng: Draws them.
-            steps: How many.
+            rng: Random generator.
+            steps: Number of contexts.
         """
         for _ in range(steps):
             region = int(rng.integers(len(self.centres)))
@@ -86,11 +86,11 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What each way of choosing gained, as shares of the oracle's gain, step by step.
+    """Expected gains of choosers and oracle, by step.
 
     Args:
         oracle: (steps,) expected gain of the best question.
-        gained: By way: (steps,) expected gain of the question chosen.
+        gained: By chooser: (steps,) expected gain of the chosen question.
     """
 
     oracle: Floats
@@ -100,22 +100,22 @@ class Shares:
         """Return the share of the oracle's gain in the last steps.
 
         Args:
-            name: Of a way.
-            steps: How many, at least 1.
+            name: Name of a chooser.
+            steps: Number of last steps, at least 1.
         """
         return float(self.gained[name][-steps:].sum() / self.oracle[-steps:].sum())
 
 
 def visit(point: DecisionPoint, seed: int, *, steps: int = STEPS) -> Shares:
-    """Return what the declared policy, a greedy one and chance gain in one world.
+    """Return the gains of the declared, a greedy and a uniform policy in one world.
 
-    The greedy one has the same model, and always takes the largest expected reward; of equal ones
-    the first.
+    The greedy policy has the same model and takes the largest expected reward; ties go to the
+    first.
 
     Args:
-        point: Declares the policy.
-        seed: Of the world, the visits and the choices.
-        steps: How many questions are asked.
+        point: Decision point with the policy.
+        seed: Random seed of world, visits and choices.
+        steps: Number of questions.
     """
     rng = np.random.default_rng([seed, 0])
     encoder = FeatureMap(point.context)

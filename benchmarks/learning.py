@@ -40,7 +40,7 @@ POLICIES: dict[str, Make] = {
     "LinTS": LinTS,
     "EpsilonGreedy": EpsilonGreedy,
 }
-# A plain LinUCB on these streams, as first measured; the reference of this run stands beside it.
+# First measurement of a plain LinUCB on these streams; each run also measures its own.
 REFERENCE = {"digits": 0.841, "satimage": 0.809, "mushroom": 0.981, "adult": 0.834}
 ROUTING_SETS = ("routerbench_subset", "llmrouter_dc")
 BEST_MEAN_GOAL = 0.875
@@ -48,7 +48,7 @@ SUPERVISED_METATOOL = 0.841  # tf-idf and a linear SVM, 80/20 split, every label
 
 
 class PlainLinUCB:
-    """The reference: dense inverses, numpy alone, ties to the first arm."""
+    """Reference LinUCB: dense inverses, numpy only, ties to the first arm."""
 
     def __init__(self, actions: list[str], dim: int) -> None:
         self._inverse = np.stack([np.eye(dim)] * len(actions))
@@ -89,7 +89,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def _router(name: str, options: Options) -> RouterWorld:
-    folder = options.folder(name, "GitHub")  # a name may be that of a folder in a folder
+    folder = options.folder(name, "GitHub")  # a name may be a nested folder
     return load_router(folder.name, folder.parent)
 
 
@@ -125,8 +125,8 @@ def _classification(
 def _beside_reference(name: str, rewards: Floats, plain: Floats, peers: dict[str, float]) -> Figure:
     """Return LinUCB's reward; the goal: not 2 standard errors below either reference.
 
-    Both are means over ten streams, so the error is that of their difference; the first reference
-    was measured on streams of the same kind, and counts as known as well as the one of this run.
+    Both are means over ten streams, so the standard error is that of their difference. The first
+    reference is assumed to have the same error as that of this run.
     """
     known = REFERENCE.get(name, float(plain.mean()))
     error = float(np.hypot(_standard_error(rewards), _standard_error(plain)))
@@ -190,7 +190,7 @@ def _routing(routes: RouterWorld, options: Options) -> Figure:
 
 
 def _tools(tools: RouterWorld, options: Options) -> Figure:
-    """Return the share of right tools while learning from right-or-wrong alone."""
+    """Return the share of right tools while learning from right-or-wrong feedback only."""
     _, found = right_tools(tools, rows=2000 if options.quick else None)
     right = found.astype(np.float64)
     half = 1.96 * _standard_error(right)

@@ -1,4 +1,4 @@
-"""What the benchmarks ran on, so that a figure is never quoted without its machine."""
+"""Description of the machine, so that every figure is quoted with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CoreTime", "describe_machine", "measure_bandwidth"]
 
 
 def describe_machine() -> dict[str, str | int | float]:
-    """Return the facts about this machine and its libraries that move the figures.
+    """Return the facts about this machine and its libraries that affect the figures.
 
     Returns:
         Cores usable by this process, CPU model, memory in GiB (0.0 when unknown), operating
@@ -44,12 +44,11 @@ def describe_machine() -> dict[str, str | int | float]:
 
 
 class CoreTime:
-    """How much of the time since it was made this machine's cores were there for it.
+    """Share of the time since creation in which this machine's cores were available.
 
-    A virtual machine's cores stand still while the host does something else: for others, or for
-    what costs the host more than the guest, such as pages of memory that were never touched. The
-    guest's clock ticks go missing then, whether the host calls it stolen or not. Figures of a run
-    with less than nine tenths are the host's as much as the program's.
+    A virtual machine's cores pause while the host does other work, for other guests or for new
+    memory pages. The guest then misses clock ticks, reported as stolen or not. If the share is
+    below .9, the figures depend on the host too.
 
     Example:
         >>> cores = CoreTime()
@@ -61,14 +60,14 @@ class CoreTime:
         self._begun = time.monotonic(), _accounted_seconds()
 
     def share(self) -> float | None:
-        """Return the share, 0 to 1 but for the grain of the clock; None where Linux has none."""
+        """Return the share, 0 to 1 up to the clock's resolution; None without Linux's counters."""
         (began, before), now = self._begun, _accounted_seconds()
         elapsed = (time.monotonic() - began) * (os.cpu_count() or 1)
         return None if before is None or now is None else round((now - before) / elapsed, 2)
 
 
 def _accounted_seconds() -> float | None:
-    """Return what all cores did or idled since the start, without what the host says it took."""
+    """Return the busy and idle seconds of all cores since boot, without stolen time."""
     file = Path("/proc/stat")
     if not file.is_file():
         return None
@@ -79,21 +78,20 @@ def _accounted_seconds() -> float | None:
 def measure_bandwidth(working_set: int = 256 * 2**20, *, repeats: int = 15) -> float:
     """Return the rate at which one thread streams float32 numbers through a matrix-vector product.
 
-    A product of a matrix with a vector reads every entry once and does two operations with it, so
-    its speed is that of the memory (or of the cache, when the working set fits in one). A decision
-    of a linear policy is such a product: its time divided by ``bytes moved / bandwidth`` tells how
-    far it is from what the machine allows.
+    A matrix-vector product reads every entry once for two operations, so memory (or the cache, if
+    the working set fits) limits its speed. A decision of a linear policy is such a product: its
+    time over ``bytes moved / bandwidth`` is its distance from the machine's limit.
 
     Args:
-        working_set: Bytes of the matrix, at least 4 KiB. Far above the last cache level it measures
-            main memory; with the size of a policy's state it measures what that policy can reach.
-        repeats: Timed passes, at least 1; the median counts.
+        working_set: Size of the matrix in bytes, at least 4 KiB. Far above the last cache level it
+            measures main memory; with the size of a policy's state, that policy's limit.
+        repeats: Number of timed passes, at least 1; the median counts.
 
     Returns:
         Bytes per second, greater than 0.
 
     Raises:
-        ValueError: A working set under 4 KiB or no repeats.
+        ValueError: `working_set` is below 4 KiB or `repeats` below 1.
 
     Example:
         >>> measure_bandwidth(2**20, repeats=3) > 1e6
@@ -109,7 +107,7 @@ def measure_bandwidth(working_set: int = 256 * 2**20, *, repeats: int = 15) -> f
     matrix = np.ones((working_set // (4 * columns), columns), dtype=np.float32)
     vector = np.ones(columns, dtype=np.float32)
     out = np.empty(matrix.shape[0], dtype=np.float32)
-    # A small matrix is passed several times per reading, so that the clock's grain does not count.
+    # Several passes over a small matrix per reading, because of the clock's resolution.
     passes = max(1, round(16 * 2**20 / matrix.nbytes))
     np.dot(matrix, vector, out=out)
     seconds = [_time_passes(matrix, vector, out, passes) for _ in range(repeats)]
@@ -124,7 +122,7 @@ def _time_passes(matrix: np.ndarray, vector: np.ndarray, out: np.ndarray, passes
 
 
 def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):  # Linux alone has it
+    if hasattr(os, "sched_getaffinity"):  # Linux only
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

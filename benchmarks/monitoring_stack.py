@@ -1,6 +1,6 @@
-"""A real Prometheus, a real Alertmanager and a webhook, configured as deploy/prometheus says.
+"""Real Prometheus and Alertmanager with a webhook, configured by deploy/prometheus.
 
-Only addresses differ from the files there: each program gets a free port, and the webhook is ours.
+Only the addresses differ from its files: each program gets a free port, and the webhook is local.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class DeliveredAlert:
-    """One alert as it came to the webhook.
+    """Alert that the webhook received.
 
     Args:
-        at: Seconds since 1970 when it came.
-        path: That it was posted to: ``/page`` or ``/alerts``.
+        at: Time of arrival, in seconds since 1970.
+        path: URL path: ``/page`` or ``/alerts``.
         status: firing or resolved.
-        labels: Of the alert, its name among them as ``alertname``.
-        annotations: Of the alert.
+        labels: Labels of the alert; ``alertname`` is its name.
+        annotations: Annotations of the alert.
     """
 
     at: float
@@ -64,7 +64,7 @@ class DeliveredAlert:
 
 
 class Webhook(ThreadingHTTPServer):
-    """Takes what Alertmanager posts; ``delivered`` grows.
+    """Webhook of Alertmanager; appends alerts to ``delivered``.
 
     Example:
         >>> with Webhook() as hook:
@@ -79,11 +79,11 @@ class Webhook(ThreadingHTTPServer):
         super().__init__((_HOST, 0), _Hook)
 
     def find(self, name: str, **labels: str) -> DeliveredAlert | None:
-        """Return the first alert that fires under a name and has these labels.
+        """Return the first firing alert with a name and labels.
 
         Args:
-            name: Of the alert.
-            labels: Some of its labels.
+            name: Name of the alert.
+            labels: Required labels.
         """
         wanted = {"alertname": name, **labels}.items()
         for one in list(self.delivered):
@@ -106,18 +106,18 @@ class _Hook(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its base names it)
-        """Say nothing."""
+        """Log nothing."""
 
 
 @dataclass(frozen=True)
 class Monitors:
-    """What runs.
+    """Running programs.
 
     Args:
-        url: Of Prometheus.
-        alertmanager: Of Alertmanager.
-        webhook: Where alerts go.
-        folder: Of their files, and what they said.
+        url: URL of Prometheus.
+        alertmanager: URL of Alertmanager.
+        webhook: Webhook for alerts.
+        folder: Folder of their files and logs.
     """
 
     url: str
@@ -129,13 +129,13 @@ class Monitors:
     )
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """Return what Prometheus answers to an instant query.
+        """Return the result of an instant query.
 
         Args:
-            expression: In PromQL.
+            expression: PromQL expression.
 
         Returns:
-            Its ``result``: ``metric`` and ``value`` each.
+                The ``result`` of Prometheus: ``metric`` and ``value`` each.
         """
         answer = self._pool.request(
             "GET", f"{self.url}/api/v1/query", fields={"query": expression}
@@ -144,14 +144,14 @@ class Monitors:
         return found
 
     def wait(self, expression: str, *, within_s: float = 30.0) -> list[dict[str, Any]]:
-        """Return the answer to a query as soon as there is one.
+        """Return the result of a query as soon as it is not empty.
 
         Args:
-            expression: In PromQL.
-            within_s: The longest to wait.
+            expression: PromQL expression.
+            within_s: Timeout in seconds.
 
         Raises:
-            DataError: There was none in time.
+            DataError: Timeout.
         """
         found: list[dict[str, Any]] = until(lambda: self.query(expression), expression, within_s)
         return found
@@ -167,11 +167,11 @@ def monitors(folder: Path, target: str) -> Iterator[Monitors]:
     """Run Prometheus, Alertmanager and a webhook until the block ends.
 
     Args:
-        folder: For their files.
-        target: Whose ``/metrics`` is scraped, as host:port.
+        folder: Folder for their files.
+        target: Scraped service with ``/metrics``, as host:port.
 
     Yields:
-        How to ask them.
+            The running programs.
 
     Raises:
         DataError: A program is not installed, or does not start.
@@ -251,15 +251,15 @@ def _is_ready(url: str) -> bool:
 
 
 def until(ask: Callable[[], Any], what: str, within_s: float) -> Any:
-    """Return the first answer that is true, asking again and again.
+    """Call a function repeatedly and return its first true result.
 
     Args:
-        ask: What to ask.
-        what: It is, for the message.
-        within_s: The longest to wait.
+        ask: Function to call.
+        what: Name of the result in the error message.
+        within_s: Timeout in seconds.
 
     Raises:
-        DataError: There was none in time.
+        DataError: Timeout.
 
     Example:
         >>> until(lambda: 7, "luck", 1.0)

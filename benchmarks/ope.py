@@ -77,7 +77,7 @@ def measure(rows: int) -> None:
     began = time.perf_counter()
     report = evaluate(data, interval="bootstrap", resamples=10_000)
     seconds = time.perf_counter() - began
-    # Linux counts kilobytes; the peer runs after this line, so its memory is not ours.
+    # Linux counts kilobytes; the peer runs after this line, so its memory does not count.
     peak_gb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     few = 20
     began = time.perf_counter()
@@ -136,7 +136,7 @@ def _coverage(
     adaptive: bool = False,
     interval: Literal["wald", "bernstein"] = "wald",
 ) -> Iterator[Figure]:
-    """Yield the share of intervals that hold the truth, and their mean width."""
+    """Yield the coverage of intervals and their mean width."""
     found: dict[str, list[tuple[bool, float]]] = {name: [] for name in names}
     refused = 0
     for data in logs:

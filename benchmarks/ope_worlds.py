@@ -1,4 +1,4 @@
-"""Simulated logs whose truth is known, for coverage: independent ones, and ones of a learner."""
+"""Simulated logs with known truth, for coverage: independent and adaptive ones."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["ADAPTIVE_WORLDS", "AdaptiveWorld", "IndependentWorld"]
 
-# A whole batch of runs is simulated in step, since a learner's rows cannot be.
+# Runs are simulated in parallel, because a learner's rows are sequential.
 _RUNS_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
 class IndependentWorld:
-    """Contexts of 64 kinds, four actions, logistic rewards, and a soft logging policy.
+    """World with 64 kinds of contexts, four actions, logistic rewards, soft logging policy.
 
     Args:
-        floor: Smallest propensity of every action.
-        units: Rows that share one unit's taste, 1 for independent rows.
-        seed: Seed of the world itself.
+        floor: Minimum propensity of every action.
+        units: Number of rows that share a unit effect; 1 for independent rows.
+        seed: Random seed of the world.
     """
 
     floor: float = 0.05
@@ -47,7 +47,7 @@ class IndependentWorld:
         clusters = None
         if self.units > 1:
             clusters = np.arange(rows) // self.units
-            # A unit's taste moves its rewards up or down together and leaves their mean.
+            # A unit effect shifts the rewards of a unit together and keeps their mean.
             taste = rng.choice([-1.0, 1.0], size=int(clusters[-1]) + 1)[clusters]
             chance = chance + 0.5 * taste * np.minimum(chance, 1.0 - chance)
         return LoggedData(
@@ -66,7 +66,7 @@ class IndependentWorld:
         return float((means * target).sum(axis=1).mean())
 
     def _tables(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return contexts, mean rewards, logging and target distributions of every kind."""
+        """Return contexts, mean rewards, logging and target distributions by kind."""
         rng = np.random.default_rng(self.seed)
         kinds = rng.normal(size=(64, 5))
         scores = kinds @ rng.normal(size=(5, 4)) / np.sqrt(5)
@@ -77,14 +77,14 @@ class IndependentWorld:
 
 @dataclass(frozen=True)
 class AdaptiveWorld:
-    """A bandit that learned while it logged, with a floor, and one fixed target policy.
+    """World with a learning logging policy, an exploration floor and a fixed target policy.
 
     Args:
-        name: What the table calls it.
-        means: Chance of reward 1 of each arm.
+        name: Name in the table.
+        means: Probability of reward 1 of each arm.
         target: Target distribution.
-        thompson: Whether the learner samples (else it is greedy); the floor applies to both.
-        floor: Smallest propensity of every arm.
+        thompson: True for Thompson sampling, False for greedy; the floor applies to both.
+        floor: Minimum propensity of every arm.
     """
 
     name: str
@@ -133,9 +133,9 @@ class AdaptiveWorld:
             draws = rng.standard_normal((32, *shares.shape))
             draws *= spread
             draws += shares
-            # The frequencies of posterior draws, with the floor, are the very distribution.
+            # The logged distribution is exactly the frequencies of posterior draws, with the floor.
             of_arm = [draws[:, :, arm] for arm in range(shares.shape[1])]
-            top = functools.reduce(np.maximum, of_arm)  # not along so short an axis: that is slow
+            top = functools.reduce(np.maximum, of_arm)  # not along the short axis, which is slow
             best = np.stack([(one == top).sum(axis=0, dtype=np.uint8) for one in of_arm], axis=1)
             best = best / len(draws)
         else:

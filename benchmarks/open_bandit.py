@@ -50,15 +50,15 @@ def load_log(folder: Path, policy: str, campaign: str) -> BanditLog:
     Args:
         folder: Directory that holds ``random/`` and ``bts/``.
         policy: ``"random"`` or ``"bts"``.
-        campaign: Its folder and file, such as ``"all"`` (80 items) or ``"men"`` (34).
+        campaign: Campaign name, such as ``"all"`` (80 items) or ``"men"`` (34).
 
     Returns:
-        The rows in their order. There are as many items as columns of affinity, or, without these,
-        as rows of ``item_context.csv`` beside the log.
+        The rows in order. The number of items is that of the affinity columns; without these,
+        that of the rows of ``item_context.csv`` beside the log.
 
     Raises:
-        DataError: The file is missing, has other columns or no row, or holds what cannot be: an
-            item that is none, or a propensity outside (0, 1]. The message names file and line.
+        DataError: The file is missing, has other columns or no row, or an invalid value: an
+            unknown item, or a propensity outside (0, 1]. The message names file and line.
     """
     file = folder / policy / campaign / f"{campaign}.csv"
     if not file.is_file():

@@ -20,7 +20,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 
 
 class Headline(NamedTuple):
-    """A figure of the summary."""
+    """Figure of the summary."""
 
     benchmark: str
     figure: str
@@ -170,7 +170,7 @@ HEADLINES = (
 
 @dataclass(frozen=True)
 class Row:
-    """One figure as a page shows it; all fields are text.
+    """Figure as text, for a page.
 
     Args:
         interval: "low to high", or empty.
@@ -213,8 +213,8 @@ def page_of(name: str, machine: Mapping[str, object], figures: Iterable[Figure])
 
     Args:
         name: As in ``python -m benchmarks.NAME``.
-        machine: Facts about the machine that measured.
-        figures: In their order.
+        machine: Facts about the machine.
+        figures: Figures in order.
 
     Returns:
         Markdown, with a newline at its end.
@@ -229,7 +229,7 @@ def page_of(name: str, machine: Mapping[str, object], figures: Iterable[Figure])
 
 
 def read_rows(page: str) -> list[Row]:
-    """Return the figures of a page that `page_of` made.
+    """Return the figures of a page from `page_of`.
 
     Args:
         page: Markdown.
@@ -251,11 +251,11 @@ def read_rows(page: str) -> list[Row]:
 
 
 def summary(folder: Path, names: Sequence[str]) -> str:
-    """Return the page that sums up the pages of the benchmarks.
+    """Return the summary page of all benchmarks.
 
     Args:
-        folder: Holds ``NAME.md`` for each benchmark that was measured.
-        names: All benchmarks, in their order.
+        folder: Folder with ``NAME.md`` for each measured benchmark.
+        names: Names of all benchmarks, in order.
 
     Returns:
         Markdown, with a newline at its end.
@@ -313,7 +313,7 @@ def _value(row: Row) -> str:
 
 
 def _first(peers: str) -> str:
-    """Return the first peer: a comma in a number stands before a digit, not before a space."""
+    """Return the first peer; peers are separated by a comma and a space, unlike digits."""
     return re.split(r"(?<=\d), |(?<=–), ", peers)[0]
 
 

@@ -1,24 +1,23 @@
 """Rival contextual bandits behind one interface, each called in its fastest documented way.
 
-Every peer gets a context as a numpy vector, as an application has it, and pays for turning it into
-what its library takes. Libraries are imported when a peer is made: the extra ``[bench]`` holds
-them. All run on one thread. Settings:
+Every peer gets a context as a numpy vector and pays for the conversion to its library's format.
+Libraries are imported when a peer is created (extra ``[bench]``). All use one thread. Settings:
 
-- **Vowpal Wabbit**: ``--noconstant --quiet``; a context becomes an example through a list of
-  numbers, which is faster than text, and actions are examples made once. *squarecb* is
-  ``--cb_explore_adf --squarecb -q sa --ignore_linear s``: one linear model per action, as ours
-  have. *epsilon-greedy* is ``--cb_explore K``, which keeps no uncertainty at all: O(K d) work where
-  LinUCB and LinTS have O(K d²). Actions are drawn from the distribution returned, so propensities
-  are exact to float32.
+- **Vowpal Wabbit**: ``--noconstant --quiet``; contexts are passed as a list of numbers, which is
+  faster than text; examples of actions are created once. *squarecb* is ``--cb_explore_adf
+  --squarecb -q sa --ignore_linear s``: one linear model per action, as in our policies.
+  *epsilon-greedy* is ``--cb_explore K`` without uncertainty: O(K d) work, against O(K d²) of
+  LinUCB and LinTS. Actions are drawn from the returned distribution, so propensities are exact to
+  float32.
 - **MABWiser**: ``n_jobs=1``, ``scale=False``.
 - **contextualbandits**: the online learners, ``fit_intercept=False``, ``njobs=1``; LinUCB by
-  Sherman-Morrison in float32, its default; LinTS ``sample_from="ci"`` (one number per arm, as
-  ours; its default draws d numbers), in float64, its default.
+  Sherman-Morrison in float32, its default; LinTS ``sample_from="ci"`` (one
+  number per arm, as in ours; its default draws d), in float64, its default.
 - **river**: ``LinUCBDisjoint`` takes a dict; its Thompson sampling is a normal draw per arm from
   ``BayesianLinearRegression.predict_one(with_dist=True)``.
 
-A deterministic choice has propensity 1. Thompson sampling in these libraries cannot say with what
-probability it chose: its propensity is NaN.
+A deterministic choice has propensity 1. Thompson sampling in these libraries does not return
+probabilities: its propensity is NaN.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ __all__ = ["PEERS", "Peer", "make_peer"]
 
 
 class Peer(Protocol):
-    """A rival: ``dim`` numbers of context, ``arms`` actions named 0, 1, 2 and so on."""
+    """Rival policy: contexts of ``dim`` numbers, actions 0 to ``arms`` - 1."""
 
     name: str
     algorithm: str
@@ -51,11 +50,11 @@ class Peer(Protocol):
         """Learn from one decision."""
 
     def warm(self, contexts: Vector, actions: NDArray[np.int64], rewards: Vector) -> None:
-        """Learn from (n, d) contexts at once, in the library's own batch where it has one."""
+        """Learn from (n, d) contexts, in one batch if the library supports it."""
 
 
 class _OneByOne:
-    """Warms a peer whose library has no batches of bandit feedback."""
+    """Peer whose library has no batches of bandit feedback."""
 
     arms: int
     update: Callable[..., None]
@@ -170,7 +169,7 @@ class _ContextualBandits:
         self._propensity = 1.0 if kind == "LinUCB" else math.nan
         own = {"alpha": 1.0} if kind == "LinUCB" else {"sample_from": "ci", "method": "sm"}
         self._bandit = getattr(online, kind)(
-            # It refuses a seed of 0.
+            # The library rejects seed 0.
             arms,
             fit_intercept=False,
             njobs=1,
@@ -246,16 +245,16 @@ PEERS: dict[str, Callable[[int, int, int], Peer]] = {
 
 
 def make_peer(name: str, dim: int, arms: int, *, seed: int = 0) -> Peer:
-    """Return a rival by its name.
+    """Return a rival by name.
 
     Args:
         name: A key of ``PEERS``.
-        dim: Numbers in a context, at least 1.
+        dim: Dimension of contexts, at least 1.
         arms: Number of actions, at least 2.
-        seed: Seeds the library's own random numbers.
+        seed: Random seed of the library.
 
     Returns:
-        A peer that has learned nothing yet; ``warm`` it before the first decision.
+            A new peer; call ``warm`` before the first decision.
 
     Raises:
         KeyError: Unknown name.
@@ -265,7 +264,7 @@ def make_peer(name: str, dim: int, arms: int, *, seed: int = 0) -> Peer:
 
 
 def _draw(masses: list[float], rng: np.random.Generator) -> tuple[int, float]:
-    """Draw from the masses a library returned, which float32 keeps from summing to exactly 1."""
+    """Draw from the returned probabilities; in float32 their sum is not exactly 1."""
     cumulative = np.cumsum(masses)
     action = int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
     return action, masses[action] / float(cumulative[-1])

@@ -51,17 +51,17 @@ OURS: dict[str, type[LinUCB | LinTS | EpsilonGreedy]] = {
     "EpsilonGreedy": EpsilonGreedy,
 }
 SAME_ALGORITHM = {"LinUCB": "LinUCB", "LinTS": "LinTS", "EpsilonGreedy": "epsilon-greedy"}
-# The rivals loop over actions in Python, so more is asked where actions are many.
+# The rivals loop over actions in Python, so the goal is higher with many actions.
 GOALS = {("LinUCB", (64, 1000), "decide"): 50.0, ("LinTS", (64, 1000), "decide"): 10.0}
 PAIRS_A_TURN = 10
 WARM_ROWS_PER_ARM = 2
 WELL_KNOWN = ("LinUCB", "LinTS")
-WELL_KNOWN_CELLS = CELLS[1:]  # of three arms of 64 features dense copies are always kept
+WELL_KNOWN_CELLS = CELLS[1:]  # for three arms of 64 features dense copies are always kept
 
 
 @dataclass(frozen=True)
 class Log:
-    """The contexts (n, d), actions (n,) and rewards (n,) in [0, 1] that everyone learns from."""
+    """Contexts (n, d), actions (n,) and rewards (n,) in [0, 1], the same for all policies."""
 
     contexts: Vector
     actions: NDArray[np.int64]
@@ -70,7 +70,7 @@ class Log:
 
 @dataclass
 class Contender:
-    """A policy under the clock and the seconds its calls took."""
+    """Timed policy with the seconds of its calls."""
 
     name: str
     peer: Peer
@@ -78,7 +78,7 @@ class Contender:
     spent: float = 0.0
 
     def take_turn(self, log: Log, pairs: int, longest: float) -> None:
-        """Decide and update up to ``pairs`` times, or until ``longest`` seconds have gone."""
+        """Decide and update up to ``pairs`` times, for at most ``longest`` seconds."""
         started = time.perf_counter()
         for _ in range(pairs):
             row = len(self.seconds["decide"]) % len(log.actions)
@@ -96,7 +96,7 @@ class Contender:
 
 
 class _Steersman:
-    """One of our policies behind the interface of the rivals."""
+    """Steersman policy with the interface of the rivals."""
 
     def __init__(self, name: str, dim: int, arms: int, *, well_known: bool = False) -> None:
         self.name = self.algorithm = name
@@ -140,7 +140,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def _race(dim: int, arms: int, budget: float) -> dict[str, Contender]:
-    """Return every contender after about ``budget`` seconds of turns each, and 5 at least."""
+    """Return all contenders after about ``budget`` seconds each, and at least 5 turns."""
     log = _make_log(dim, arms)
     made: dict[str, Peer] = {name: _Steersman(name, dim, arms) for name in OURS}
     if (dim, arms) in WELL_KNOWN_CELLS:
@@ -163,7 +163,7 @@ def _race(dim: int, arms: int, budget: float) -> dict[str, Contender]:
 
 
 def _known(name: str) -> str:
-    """Return what a policy whose arms are known in all directions is called."""
+    """Return the name of a policy whose arms are known in all directions."""
     return f"{name}, well known:"
 
 
@@ -197,7 +197,7 @@ def _cell_figures(contenders: dict[str, Contender], cell: tuple[int, int]) -> It
 def _ratio(
     title: str, ours: Contender, rivals: dict[str, Contender], call: str, cell: tuple[int, int]
 ) -> Figure:
-    """Return how many times longer the fastest rival takes, with a bootstrap interval."""
+    """Return the fastest rival's time over ours, with a bootstrap interval."""
     fastest = min(rivals.values(), key=lambda rival: _microseconds(rival, call))
     low, value, high = _interval(_medians(fastest, call) / _medians(ours, call))
     goal = GOALS.get((ours.peer.algorithm, cell, call), 1.0)

@@ -124,7 +124,7 @@ def _agreement(
 
 
 def _pairs(folder: Path, split: str, each: int | None = None) -> list[tuple[str, str, str]]:
-    """Return label, claim and abstract; of each label at most so many, drawn with seed 0."""
+    """Return label, claim and abstract, with a maximum per label, drawn with seed 0."""
     claims = {row["id"]: row for row in _rows(folder / "queries.jsonl.gz")}
     texts = {row["id"]: row["text"] for row in _rows(folder / "corpus.jsonl.gz")}
     with (folder / "qrels.tsv").open(encoding="utf-8", newline="") as file:
@@ -139,14 +139,14 @@ def _pairs(folder: Path, split: str, each: int | None = None) -> list[tuple[str,
 
 
 def auc(high: Floats, low: Floats) -> tuple[float, float, float]:
-    """Return the chance that one of the first is above one of the second, with its 95 % interval.
+    """Return the area under the ROC curve with its 95 % interval.
 
     Args:
         high: (m,) scores that should be higher.
         low: (n,) scores that should be lower.
 
     Returns:
-        Value, lower and upper end; ties count half. The interval is DeLong's.
+        Value, lower and upper end; ties count half. The interval is that of DeLong.
 
     Source: DeLong, DeLong & Clarke-Pearson, Comparing the Areas under Two or More Correlated
     Receiver Operating Characteristic Curves (1988).
@@ -192,7 +192,7 @@ def _meet(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _toxic(folder: Path, detector: Toxicity) -> Iterator[Figure]:
-    """Yield how often answers are flagged that people took for the less harmless of two."""
+    """Yield the share of flagged answers among those that people rejected as more harmful."""
     rows = _rows(folder / "harmless-base-test.jsonl.gz")
     flagged = {
         side: np.array([bool(detector.detect(_last(row[side]))) for row in rows], float)

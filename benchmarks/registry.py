@@ -199,7 +199,7 @@ def _publisher(folder: Path) -> Publisher:
 
 
 def _shipped(state: State, number: int) -> tuple[bytes, Description]:
-    """Return a state as it is published: its bytes and what is known of it."""
+    """Return a published state: its bytes and metadata."""
     description = describe(
         state,
         tenant=TENANT,
@@ -212,7 +212,7 @@ def _shipped(state: State, number: int) -> tuple[bytes, Description]:
 
 
 def _load(source: str | Path, root: bytes, cache: Path) -> ChoicePolicy:
-    """Return the policy of the newest version, as a process that knows the trusted root alone."""
+    """Load the policy of the newest version, as a process with only the trusted root."""
     loaded = Consumer(source, root, cache).load("benchmark", "ship")
     return load_policy(loaded.state)
 
@@ -240,7 +240,7 @@ def _load_saved(folder: Path) -> ChoicePolicy:
 
 
 def _save_flushed(folder: Path, state: State) -> None:
-    """Write a state as most people would, as durably as a snapshot."""
+    """Write a state with ``numpy.savez``, as durably as a snapshot."""
     arrays: dict[str, Any] = dict(state)
     with (folder / "state.npz").open("wb") as file:
         np.savez(file, **arrays)
@@ -266,7 +266,7 @@ def _names(arms: int) -> list[str]:
 
 
 def _deltas(dim: int, arms: int, count: int) -> tuple[State, list[State]]:
-    """Return a base, and what so many copies learned since, in no order."""
+    """Return a base state and the deltas of its copies, in random order."""
     rng = np.random.default_rng(1)
     base = _learned(dim, arms, rows=1000).state()
     deltas: list[State] = []

@@ -1,10 +1,10 @@
-"""Hot reload: what a service's callers notice while it verifies and takes over other snapshots.
+"""Hot reload: latency of a service while it verifies and loads other snapshots.
 
 One service process on a separate core decides for 64 clients at d = 64, K = 50. Runs with and
-without reloads take turns. In a run with reloads another version, which the process has never seen,
-takes over every four seconds: the notice comes through PostgreSQL, the version through the
-registry's signatures, and the state is unpacked and swapped in beside the load. How long that takes
-is measured from the commit to the first decision that another connection gets from the new version.
+without reloads alternate. In a run with reloads a new version takes over every four seconds.
+PostgreSQL sends the notice, the registry verifies the version, and the state is loaded and swapped
+under load. The time is measured from the commit to the first decision of the new version on
+another connection.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _publisher(stack: Stack) -> Publisher:
 
 
 async def _teach(stack: Stack, rng: np.random.Generator) -> None:
-    """Let the point learn from decisions and outcomes that came through the service."""
+    """Let the point learn from decisions and outcomes of the service."""
     connection = await Connection.open(HOST, stack.port)
     requests = [_request(rng) for _ in range(TAUGHT)]
     body = msgspec.json.encode({"requests": requests})
@@ -178,7 +178,7 @@ async def _load(stack: Stack, seconds: float) -> Load:
 
 
 async def _reload(stack: Stack, versions: list[str], seconds: float) -> list[float]:
-    """Let one version after the other take over; return ms from commit to first decision."""
+    """Load one version after the other; return the ms from commit to first decision."""
     row = await _point(stack)
     connection = await stack.database.connect("worker")
     probe = await Connection.open(HOST, stack.port)

@@ -1,4 +1,4 @@
-"""The one way in which a benchmark takes options, prints its table and writes its JSON."""
+"""Command line of all benchmarks: options, printed table and JSON."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["Figure", "Options", "command", "load_figures", "show_number", "show_
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number, beside its goal and what others reached in the same run.
+    """Measured number, with its goal and the values of rivals in the same run.
 
     Args:
-        name: What was measured, unique within a benchmark, for example ``"LinUCB decide (64, 3)"``.
+        name: Name, unique within a benchmark, for example ``"LinUCB decide (64, 3)"``.
         value: The measurement, in ``unit``.
-        low: Lower end of its interval, or None where none was formed.
-        high: Upper end of its interval, or None where none was formed.
+        low: Lower end of its interval, or None.
+        high: Upper end of its interval, or None.
         unit: Unit of value, low, high and peers; empty for pure numbers.
-        goal: The bar in words or as a number, for example ``"< fastest peer"``; None for none.
+        goal: Goal as text, for example ``"< fastest peer"``; None for none.
         holds: Whether the goal was reached; None without a goal.
-        peers: Name of each rival to its value, measured in the same run on the same data.
+        peers: Value of each rival by name, from the same run and data.
 
     Example:
         >>> Figure("recall", 0.94, 0.92, 0.96, goal="> .80", holds=True, peers={"BM25": 0.81}).value
@@ -54,15 +54,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller asked of a benchmark.
+    """Options of a benchmark.
 
     Args:
         data: Directory of the data sets, or None when neither ``--data`` nor ``STEERSMAN_DATA`` is
             given.
         sets: Names given with ``--sets``; empty means the benchmark's own choice.
-        quick: True for a run of about a minute, whose figures are not to be quoted.
-        page: Where a benchmark that draws a page writes it: beside the JSON; None without one.
-        ray: Address of a Ray cluster for those that can be spread; None measures here.
+        quick: True for a run of about a minute; its figures must not be quoted.
+        page: Output file of an HTML page, beside the JSON; None for no page.
+        ray: Address of a Ray cluster, for benchmarks that support it; None: this machine.
     """
 
     data: Path | None = None
@@ -76,7 +76,7 @@ class Options:
 
         Args:
             name: Folder of the set inside the data directory.
-            origin: Where the public original lives, in plain words, for the error message.
+            origin: Public source of the set, for the error message.
 
         Returns:
             An existing directory.
@@ -111,14 +111,14 @@ def command(
 ) -> None:
     """Parse the command line, run one benchmark, print its table and write its JSON.
 
-    Exits with status 0 when it ran (whether goals hold is in the figures: a slow machine is not a
-    failure), 1 when data or a library are missing, 2 on bad usage. What was measured
-    before something was found missing is shown and written all the same.
+    The exit status is 0 after a run, even if goals do not hold, because a slow machine is not a
+    failure. It is 1 if data or a library are missing, and 2 for invalid options. Figures measured
+    before an error are shown and written.
 
     Args:
         name: Name of the benchmark, as in ``python -m benchmarks.NAME``.
-        run: Measures and returns the figures.
-        doc: Text of ``--help`` and title of the table, by default the name.
+        run: Returns the figures.
+        doc: Text of ``--help`` and title of the table; default: the name.
 
     Raises:
         SystemExit: Always, with the status above.
@@ -147,7 +147,7 @@ def command(
         stopped: str | None = None
         cores = CoreTime()
         try:
-            figures.extend(run(options))  # one by one: those before an error are kept
+            figures.extend(run(options))  # one by one, to keep figures before an error
         except (SteersmanError, ImportError) as error:
             stopped = advice(error)
             if stopped is None and isinstance(error, ImportError):
@@ -167,7 +167,7 @@ def command(
 
 
 def show_number(value: float | None) -> str:
-    """Return a number as people read it: four significant digits, thousands separated.
+    """Return a number as text: four significant digits, thousands separated.
 
     Args:
         value: Any float; None and NaN are shown as a dash.
@@ -193,19 +193,19 @@ def show_verdict(*, holds: bool | None) -> str:
         holds: None without a goal.
 
     Returns:
-        ``"yes"``, ``"NO"`` (loud on purpose) or an empty text.
+        ``"yes"``, ``"NO"`` (in capitals to stand out) or an empty text.
     """
     return {True: "yes", False: "NO", None: ""}[holds]
 
 
 def load_figures(file: Path) -> tuple[dict[str, Any], list[Figure]]:
-    """Return the machine and the figures of a JSON file that a benchmark wrote.
+    """Return the machine and the figures in a benchmark's JSON file.
 
     Args:
-        file: Written with ``--json``.
+        file: File of ``--json``.
 
     Returns:
-        The facts about the machine, and the figures in their order.
+        The facts about the machine, and the figures in order.
     """
     document = json.loads(file.read_text(encoding="utf-8"))
     return document["machine"], [Figure(**entry) for entry in document["figures"]]
@@ -244,7 +244,7 @@ def _plain(figure: Figure) -> dict[str, Any]:
 
 
 def _json_value(value: object) -> object:
-    # numpy scalars come from measurements; JSON knows neither them nor NaN.
+    # JSON supports neither numpy scalars nor NaN.
     if isinstance(value, dict):
         return {key: _json_value(entry) for key, entry in value.items()}
     if hasattr(value, "item"):

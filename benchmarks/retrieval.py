@@ -82,7 +82,7 @@ INDEXED = 5_000
 
 @dataclass(frozen=True)
 class SetResults:
-    """One set with what was measured on it: measure -> settings -> (questions,)."""
+    """Results on one set: measure -> settings -> (questions,)."""
 
     collection: JudgedCollection
     measured: dict[str, dict[str, Floats]]
@@ -178,9 +178,9 @@ def _difference(name: str, differences: Floats, unit: NDArray[np.intp]) -> Figur
 
 
 def _interval(values: Floats, unit: NDArray[np.intp], *, least: float = 0.0) -> tuple[float, float]:
-    """Return the 95 % interval of a mean of numbers in [least, 1]; NaN of one unit alone."""
+    """Return the 95 % interval of a mean of numbers in [least, 1]; NaN for one unit."""
     units = len(np.unique(unit))
-    if units > 1 and np.ptp(values) == 0:  # no spread was seen, which makes nothing certain
+    if units > 1 and np.ptp(values) == 0:  # no spread in the sample: the mean is still uncertain
         value = float(np.clip(values[0], least, 1.0))
         low, high = all_alike_interval(value, units, low=least, high=1.0)
         return low, high
@@ -205,7 +205,7 @@ def _keyword_speed(
     peer = bm25s.BM25()
     try:
         peer.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
-    except ValueError as wrong:  # it refuses passages without any word
+    except ValueError as wrong:  # the index rejects passages without words
         print(f"keyword speeds are left out: bm25s: {wrong}", file=sys.stderr)
         return
     theirs_s = time.perf_counter() - start
@@ -259,7 +259,7 @@ def _dense_speed(
 
 
 def _vectors(texts: Sequence[str], embedder: Embedder) -> NDArray[np.float32]:
-    """Return 20,000 vectors: those of the texts, then others between two of them."""
+    """Return 20,000 vectors: those of the texts, then interpolations of two."""
     known = embedder.encode(texts)
     rng = np.random.default_rng(0)
     pairs = rng.integers(len(known), size=(VECTORS - len(known), 2))
@@ -272,7 +272,7 @@ def _vectors(texts: Sequence[str], embedder: Embedder) -> NDArray[np.float32]:
 def _paired_ms(
     asked: Sequence[T], one: Callable[[T], None], other: Callable[[T], None]
 ) -> tuple[Floats, Floats]:
-    """Return what two ways took for each query, taking turns and who is first."""
+    """Return the times of two methods per query; they alternate in going first."""
     for query in asked[:20]:
         one(query)
         other(query)

@@ -46,7 +46,7 @@ _PER_UNIT = "z test on units"
 
 
 class _Endings(NamedTuple):
-    """All rollouts of one world, and how often naive tests alarmed at any look."""
+    """Ends of all rollouts of one world, and alarms of naive tests at any look."""
 
     runs: list[Run]
     better: float
@@ -55,7 +55,7 @@ class _Endings(NamedTuple):
     units_worse: float
 
     def share(self, end: str, units: int = LOOKS * UNITS_PER_LOOK * 2) -> int:
-        """Return how many ended so within so many units of the candidate."""
+        """Return the share with a given end within a number of candidate units."""
         return sum(run.end == end and run.units <= units for run in self.runs)
 
 
@@ -72,7 +72,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def _null(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
-    """Candidates without effect: every end before the last look is a false alarm."""
+    """Yield figures of candidates without effect: an end before the last look is a false alarm."""
     every: list[_Endings] = []
     for correlation in (0.0, 0.05, 0.1, 0.2):
         reward = Metric("reward", 0.5, correlation=correlation)
@@ -103,7 +103,7 @@ def _null(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
 
 
 def _effects(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
-    """Candidates that are better or worse by what people care for."""
+    """Yield figures of candidates with a better or worse reward."""
     for effect in (0.03, 0.05):
         seen = _roll(plan, metrics(reward=Metric("reward", 0.5, effect, 0.25)), runs, seed=10)
         planned = LOOKS * UNITS_PER_LOOK
@@ -131,7 +131,7 @@ def _effects(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
 
 
 def _forecast(plan: RolloutPlan, seen: _Endings, effect: float) -> Iterator[Figure]:
-    """Compare the units and days foretold with what the rollouts took."""
+    """Yield forecast units and days with those of the rollouts."""
     world = metrics(reward=Metric("reward", 0.5, effect, 0.25))
     spreads = {metric.name: metric.unit_sd for metric in world[1:]}
     found = forecast(plan, 0.25, effect, UNITS_PER_DAY, spreads=spreads)
@@ -139,7 +139,7 @@ def _forecast(plan: RolloutPlan, seen: _Endings, effect: float) -> Iterator[Figu
     shown = sum(run.end == "promoted" and run.look <= look for run in seen.runs)
     name = f"forecast for +{effect:g}: {found.units} units of each arm; promoted by then"
     yield _share(name, shown, len(seen.runs), goal=0.8, at_least=True)
-    # The last stage has no looks here: it takes the day that it must.
+    # The last stage has no looks here: it takes its minimum of one day.
     days = [run.days + 1.0 if run.end == "promoted" else np.inf for run in seen.runs]
     taken = float(np.quantile(days, 0.8))
     off = abs(taken / found.days - 1.0)
@@ -154,7 +154,7 @@ def _forecast(plan: RolloutPlan, seen: _Endings, effect: float) -> Iterator[Figu
 
 
 def _other_harm(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
-    """Harm that the reward does not show."""
+    """Yield figures of harm in guardrails other than the reward."""
     worlds = {
         "errors .005 to .03": metrics(reward=Metric("reward", 0.5, sd=0.25), errors=0.025),
         "success .7 to .6": metrics(reward=Metric("reward", 0.5, sd=0.25), success=-0.1),
@@ -167,7 +167,7 @@ def _other_harm(plan: RolloutPlan, runs: int) -> Iterator[Figure]:
 
 
 def _non_inferior(runs: int) -> Iterator[Figure]:
-    """An objective that asks for no loss beyond .03."""
+    """Yield figures of a non-inferiority objective with margin .03."""
     plan = default_plan(objective="non_inferior", objective_margin=0.03)
     said = "objective non-inferior, margin .03"
     same = _roll(plan, metrics(reward=Metric("reward", 0.5, 0.0, 0.25)), runs, seed=30)
@@ -178,7 +178,7 @@ def _non_inferior(runs: int) -> Iterator[Figure]:
 
 
 def _sample_ratio(runs: int) -> Iterator[Figure]:
-    """The split of units: false alarms over many looks, and how soon lost units are noticed."""
+    """Yield figures of the sample ratio: false alarms, and time to detect lost units."""
     rng = np.random.default_rng(40)
     for lost, said in ((0.0, "arms split evenly"), (0.1, "a tenth of the candidate's units lost")):
         steps = rng.binomial(2 * UNITS_PER_LOOK, 0.5, (runs, 2 * LOOKS))
@@ -218,7 +218,7 @@ def _roll(plan: RolloutPlan, world: Sequence[Metric], runs: int, *, seed: int) -
 
 
 def _naive(drawn: DrawnRuns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which runs a z test on decisions calls better, and worse, at any look."""
+    """Return the runs that a z test on decisions calls better, and worse, at any look."""
     if "reward" not in drawn.sums:
         none = np.zeros(len(drawn.arrived), dtype=bool)
         return none, none
@@ -229,7 +229,7 @@ def _naive(drawn: DrawnRuns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
 
 
 def _naive_units(drawn: DrawnRuns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the same of a z test that counts units, and still peeks."""
+    """Return the same for a z test on units with peeking."""
     means, variances = drawn.moments["reward"]
     z = (means[:, :, 0] - means[:, :, 1]) / np.sqrt((variances / drawn.arrived).sum(axis=2))
     return (z > _Z).any(axis=1), (z < -_Z).any(axis=1)

@@ -1,9 +1,8 @@
-"""A candidate that begins to fail while it serves: how long until it is rolled back, and told.
+"""Fault of a serving candidate: time until rollback and until the alert.
 
-Everything is real: a service process, the controller, PostgreSQL, a signed candidate, Prometheus
-that scrapes every second, Alertmanager, a webhook. The fault is an everyday one. The candidate
-refuses contexts without a field that the control does without, and the application, which had
-always sent that field, stops.
+Everything is real: service process, controller, PostgreSQL, signed candidate, Prometheus with a
+scrape every second, Alertmanager, webhook. The fault is a common one: the candidate requires a
+context field that control does not need, and the application stops sending it.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ budgets: {deadline_ms: 20000}
 reward: {terms: {success: {weight: 1}}}
 """
 CANDIDATE = CONTROL.replace("{type: category}", "{type: category, missing: refuse}")
-# Windows of 30, 180 and 2,160 s, and of a twelfth: the speed of a canary that lasts some hours.
+# Windows of 30, 180 and 2,160 s, and a twelfth of each: for a canary of some hours.
 BUDGET = {"period_s": 21_600.0, "objective": 0.99, "min_errors": 10}
 STAGES = [{"name": "canary", "share": 0.1, "min_units": 100, "min_s": 3600.0}]
 _ALERT = "SteersmanCandidateFailing"
@@ -77,20 +76,20 @@ _PASSPHRASE = "only for this run"  # noqa: S105 (the keys it locks are gone afte
 
 @dataclass(frozen=True)
 class Fault:
-    """What happened after the fault, in seconds from the first request that had it.
+    """Effects of the fault; times in seconds from the first faulty request.
 
     Args:
-        rolled_back_s: Until the rollback was committed.
-        served_s: Until no decision was made within the rollout any more.
-        fired_s: Until Prometheus said that the alert fires.
-        delivered_s: Until the webhook had the alert.
-        asked: Requests, with the fault and before.
-        refused: Of them, those without a decision.
-        degraded: Of them, those answered by the fallback.
-        failed: Decisions that the candidate could not make.
-        reason: Why the controller rolled back.
-        pages: Names of the alerts that came to who is on call.
-        series: Names of all that was scraped.
+        rolled_back_s: Time until the rollback was committed.
+        served_s: Time until the last decision within the rollout.
+        fired_s: Time until the alert fired in Prometheus.
+        delivered_s: Time until the webhook received the alert.
+        asked: Number of requests, before and with the fault.
+        refused: Number of requests without a decision.
+        degraded: Number of requests answered by the fallback.
+        failed: Number of failed decisions of the candidate.
+        reason: Reason of the rollback.
+        pages: Names of the alerts for the person on call.
+        series: Names of the scraped series.
     """
 
     rolled_back_s: float
@@ -107,10 +106,10 @@ class Fault:
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Yield the figures: the median of three runs with the least and the greatest.
+    """Yield the figures: median, minimum and maximum of three runs.
 
     Args:
-        options: ``quick`` means one run, with a window that is not full yet.
+        options: ``quick`` means one run, with an incomplete window.
     """
     if missing():
         said = (
@@ -150,12 +149,12 @@ def _spread(name: str, seconds: list[float], *, goal: float | None = None) -> Fi
 
 
 def fault(folder: Path, *, warm_s: float, tenant: str = "faulty") -> Fault:
-    """Run everything, break the candidate, and watch.
+    """Run all programs, break the candidate, and return the effects.
 
     Args:
-        folder: For all files; sockets are made in it, so its path has to be short.
-        warm_s: How long the candidate serves before it is broken. The more there is in the long
-            window by then, the longer it takes to fill with failures.
+        folder: Folder for all files and sockets; its path must be short.
+        warm_s: Seconds that the candidate serves before the fault. More data in the long window
+            delays the alert.
         tenant: Name of a new tenant.
 
     Raises:
@@ -167,13 +166,13 @@ def fault(folder: Path, *, warm_s: float, tenant: str = "faulty") -> Fault:
 
 @dataclass(frozen=True)
 class Canary:
-    """A candidate that serves a tenth of real traffic, watched and controlled by real programs.
+    """Canary with a tenth of the traffic, and the programs around it.
 
     Args:
-        running: The service.
-        watching: Prometheus, Alertmanager and a webhook.
-        traffic: An application that asks all the time.
-        row: The rollout as it was started.
+        running: Service.
+        watching: Prometheus, Alertmanager and webhook.
+        traffic: Application that sends requests.
+        row: Rollout at its start.
     """
 
     running: Served
@@ -182,10 +181,10 @@ class Canary:
     row: RolloutRow
 
     def wait_for_end(self) -> RolloutRow:
-        """Return the rollout once it has ended.
+        """Wait for the end of the rollout and return it.
 
         Raises:
-            DataError: It did not.
+            DataError: Timeout.
         """
         ended = partial(_ended, self.running, self.row)
         row: RolloutRow = until(lambda: asyncio.run(ended()), "the end of it", _LONGEST_S)
@@ -194,15 +193,15 @@ class Canary:
 
 @contextmanager
 def canary(folder: Path, *, warm_s: float, tenant: str) -> Iterator[Canary]:
-    """Run everything until the block ends.
+    """Run all programs within the context.
 
     Args:
-        folder: For all files; sockets are made in it, so its path has to be short.
-        warm_s: How long the candidate serves before the block begins.
+        folder: Folder for all files and sockets; its path must be short.
+        warm_s: Seconds that the candidate serves before the block begins.
         tenant: Name of a new tenant.
 
     Yields:
-        What runs; nothing is wrong yet.
+            The canary, without fault.
 
     Raises:
         DataError: Prometheus or Alertmanager is not installed, or something took too long.
@@ -215,7 +214,7 @@ def canary(folder: Path, *, warm_s: float, tenant: str) -> Iterator[Canary]:
         row = asyncio.run(_start(running))
         exits.enter_context(_controlling(running, watching))
         watching.wait('steersman_arm_decisions_total{arm="candidate"} > 0', within_s=_LONGEST_S)
-        # The controller has started, and believes both of its sources.
+        # The controller has started, and both of its sources are ready.
         watching.wait("min(steersman_rollout_source_healthy) == 1", within_s=_LONGEST_S)
         time.sleep(warm_s)
         yield Canary(running, watching, traffic, row)
@@ -256,10 +255,10 @@ def _number(watching: Monitors, query: str) -> float:
 
 
 class Traffic:
-    """An application that asks all the time, from a separate thread; ``counts`` the answers.
+    """Application that sends requests from a separate thread and ``counts`` the answers.
 
     Args:
-        running: Whom it asks.
+        running: Service.
     """
 
     def __init__(self, running: Served) -> None:
@@ -271,16 +270,16 @@ class Traffic:
         self._rng = random.Random(7)
 
     def break_it(self) -> float:
-        """Stop to send the field; return when."""
+        """Stop sending the field; return the time."""
         self._broken_at = time.time()
         return self._broken_at
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop sending requests."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Ask at a steady rate, whatever the answers."""
+        """Send requests at a steady rate."""
         key = {"Authorization": f"Bearer {self._running.key}"}
         async with aiohttp.ClientSession(headers=key) as session, asyncio.TaskGroup() as group:
             due = time.monotonic()
@@ -343,7 +342,7 @@ def _controlling(running: Served, watching: Monitors) -> Iterator[None]:
 
 
 async def _start(running: Served) -> RolloutRow:
-    """Sign a candidate and let it serve a tenth at once."""
+    """Sign a candidate and start its rollout at a tenth of the traffic."""
     name, tenant = running.tenant.name, running.tenant.id
     publisher = Publisher(
         open_place(running.home / "registry" / name), Keys(running.home / "keys" / name)

@@ -1,7 +1,7 @@
-"""Worlds of units for `benchmarks.rollout`: what both arms earn, and what a plan makes of it.
+"""Worlds of units for `benchmarks.rollout`: simulated arms, and rollouts of a plan on them.
 
 Two kinds of unit. ``counted``: 1 to 30 decisions, each 0 or 1, with a given intraclass correlation
-(a beta-binomial law), so that there are decisions for a naive test to count. ``measured``: one
+(a beta-binomial law), so a naive test can count decisions. ``measured``: one
 number with a given mean and standard deviation (a beta law).
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LOOKS = 40
-UNITS_PER_LOOK = 50  # of each arm, on average
+UNITS_PER_LOOK = 50  # mean per arm
 UNITS_PER_DAY = 1000
 _MOST_DECISIONS = 30
 _DAY_S = 86_400.0
@@ -37,13 +37,13 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Metric:
-    """How the units of both arms fare in one guardrail.
+    """Law of the units of both arms in one guardrail.
 
     Args:
-        name: Of the guardrail.
-        mean: Of control.
+        name: Name of the guardrail.
+        mean: Mean of control.
         effect: Candidate minus control.
-        sd: Of one unit's number; None where decisions are counted.
+        sd: Standard deviation of a unit's number; None for counted decisions.
         correlation: Intraclass correlation of counted decisions, in [0, 1).
     """
 
@@ -67,9 +67,9 @@ class DrawnRuns(NamedTuple):
     """Both arms of many runs, cumulative over looks; arms are candidate, control.
 
     Attributes:
-        arrived: Units, shape (runs, looks, 2).
-        moments: By metric: mean and variance, each of shape (runs, looks, 2).
-        decisions: Number of decisions, and by metric their sum, where they are counted.
+        arrived: Number of units, (runs, looks, 2).
+        moments: By metric: mean and variance, each (runs, looks, 2).
+        decisions: Number of decisions, and their sum by metric, if counted.
     """
 
     arrived: Floats
@@ -79,15 +79,15 @@ class DrawnRuns(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How one rollout went.
+    """Result of one rollout.
 
     Attributes:
         end: ``promoted``, ``rolled_back`` or ``none``.
-        look: of the end, from 1; `LOOKS` for none.
-        units: of the candidate until then.
-        days: until then.
-        incidents: kinds of trouble that were reported on the way.
-        reasons: of the last verdict.
+        look: number of the last look, from 1; `LOOKS` for none.
+        units: candidate units until the end.
+        days: days until the end.
+        incidents: kinds of reported incidents.
+        reasons: reasons of the last verdict.
     """
 
     end: str
@@ -99,10 +99,10 @@ class Run(NamedTuple):
 
 
 def default_plan(first: str = "canary", **changes: object) -> RolloutPlan:
-    """Return the plan of the defaults, with the five guardrails, without the shadow.
+    """Return the default plan with the five guardrails, without the shadow.
 
     Args:
-        first: Stage to begin with.
+        first: First stage.
         changes: Fields to replace.
     """
     stages = [
@@ -126,14 +126,14 @@ def default_plan(first: str = "canary", **changes: object) -> RolloutPlan:
 
 
 def metrics(*, reward: Metric, **effects: float) -> tuple[Metric, ...]:
-    """Return the five metrics of a world, independent of each other.
+    """Return the five independent metrics of a world.
 
-    Independent guardrails alarm most often together and hold within their margins least often:
-    every rate is on the safe side.
+    Independence is the worst case: most false alarms, and fewest runs within all margins. So every
+    rate is conservative.
 
     Args:
-        reward: How the reward fares.
-        effects: Of the others, by name.
+        reward: Law of the reward.
+        effects: Effects of the other metrics, by name.
     """
     others = (
         Metric("errors", 0.005, effects.get("errors", 0.0)),
@@ -147,13 +147,13 @@ def metrics(*, reward: Metric, **effects: float) -> tuple[Metric, ...]:
 def draw(
     world: Sequence[Metric], rng: np.random.Generator, runs: int, *, lost: float = 0.0
 ) -> DrawnRuns:
-    """Return many runs of a world.
+    """Draw many runs of a world.
 
     Args:
-        world: Its metrics.
-        rng: Seeded.
-        runs: How many.
-        lost: Share of the candidate's units that never arrive.
+        world: Metrics of the world.
+        rng: Random generator.
+        runs: Number of runs.
+        lost: Share of the candidate's units that are lost.
     """
     shape = (runs, LOOKS, 2 * UNITS_PER_LOOK)
     candidate = rng.random(shape) < 0.5
@@ -174,13 +174,13 @@ def draw(
 
 
 def rollouts(plan: RolloutPlan, drawn: DrawnRuns) -> Iterator[Run]:
-    """Take every run through the plan, judged at each look.
+    """Return the rollouts of all runs, judged at each look.
 
     Args:
-        plan: Of all of them.
-        drawn: What their arms earn.
+        plan: Plan of every rollout.
+        drawn: Drawn arms of the runs.
     """
-    # Plain floats: the verdict is about scalars, and numpy's are slow.
+    # Plain floats: numpy scalars are slow.
     arrived, decisions = drawn.arrived.astype(int).tolist(), drawn.decisions.tolist()
     errors = drawn.sums["errors"].tolist()
     means = {name: pair[0].tolist() for name, pair in drawn.moments.items()}
@@ -239,7 +239,7 @@ def _roll(
 
 
 class _Failing:
-    """Errors of the candidate over time, evenly spread between looks."""
+    """Errors of the candidate over time, uniform between looks."""
 
     def __init__(self, lengths: Sequence[float]) -> None:
         self.times, self._bad, self._total = [0.0], [0.0], [0.0]
@@ -270,7 +270,7 @@ class _Failing:
 def _values(
     metric: Metric, rng: np.random.Generator, candidate: NDArray[np.bool_], size: NDArray[np.int64]
 ) -> Floats:
-    """Return one number per unit."""
+    """Return one value per unit."""
     mean = np.where(candidate, metric.mean + metric.effect, metric.mean)
     if metric.sd is not None:
         concentration = metric.mean * (1.0 - metric.mean) / metric.sd**2 - 1.0

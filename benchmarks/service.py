@@ -50,7 +50,7 @@ def main(options: Options) -> list[Figure]:
             _measure(options, stack, [name for name in names if name in SECTIONS])
         )
     if "learning" in names:
-        # A separate store: the learning backlog of the load above would be processed first.
+        # A separate store, without the learning backlog of the load above.
         with ExitStack() as closing:
             figures += uvloop.run(_learning(Stack.start(closing), _scale(options)))
     return figures
@@ -68,7 +68,7 @@ async def _measure(options: Options, stack: Stack, names: Sequence[str]) -> list
 
 
 async def _single(stack: Stack, scale: float) -> list[Figure]:
-    """One decision a request, with and without an idempotency key."""
+    """Yield figures of one decision per request, with and without an idempotency key."""
     count = int(40_000 * scale)
     bare_port = stack.start_bare()
     bare = await _load(bare_port, "", _plain_bodies(stack), count)
@@ -133,7 +133,7 @@ async def _batches(stack: Stack, scale: float) -> list[Figure]:
 
 
 async def _events(stack: Stack, scale: float) -> list[Figure]:
-    """Batches of 100 events about decisions just made: a quarter each of the four types."""
+    """Yield figures of batches of 100 events about new decisions, a quarter of each type."""
     decisions = await _decision_ids(stack, max(400, int(20_000 * scale)))
     figures = []
     for name, with_outcomes in (("events in batches of 100", 0.25), ("  all with outcomes", 1.0)):
@@ -162,7 +162,7 @@ async def _events(stack: Stack, scale: float) -> list[Figure]:
 
 
 async def _wide(stack: Stack, scale: float) -> list[Figure]:
-    """Decide at d = 256, K = 50, where the policy's own work dominates."""
+    """Yield figures of decisions at d = 256, K = 50, where the policy's work dominates."""
     await stack.declare(wide_point())
     body = _decide_body("wide", {"v": [0.1] * 200})
     load = await _load(stack.port, stack.key, lambda: body, int(8_000 * scale))
@@ -177,7 +177,7 @@ async def _wide(stack: Stack, scale: float) -> list[Figure]:
 
 
 async def _tenants(stack: Stack, scale: float) -> list[Figure]:
-    """The same load from one tenant and from 20, in turns, so that drift hits both."""
+    """Yield figures of equal load from one tenant and from 20, in turns against drift."""
     keys = await stack.more_tenants(20)
     ratios = []
     for _ in range(1 if scale < 1 else 5):
@@ -235,7 +235,7 @@ async def _memory(stack: Stack, scale: float) -> list[Figure]:
 
 
 async def _learning(stack: Stack, scale: float) -> list[Figure]:
-    """From an acknowledged outcome to a decision that knows it, in each of two processes."""
+    """Yield the lag from an acknowledged outcome to a decision that uses it, in two processes."""
     stack.stop_service()
     ports = stack.start_learning()
     lags, late = await _lags(stack, ports, outcomes=int(4_000 * scale), per_second=200.0)
@@ -258,8 +258,8 @@ async def _learning(stack: Stack, scale: float) -> list[Figure]:
 async def _lags(
     stack: Stack, ports: tuple[int, int], *, outcomes: int, per_second: float
 ) -> tuple[list[list[float]], int]:
-    """Return per process the lags in ms, and the number of outcomes that never showed."""
-    # The first outcome finds a learner that is still starting; those after it are measured.
+    """Return the lags in ms per process, and the number of outcomes that were never used."""
+    # The first outcome only waits for the learner to start.
     first, *decisions = await _decision_ids(stack, outcomes + 1, port=ports[0])
     await _send_outcomes(stack, ports, [first], per_second)
     await stack.update_numbers([first])
@@ -295,7 +295,7 @@ async def _lags(
 async def _watch(
     stack: Stack, port: int, seen: list[tuple[float, int]], stop: asyncio.Event
 ) -> None:
-    """Ask one process for a decision every few ms; its number of updates is what it knows."""
+    """Ask one process for a decision every few ms, and record its update number."""
     connection = await Connection.open(HOST, port)
     request = post("/v1/decide", stack.key, _decide_body())
     while not stop.is_set():
@@ -308,7 +308,7 @@ async def _watch(
 async def _send_outcomes(
     stack: Stack, ports: tuple[int, int], decisions: list[str], per_second: float
 ) -> dict[str, float]:
-    """Send one outcome for each decision at a steady rate, to both processes in turn."""
+    """Send one outcome per decision at a steady rate, to both processes in turn."""
     acknowledged: dict[str, float] = {}
     waiting: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
 
@@ -316,7 +316,7 @@ async def _send_outcomes(
         connections: dict[int, Connection] = {}
         while (due := await waiting.get()) is not None:
             decision, port = due
-            if port not in connections:  # one that asks nothing for 10 s is closed
+            if port not in connections:  # idle ones are closed after 10 s
                 connections[port] = await Connection.open(HOST, port)
             await connections[port].ask(post("/v1/feedback.submit", stack.key, _outcome(decision)))
             acknowledged[decision] = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What `benchmarks.service` measures against: PostgreSQL, service processes and a learner.
+"""Programs of `benchmarks.service`: PostgreSQL, service processes and a learner.
 
 The service process has one core to itself; PostgreSQL, the learner and the load share the other,
 where the machine lets processes be pinned.
@@ -72,15 +72,15 @@ uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="error", access_log=Fals
 
 @dataclass
 class Stack:
-    """A home with everything running.
+    """Running programs with their home.
 
     Args:
-        home: Its directory.
-        database: Its embedded server.
-        port: Of the service process.
-        key: An API key of the sample tenant.
-        tenant: The sample tenant.
-        processes: What was started, by name.
+        home: Home directory.
+        database: Embedded PostgreSQL server.
+        port: Port of the service process.
+        key: API key of the sample tenant.
+        tenant: Sample tenant.
+        processes: Started processes, by name.
     """
 
     home: Path
@@ -95,10 +95,10 @@ class Stack:
         """Start server and one service process, with the assistant's route declared.
 
         Args:
-            closing: Stops everything when it closes.
+            closing: Stops the programs when it closes.
 
         Returns:
-            The stack, answering.
+                The ready stack.
         """
         home = Path(tempfile.mkdtemp(prefix="steersman-bench-"))
         closing.callback(shutil.rmtree, home, ignore_errors=True)
@@ -133,7 +133,7 @@ class Stack:
         """Return the keys of new tenants, each with the route declared.
 
         Args:
-            count: How many.
+            count: Number of tenants.
         """
         return [(await self._tenant(f"tenant-{n}"))[1] for n in range(count)]
 
@@ -141,7 +141,7 @@ class Stack:
         """Declare another point for the sample tenant.
 
         Args:
-            document: YAML.
+            document: Declaration as YAML.
         """
         await declare(self.database, self.tenant, document, actor="benchmark")
         await asyncio.sleep(2.5)  # until the service has polled
@@ -150,7 +150,7 @@ class Stack:
         """Return the first update of each decision, waiting until all are numbered or 20 s.
 
         Args:
-            decisions: Their ids.
+            decisions: Ids of the decisions.
         """
         connection = await self.database.connect("app")
         numbers: dict[str, int] = {}
@@ -197,10 +197,10 @@ class Stack:
         return int(line.split()[1]) * 1024
 
     def cpu_seconds(self, name: str = "service") -> float:
-        """Return the processor time a process has used so far, user and system.
+        """Return the processor time of a process so far, user and system.
 
         Args:
-            name: Of the process.
+            name: Name of the process.
         """
         fields = (
             Path(f"/proc/{self.processes[name].pid}/stat").read_text().rpartition(")")[2].split()
@@ -239,8 +239,8 @@ def flush_seconds(folder: Path, *, times: int = 500) -> float:
     """Return the median time to write and flush 8 KiB, as a commit does.
 
     Args:
-        folder: On the disk that is measured.
-        times: How often.
+        folder: Folder on the measured disk.
+        times: Number of repeats.
     """
     file = folder / "flush"
     took = []
@@ -259,9 +259,9 @@ async def raw_inserts(stack: Stack, count: int, *, clients: int) -> float:
     """Return decision rows per second through group commit, without HTTP, drawing or encoding.
 
     Args:
-        stack: Running.
-        count: Rows.
-        clients: How many wait at a time.
+        stack: Running stack.
+        count: Number of rows.
+        clients: Number of concurrent clients.
     """
     row = await _some_row(stack)
     commits: GroupCommit[DecisionRow, Any] = GroupCommit(

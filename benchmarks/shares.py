@@ -1,4 +1,4 @@
-"""Shares with an interval that resamples what is independent: pairs, requests, utterances."""
+"""Shares with a bootstrap interval over independent units: pairs, requests, utterances."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def share(
 ) -> Figure:
     """Return the share of ``counted`` among ``among``, with a 95 % percentile-bootstrap interval.
 
-    Of none and of all it is that of `steersman.stats.all_alike_interval`, since resampling sees no
-    spread there.
+    For a share of 0 or 1 the interval is that of `steersman.stats.all_alike_interval`, because
+    resamples have no spread.
 
     Args:
         name: Name of the figure.
-        counted: (n,) bool, what is counted.
-        among: (n,) bool, what it is a share of; all rows by default.
-        clusters: (n,) int, rows of one cluster are drawn together; by default every row is its own.
+        counted: (n,) bool, counted rows.
+        among: (n,) bool, rows of the denominator; default: all.
+        clusters: (n,) int, rows of a cluster are drawn together; default: independent rows.
         peers: Values of rivals.
-        goal: The bar, in words.
+        goal: Goal as text.
 
     Returns:
-        A figure; its value is NaN when there is nothing to be a share of.
+            A figure; its value is NaN if the denominator is 0.
     """
     base = np.ones(len(counted), dtype=bool) if among is None else among
     groups = (
@@ -57,7 +57,7 @@ def share(
         draws[k] = tops[drawn].sum() / total if total else np.nan
     value = tops.sum() / bases.sum() if bases.sum() else np.nan
     low, high = np.nanquantile(draws, [0.025, 0.975]) if bases.sum() else (np.nan, np.nan)
-    if value in {0.0, 1.0}:  # no resample differs, which makes nothing certain
+    if value in {0.0, 1.0}:  # resamples do not differ, but the share is still uncertain
         clusters_seen = int(np.count_nonzero(bases))
         low, high = all_alike_interval(float(value), clusters_seen, low=0.0, high=1.0)
     return Figure(name, float(value), float(low), float(high), goal=goal, peers=peers or {})

@@ -78,11 +78,11 @@ def recorded_of(name: str, options: Options) -> Recorded:
     """Return every configuration's evaluation on every question of a set.
 
     Args:
-        name: Of the set's folder.
-        options: Where the data sets are.
+        name: Folder name of the set.
+        options: Options with the data directory.
 
     Raises:
-        DataError: The set is not there.
+        DataError: The set is missing.
     """
     kept = os.environ.get("STEERSMAN_RECORDINGS")
     if not kept:
@@ -131,7 +131,7 @@ def _measured(
 
 
 def installed() -> list[str]:
-    """Return the strategies that can be run here; say which cannot, and what would bring them."""
+    """Return the available strategies; print the others with the command that installs them."""
     found = []
     for name in NAMES:
         try:
@@ -144,7 +144,7 @@ def installed() -> list[str]:
 
 
 class World(NamedTuple):
-    """A recording and what it is judged by."""
+    """Recording with its policy configuration."""
 
     recorded: Recorded
     tuned: PolicyConfig
@@ -157,11 +157,11 @@ def mean_rewards(world: World, queries: NDArray[np.intp]) -> Floats:
     return np.array([reward_of(batch, tuned).per_query.mean() for batch in batches])
 
 
-# -- what tuning brings ---------------------------------------------------------------------------
+# -- gain of tuning -------------------------------------------------------------------------------
 
 
 class TuningGain(NamedTuple):
-    """One split: what was recommended, and its reward over the baseline on held-out queries."""
+    """Result of one split: recommendation, and its gain over the baseline on held-out queries."""
 
     configuration: Configuration
     held_out: NDArray[np.intp]
@@ -169,7 +169,7 @@ class TuningGain(NamedTuple):
 
 
 def held_out_gain(world: World, seed: int) -> TuningGain:
-    """Tune on one half of the queries, compare on the other."""
+    """Tune on one half of the queries, and compare on the other half."""
     recorded, tuned = world
     rng = np.random.default_rng([seed, 11])
     split = stratified(recorded.categories, rng, groups=recorded.groups)
@@ -211,14 +211,14 @@ def _gain(about: str, gained: list[TuningGain], world: World, best: float) -> It
 def paired(gained: list[TuningGain], unit: NDArray[np.intp]) -> tuple[float, float]:
     """Return the mean gain over splits and half the width of its 95 % interval.
 
-    Queries are the units, or their conversations (``unit`` has the number of each query's): what
-    would change the mean, were it all done again on other queries, is above all which these are. So
-    the interval is that over queries, each with its mean gain over the splits that held it out, and
-    what is left of chance in so many splits is added to its variance. On eight made-up worlds of
-    225 and 300 queries, 200 data sets each, it covers the truth in 93 to 99 of 100; one over splits
-    alone does in 30 to 39, and one over splits with the correction of Nadeau & Bengio (2003),
-    section 3, in 97 to 100, being 1.3 to 1.8 times as wide: it takes the choices of all splits for
-    one (``tests/lab/benchmarks/test_tuning_benchmark.py``).
+    Queries or conversations are the units (``unit`` has the number of each), because the choice of
+    queries is the main source of variance. The interval is over queries, each with its mean gain
+    over the splits that held it out. The remaining variance of the splits is added.
+
+    Coverage on eight synthetic worlds of 225 and 300 queries, 200 data sets each: 93 to 99 of 100.
+    An interval over splits alone has 30 to 39. With the correction of Nadeau & Bengio (2003),
+    section 3, it has 97 to 100 and is 1.3 to 1.8 times as wide
+    (``tests/lab/benchmarks/test_tuning_benchmark.py``).
     """
     of_split = np.array([one.ahead.mean() for one in gained])
     sums, times = np.zeros(len(unit)), np.zeros(len(unit))
@@ -230,22 +230,22 @@ def paired(gained: list[TuningGain], unit: NDArray[np.intp]) -> tuple[float, flo
 
 
 def corrected(gained: list[TuningGain]) -> float:
-    """Return half the width of the interval over splits that Nadeau & Bengio corrected."""
+    """Return half the width of the interval over splits with the Nadeau & Bengio correction."""
     of_split = np.array([one.ahead.mean() for one in gained])
-    return half_width(of_split) * float(np.sqrt(1 + len(of_split)))  # as much held out as tuned on
+    return half_width(of_split) * float(np.sqrt(1 + len(of_split)))  # both parts have equal size
 
 
-# -- who finds it ---------------------------------------------------------------------------------
+# -- comparison of strategies ---------------------------------------------------------------------
 
 
 def regrets(world: World, true: Floats, name: str, seed: int) -> list[float]:
-    """Return how far below the best a strategy's recommendation is, after so many evaluations.
+    """Return the regret of a strategy's recommendation after numbers of evaluations.
 
     Args:
-        world: A recording and what it is judged by.
-        true: (configurations,) as `mean_rewards` gives them for all queries.
-        name: Of the strategy.
-        seed: Of slices and draws.
+        world: Recording with its policy configuration.
+        true: (configurations,) `mean_rewards` of all queries.
+        name: Name of the strategy.
+        seed: Random seed of slices and draws.
     """
     recorded, tuned = world
     rng = np.random.default_rng([seed, 12])
@@ -279,7 +279,7 @@ def _regret(about: str, tried: dict[str, NDArray[np.float64]]) -> Iterator[Figur
             float(mine.mean()), float(mine.mean() - half), float(mine.mean() + half),
             goal=goal, holds=holds, peers=peers,
         )  # fmt: skip
-        # Seeds draw the same slices for both, so the noise of a comparison is that of their pairs.
+        # Equal seeds give both the same slices, so differences are paired by seed.
         rival = min(peers, key=lambda name: peers[name]) if after > 40 else "random"
         ahead = mine - at[rival]
         mean, half = float(ahead.mean()), half_width(ahead)

@@ -76,7 +76,7 @@ def run(options: Options) -> Iterator[Figure]:
 
 
 def one_thread() -> None:
-    """Keep a process of a pool to one core."""
+    """Limit a process of a pool to one core."""
     torch.set_num_threads(1)
 
 
@@ -106,12 +106,12 @@ def _judged(updates: int, seed: int) -> tuning_world.ShareOfOptimum:
 
 
 class Change(NamedTuple):
-    """What held, and what holds from some evaluation on.
+    """Change of collection or weights during tuning.
 
     Args:
-        before: A collection and the weights it was judged by.
-        after: The same, later.
-        true: (configurations,) mean rewards, later.
+        before: Collection and weights before the change.
+        after: Collection and weights after the change.
+        true: (configurations,) mean rewards after the change.
     """
 
     before: World
@@ -120,13 +120,13 @@ class Change(NamedTuple):
 
     @property
     def queries(self) -> int:
-        """Of both; those of a second collection are numbered after those of the first."""
+        """Queries of both collections; the second one's are numbered after the first one's."""
         both = len(self.before.recorded) + len(self.after.recorded)
         return len(self.after.recorded) if self.same else both
 
     @property
     def same(self) -> bool:
-        """Whether the collection stays."""
+        """Whether the collection is unchanged."""
         return self.before.recorded.collection == self.after.recorded.collection
 
 
@@ -175,12 +175,12 @@ def _recovery(about: str, ppo: Floats, tried: dict[str, Floats]) -> Figure:
 
 
 def train_on(updates: int, seed: int, unseen: tuple[str, ...] = UNSEEN) -> SequentialPolicy:
-    """Return a policy trained on made-up collections: on none that it is judged on.
+    """Return a policy trained on synthetic collections, none of them used for evaluation.
 
     Args:
-        updates: Of PPO.
-        seed: Of all that is drawn.
-        unseen: Groups of what it could see that are left out.
+        updates: Number of PPO updates.
+        seed: Random seed.
+        unseen: Groups of features to leave out.
     """
     tuned, rng = policies()["default"], np.random.default_rng([seed, 3])
     known = [made_up(tuned.space, rng, queries=_QUERIES) for _ in range(_MADE_UP)]
@@ -191,12 +191,12 @@ def train_on(updates: int, seed: int, unseen: tuple[str, ...] = UNSEEN) -> Seque
 
 
 def ppo_recovers(change: Change, policy: SequentialPolicy, seed: int) -> int:
-    """Return how many evaluations after the change a trained policy has recovered.
+    """Return the number of evaluations after the change until a trained policy has recovered.
 
     Args:
-        change: What changes; the policy knows of it, as restarted rivals do.
-        policy: Trained elsewhere.
-        seed: Of all that is drawn.
+        change: Change, which is reported to the policy, as to restarted rivals.
+        policy: Trained policy.
+        seed: Random seed.
     """
     strategy = SequentialPpo(change.before.tuned, policy, _START)
     for _ in _evaluated(strategy, change.before, 0, seed, _BEFORE):
@@ -208,17 +208,17 @@ def ppo_recovers(change: Change, policy: SequentialPolicy, seed: int) -> int:
 
 
 def guessed(change: Change, policy: SequentialPolicy, seed: int) -> int:
-    """Return the same of a policy that was not trained."""
+    """Return the same for an untrained policy."""
     return ppo_recovers(change, policy, seed)
 
 
 def recovers(change: Change, name: str, seed: int) -> int:
-    """Return how many evaluations after the change a rival has recovered.
+    """Return the number of evaluations after the change until a rival has recovered.
 
     Args:
-        change: What changes.
+        change: Change of collection or weights.
         name: One of `RIVALS`.
-        seed: Of all that is drawn.
+        seed: Random seed.
     """
     kind, how = name.split(" ")
     before, after, _ = change
@@ -241,7 +241,7 @@ def _recovered(strategy: Strategy, change: Change, seed: int) -> int:
     for number, _ in enumerate(evaluated, 1):
         try:
             close = best - change.true[place[strategy.recommend()]] <= _CLOSE
-        except InputError:  # it knows of nothing that holds every gate
+        except InputError:  # no known configuration holds every gate
             close = False
         row = row + 1 if close else 0
         if row == _ROW:
@@ -252,7 +252,7 @@ def _recovered(strategy: Strategy, change: Change, seed: int) -> int:
 def _evaluated(
     strategy: Strategy, world: World, offset: int, seed: int, count: int
 ) -> Iterator[Batch]:
-    """Yield batches that a strategy asked for and received."""
+    """Yield the batches of a strategy's evaluations."""
     recorded, tuned = world
     slices = rotating(_every(recorded), _SLICE, np.random.default_rng([seed, 4]))
     for number in range(count):
@@ -271,16 +271,16 @@ def _every(recorded: Recorded) -> NDArray[np.intp]:
 
 
 def interval(values: Floats) -> tuple[float, float]:
-    """Return a mean and half the width of its 95 % interval; values are independent."""
+    """Return the mean of independent values and half the width of its 95 % interval."""
     half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return float(values.mean()), float(half)
 
 
 def apart(ppo: Floats, rival: Floats) -> tuple[float, float]:
-    """Return how far apart two means are, and half the width of its 95 % interval.
+    """Return the difference of two means and half the width of its 95 % interval (Welch).
 
-    Tries of one trained policy stand or fall together, so policies are the units of the one mean,
-    and tries those of the other (Welch).
+    Tries of one trained policy are dependent. So the units are policies for PPO, and tries for the
+    rival.
 
     Args:
         ppo: (policies, tries), two policies or more.

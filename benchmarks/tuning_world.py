@@ -1,4 +1,4 @@
-"""A made-up world of mixed actions in which what is best depends on the context, and is known."""
+"""Synthetic world of mixed actions with a known best action per context."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BATCH = 256
 
 
 class Contexts(NamedTuple):
-    """What is known of some questions: one of three kinds, and two numbers."""
+    """Contexts of questions: one of three kinds, and two numbers."""
 
     kind: NDArray[np.intp]
     numbers: Floats
@@ -41,7 +41,7 @@ class Contexts(NamedTuple):
 
 
 def contexts(count: int, rng: np.random.Generator) -> Contexts:
-    """Draw some questions."""
+    """Draw contexts of questions."""
     return Contexts(rng.integers(3, size=count), rng.uniform(-1, 1, size=(count, 2)))
 
 
@@ -62,7 +62,7 @@ def mean_rewards(asked: Contexts, actions: NDArray[np.intp]) -> Floats:
 
 
 def best_actions(asked: Contexts) -> NDArray[np.intp]:
-    """Return the best action of each question, by trying all values of each part in turn."""
+    """Return the best action of each question, by coordinate search over the parts."""
     found = np.zeros((len(asked.kind), len(PARTS)), np.intp)
     found[:, 0] = asked.kind
     for place, part in enumerate(PARTS[1:], 1):
@@ -75,11 +75,11 @@ def best_actions(asked: Contexts) -> NDArray[np.intp]:
 
 
 def best_fixed(asked: Contexts) -> float:
-    """Return the mean reward of the one action that is best over all questions."""
+    """Return the mean reward of the best fixed action."""
     best = -np.inf
     for variant in range(3):
         action = np.tile([variant, 15, 0, 10, 0], (len(asked.kind), 1))
-        for _ in range(2):  # parts hardly depend on each other, so two rounds settle it
+        for _ in range(2):  # parts hardly interact, so two rounds are enough
             for place, part in enumerate(PARTS[1:], 1):
                 means = []
                 for value in range(part.size):
@@ -91,7 +91,7 @@ def best_fixed(asked: Contexts) -> float:
 
 
 def train(seed: int, updates: int, settings: Settings | None = None) -> PPO:
-    """Return PPO after so many updates of 256 questions each, one step an episode."""
+    """Return PPO after a number of updates of 256 questions each, in one-step episodes."""
     rng = np.random.default_rng([seed, 7])
     agent = PPO(PARTS, FEATURES, settings=settings, seed=seed)
     for _ in range(updates):
@@ -106,7 +106,7 @@ def train(seed: int, updates: int, settings: Settings | None = None) -> PPO:
 
 
 class ShareOfOptimum(NamedTuple):
-    """What a policy reaches, as shares of what the best action of every question would."""
+    """Rewards of a policy as shares of the optimum."""
 
     drawn: float
     likeliest: float
@@ -114,7 +114,7 @@ class ShareOfOptimum(NamedTuple):
 
 
 def judge(agent: PPO, seed: int = 0, count: int = 2_000) -> ShareOfOptimum:
-    """Return what a policy reaches on questions that it did not learn from."""
+    """Return the rewards of a policy on held-out questions."""
     rng = np.random.default_rng([seed, 8])
     asked = contexts(count, rng)
     best = mean_rewards(asked, best_actions(asked)).mean()

@@ -1,4 +1,4 @@
-"""Timing several ways of doing one thing in turns, so that a slow moment meets all of them."""
+"""Timing of several methods in turns, so that a slow moment of the machine affects all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Timing", "figure", "in_turns"]
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds that each run of one thing took.
+    """Seconds of each run of a method.
 
     Args:
-        seconds: in the order of the runs.
+        seconds: seconds in the order of the runs.
     """
 
     seconds: tuple[float, ...]
@@ -30,7 +30,7 @@ class Timing:
         """Return a quantile of the seconds.
 
         Args:
-            share: of the runs that took no longer, in [0, 1].
+            share: probability of the quantile, in [0, 1].
         """
         return float(np.quantile(self.seconds, share))
 
@@ -41,12 +41,12 @@ def in_turns(
     *,
     between: Callable[[], object] = lambda: None,
 ) -> dict[str, Timing]:
-    """Return how long each call took in each of the runs; one more before them is not counted.
+    """Return the times of each call in each run, after one uncounted warm-up run.
 
     Args:
-        runs: how often each is called, at least 1.
-        calls: by name, in the order of their turns.
-        between: called before each turn, outside the clock.
+        runs: number of calls of each, at least 1.
+        calls: functions by name, in the order of their turns.
+        between: function called before each turn, not timed.
     """
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(runs + 1):
@@ -62,13 +62,13 @@ def in_turns(
 def figure(
     name: str, taken: Mapping[str, Timing], *, unit: str = "ms", goal: float | None = None
 ) -> Figure:
-    """Return the figure of calls of which the first is ours and the others are its peers.
+    """Return the figure of the first call, with the others as peers.
 
     Args:
-        name: of the figure.
-        taken: as `in_turns` returned it.
+        name: name of the figure.
+        taken: result of `in_turns`.
         unit: ``"ms"`` or ``"s"``.
-        goal: most that the 95th percentile of our runs may be, in the unit.
+        goal: maximum of our 95th percentile, in the unit.
     """
     scale = {"ms": 1000.0, "s": 1.0}[unit]
     (_, ours), *peers = taken.items()

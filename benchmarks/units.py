@@ -1,4 +1,4 @@
-"""How sure a mean over rows is of which some belong together, such as turns of one conversation."""
+"""Interval of a mean over clustered rows, such as turns of conversations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def half_width(values: Floats, unit: NDArray[np.intp] | None = None) -> float:
     """Return half the width of a mean's 95 % interval; units are independent, their rows are not.
 
     Args:
-        values: (n,) one of each row.
-        unit: (n,) number of the unit of each; None: each row is its own.
+        values: (n,) value of each row.
+        unit: (n,) number of the unit of each row; None: independent rows.
 
     Returns:
-        Student's t over the units' sums of what their rows are off the mean; NaN of fewer than two.
+            Half the width by Student's t over the units' sums of deviations; NaN for fewer than
+            two units.
 
     >>> four = np.array([1.0, 2.0, 3.0, 4.0])
     >>> round(half_width(four), 3), round(half_width(four, np.array([0, 0, 1, 1])), 3)

@@ -1,9 +1,9 @@
-"""What tests share: a PostgreSQL server per test process, fresh tenants, and tests that await.
+"""Shared fixtures: a PostgreSQL server per test process, new tenants, and async tests.
 
-Set ``STEERSMAN_TEST_DATABASE_URL`` to test against a server of your own, by a user that may make
-databases and roles, on a server that lets roles in without a password; or
-``STEERSMAN_TEST_POSTGRES=15`` for Debian's 15, the oldest that is supported. Without either an
-embedded server is started in a temporary directory.
+``STEERSMAN_TEST_DATABASE_URL`` selects an existing server. Its user must be able to create
+databases and roles, and roles must log in without a password. ``STEERSMAN_TEST_POSTGRES=15``
+selects Debian's 15, the oldest supported version. The default is an embedded server in a temporary
+directory.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ _OF_PROGRAMS = {"cli", "client", "deploy", "examples", "faults"}
 
 
 def pytest_configure() -> None:
-    """Let all that tests leave in temporary directories end with them, and lie in memory till then.
+    """Put temporary directories in memory and delete them after the tests.
 
-    Servers make and delete files by the thousand: on a disk, tests of the store take twice as long.
-    ``TMPDIR`` names another place, ``--basetemp`` a directory of `tmp_path` that is kept.
+    Servers create and delete thousands of files: on a disk, tests of the store take twice as long.
+    ``TMPDIR`` sets another folder, ``--basetemp`` a folder of `tmp_path` that is kept.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
-        return  # what the controlling process set holds
+        return  # set by the controller process
     in_memory = _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _ENOUGH
     where = _IN_MEMORY if in_memory and "TMPDIR" not in os.environ else None
-    short = Path(tempfile.mkdtemp(prefix="st-", dir=where))  # sockets lie below: 107 bytes at most
-    short.chmod(0o711)  # the server's user goes through
+    short = Path(tempfile.mkdtemp(prefix="st-", dir=where))  # socket paths are limited to 107 bytes
+    short.chmod(0o711)  # the server's user needs access
     tempfile.tempdir = os.environ["TMPDIR"] = str(short)
-    # After multiprocessing's own directory below it, which goes at -100: it would miss it.
+    # After multiprocessing has removed its directory inside, at priority -100.
     Finalize(None, shutil.rmtree, [short], {"ignore_errors": True}, exitpriority=-200)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the folders whose every test needs a server unread where none of them is wanted."""
+    """Skip folders in which every test needs a server, if these tests are deselected."""
     expression = config.getoption("markexpr")
     unwanted = "not server" in expression and " or " not in expression
     is_of_servers = (
@@ -69,12 +69,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a server, so that `make quick` can leave them out."""
+    """Mark the tests that need a server, so that `make quick` can skip them."""
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
         if isinstance(item, pytest.Function) and hasattr(
             item, "callspec"
-        ):  # fixtures named by a parameter
+        ):  # fixtures requested by a parameter
             asked |= {value for value in item.callspec.params.values() if isinstance(value, str)}
         if _SERVERS & asked or _SERVER_FOLDERS & set(item.path.parts):
             item.add_marker("server")
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run ``async def`` tests, one after the other in the event loop of them all."""
+    """Run ``async def`` tests in a shared event loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
@@ -93,9 +93,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session", autouse=True)
 def rounds() -> Iterator[int]:
-    """Let passphrases open keys at once: 600,000 rounds each are a twentieth of all tests' time.
+    """Reduce the key derivation rounds: 600,000 per key take a twentieth of all tests' time.
 
-    Return how many the product takes; `tests/registry/test_keys.py` looks at a key with as many.
+    Return the product's number, which `tests/registry/test_keys.py` tests.
     """
     as_shipped = locking.ROUNDS
     with pytest.MonkeyPatch.context() as patch:
@@ -105,13 +105,13 @@ def rounds() -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Path:
-    """Return the data of a migrated server, to be copied into homes: see `clusters`."""
+    """Return the data of a migrated server, to copy into homes: see `clusters`."""
     return stopped_cluster()
 
 
 @pytest.fixture(scope="session")
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """Return a migrated database that this test process has for itself."""
+    """Return a migrated database of this test process."""
     if url := os.environ.get("STEERSMAN_TEST_DATABASE_URL"):
         with _own_database(Database(url)) as made:
             yield made
@@ -125,22 +125,22 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def database_alone(database: Database) -> Iterator[Database]:
-    """Return a migrated database for one file: some commands and counts look at all tenants."""
+    """Return a migrated database for one file, for commands and counts over all tenants."""
     with _own_database(database) as made:
         yield made
 
 
 @pytest.fixture
 def tenant(database: Database) -> Tenant:
-    """Return a new tenant of `database`, which nobody else knows."""
+    """Return a new tenant of `database`."""
     return run(create_tenant(database, f"t-{uuid4().hex}", actor="test"))
 
 
 @pytest.fixture(autouse=True)
 def _no_work_of_others(request: pytest.FixtureRequest) -> None:
-    """Leave learners nothing that other tests left: some wait until nothing at all is due.
+    """Finish the due learning work of earlier tests, because some tests wait until none is due.
 
-    Where whole programs run, they learn on from test to test.
+    Where whole programs run, they go on learning between tests.
     """
     if "database" in request.fixturenames and not _OF_PROGRAMS & set(request.path.parts):
         run(_clear(request.getfixturevalue("database")))
@@ -154,7 +154,7 @@ async def _clear(database: Database) -> None:
 
 @pytest.fixture(scope="session")
 def database_15() -> Iterator[Database]:
-    """Return a migrated database on Debian's PostgreSQL 15, the oldest that is supported."""
+    """Return a migrated database on Debian's PostgreSQL 15, the oldest supported version."""
     if not (PROGRAMS / "initdb").exists():
         message = "no PostgreSQL 15 of Debian; `tools/postgres-15` installs it"
         if os.environ.get("CI") == "true":
@@ -166,7 +166,7 @@ def database_15() -> Iterator[Database]:
 
 @contextmanager
 def _embedded(cluster: Path) -> Iterator[Database]:
-    # Not in pytest's own directory: pytest closes that to every other user, the server's too.
+    # Not in pytest's directory, which the server's user cannot access.
     home = Path(tempfile.mkdtemp(prefix="steersman-test-"))
     copy_cluster(cluster, home)
     made = open_database(home)
@@ -181,13 +181,13 @@ def _embedded(cluster: Path) -> Iterator[Database]:
 
 @contextmanager
 def _own_database(server: Database) -> Iterator[Database]:
-    """Make a migrated database on a server that others use too, and drop it afterwards."""
+    """Create a migrated database on a shared server, and drop it afterwards."""
     name = f"steersman_test_{uuid4().hex[:12]}"
     template = f" TEMPLATE {MIGRATED} STRATEGY file_copy" if server.server is not None else ""
     run(execute(server, f'CREATE DATABASE "{name}"{template}'))
     try:
         with kept(on(server, name)) as made:
-            run(migrate(made))  # where there was a template, it looks and leaves all as it is
+            run(migrate(made))  # after a copy of the template this changes nothing
             yield made
     finally:
         run(execute(server, f'DROP DATABASE "{name}" WITH (FORCE)'))

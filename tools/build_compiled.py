@@ -1,8 +1,8 @@
-"""What the build does beyond copying: compile ``gaussian_choice.c``, where there is a compiler.
+"""Build hook: compiles ``gaussian_choice.c`` if a compiler is available.
 
-pip runs this when it builds or installs the package (hatchling's custom build hook). The library is
-plain C that ctypes loads: it needs no headers of Python, and one file serves all versions of it.
-Without a compiler the package is the same but for that file, and numpy does that work slower.
+pip runs this when it builds or installs the package (hatchling's custom build hook). ctypes loads
+the library: it is plain C without Python headers, so one file works with all versions of Python.
+Without a compiler the file is missing, and numpy does its work slower.
 
 ``python -m tools.build_compiled`` compiles it again in this checkout, after a change to the C.
 """
@@ -21,19 +21,19 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "steersman" / "policies" / "gaussian_choice.c"
-LIBRARY = SOURCE.with_name("_gaussian_choice.so")  # by this name on every system: ctypes loads it
-# Without the last two the compiler must keep traps and errno, and makes no vectors.
+LIBRARY = SOURCE.with_name("_gaussian_choice.so")  # the same name on every system, for ctypes
+# The last two allow vector code, which traps and errno prevent.
 FLAGS = ["-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
-SIMD = ["-fopenmp-simd"]  # sums and products in any order, where the source says so
+SIMD = ["-fopenmp-simd"]  # sums and products in any order, where the source allows it
 
 
 def compile_library() -> str | None:
-    """Compile the library into this checkout, or say why not; none of an older source stays then.
+    """Compile the library into this checkout; on failure delete an outdated one.
 
-    The old one is there until the new one is: programs that start meanwhile load it.
+    The old library stays until the new one is ready, for programs that start meanwhile.
 
     Returns:
-        None, or what was missing or failed.
+        None, or the reason of the failure.
     """
     beside = LIBRARY.with_name(LIBRARY.name + ".new")
     try:
@@ -47,7 +47,7 @@ def compile_library() -> str | None:
             with beside.open("wb") as stream:
                 stream.write(content)
                 stream.flush()
-                os.fsync(stream.fileno())  # half a library would crash the process that loads it
+                os.fsync(stream.fileno())  # an incomplete library would crash its users
             beside.replace(LIBRARY)
         finally:
             beside.unlink(missing_ok=True)
@@ -57,13 +57,13 @@ def compile_library() -> str | None:
 
 
 def compile_to(made: Path) -> str | None:
-    """Compile the library to a place, or say why not.
+    """Compile the library to a path.
 
     Args:
-        made: Where it is written, in a directory that is there.
+        made: Output file in an existing directory.
 
     Returns:
-        None, or what was missing or failed.
+            None, or the reason of the failure.
     """
     wanted = shlex.split(os.environ.get("CC", "cc"))
     if not wanted or shutil.which(wanted[0]) is None:
@@ -81,14 +81,14 @@ def compile_to(made: Path) -> str | None:
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # compiling by hand needs no hatchling
+except ImportError:  # without hatchling, only for compiling by hand
     pass
 else:
 
     class CompiledBuildHook(BuildHookInterface[Any]):
-        """Puts the library into the wheel, which is then for one kind of system.
+        """Build hook that adds the library to the wheel, which is then platform-specific.
 
-        A wheel for elsewhere leaves the checkout as it is; an editable one loads what is there.
+        A normal wheel does not change the checkout; an editable one uses its library.
         """
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -107,14 +107,14 @@ else:
                 build_data["tag"] = f"py3-none-{_platform()}"
 
         def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-            """Take away what was compiled for the wheel."""
+            """Delete the library compiled for the wheel."""
             del version, build_data, artifact_path
             if self.target_name == "wheel":
                 self._folder.cleanup()
 
 
 def _platform() -> str:
-    """Return the last part of a wheel's name: the system the library is for."""
+    """Return the platform tag of the wheel."""
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 

@@ -1,4 +1,4 @@
-"""Writes ``docs/reference/commands.md`` from the commands themselves: ``--help`` of each, in order.
+"""Writes ``docs/reference/commands.md`` from the ``--help`` of each command.
 
 usage: python -m tools.commands_reference
 """
@@ -34,11 +34,7 @@ compares.
 
 
 def write() -> str:
-    """Return the page.
-
-    Returns:
-        Markdown.
-    """
+    """Return the page as Markdown."""
     pages = [_HEAD]
     for path, command in commands(steersman, ()):
         heading = "#" * min(2 + len(path) - 1, 3)
@@ -51,11 +47,11 @@ def write() -> str:
 def commands(
     group: click.Group, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield every command below a group that people see, with its path, groups before their own.
+    """Yield every visible command below a group with its path, groups before their commands.
 
     Args:
-        group: where to look.
-        path: of the group.
+        group: parent group.
+        path: path of the group.
 
     Yields:
         (names, command).

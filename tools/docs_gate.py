@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SOURCED_FUNCTIONS = frozenset({"steersman.stats", "steersman.ope"})
 SOURCED_CLASSES = frozenset({"steersman.policies"})
-# They estimate nothing, so no paper stands behind them.
+# They are not estimators, so they have no source.
 UNSOURCED = frozenset({"Fixed", "Rules"})
 
 
@@ -53,9 +53,9 @@ def main() -> int:
 
 
 def _packages() -> tuple[list[ModuleType], dict[str, str]]:
-    """Return the packages, and by name what those need that cannot be imported."""
+    """Return the packages, and by name the missing library of those that cannot be imported."""
     packages, absent = [steersman], {}
-    # What it cannot import itself has been tried, and told, before.
+    # A failed import was already reported for its package.
     walk = pkgutil.walk_packages(steersman.__path__, "steersman.", onerror=lambda _: None)
     for found in walk:
         if found.ispkg:
@@ -81,7 +81,7 @@ def _gaps(package: ModuleType, name: str) -> Iterator[str]:
 
 
 def _missing(there: object, what: str, docstring: str | None) -> Iterator[str]:
-    # Without a docstring one complaint says it all.
+    # Without a docstring one complaint is enough.
     if not there and (docstring or what == "a docstring"):
         yield f"has no {what}"
 

@@ -93,7 +93,7 @@ class Mutant:
     end: int
 
     def rank(self, seed: int) -> str:
-        """Return what the sample is sorted by."""
+        """Return the sort key of the sample."""
         key = f"{seed}|{self.package}|{self.place}|{self.kind}|{self.old}|{self.new}"
         return hashlib.sha256(key.encode()).hexdigest()
 
@@ -125,7 +125,7 @@ def mutants(package: str, path: str, source: str) -> list[Mutant]:
 
 
 def _places(node: ast.AST, place: str) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
-    """Yield what may be changed: no type, no text of a message, and nothing that only declares."""
+    """Yield the nodes to change, without types, message texts and declarations."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
         place = f"{place}.{node.name}".lstrip(".")
     if isinstance(node, ast.JoinedStr | ast.Raise):  # Python 3.11 misplaces the parts of f-strings
@@ -198,7 +198,7 @@ class Copy:
         return [(str(path.relative_to(self.root)), path.read_text("utf-8")) for path in files]
 
     def tests(self, package: str, path: str = "") -> list[str]:
-        """Return the test files of a package, first those that name the module of the mutant."""
+        """Return the test files of a package, those that name the mutant's module first."""
         module = Path(path).stem
         own = self._tests[package]
         chosen = [one for one in own if one[0].startswith("tests") or ">>>" in one[1]]
@@ -206,7 +206,7 @@ class Copy:
         return [name for name, _ in chosen]
 
     def passes(self, package: str, path: str, limit_s: float) -> bool:
-        """Return whether all tests pass within a time of the processor."""
+        """Return whether all tests pass within a limit of processor time."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
         folders = [self.root / "src", self.root / "systems", self.root / "sdk/python", self.root]
         env = os.environ | {
@@ -251,7 +251,7 @@ class Copy:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what was killed and what survived; return 1 if the tests fail without any mutant."""
+    """Print killed and surviving mutants; return 1 if the tests fail without a mutant."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("count", nargs="?", type=int, default=300, help="mutants, at least 1")
     parser.add_argument("--packages", nargs="+", choices=PACKAGES, default=PACKAGES)
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _limits(copies: SimpleQueue[Copy], packages: set[str]) -> dict[str, float] | None:
-    """Return processor seconds per package: three times what its tests take without a mutant."""
+    """Return the limit of processor seconds per package: three times that without a mutant."""
     copy, limits = copies.get(), {}
     for package in sorted(packages):
         before = _children_s()

@@ -45,9 +45,9 @@ BANNED = {
     "of its own{end}": "separate; its",
     "of their own{end}": "separate; their",
 }
-# The idiom stands at the end of a phrase; "of its own fields" is plain.
+# The idiom ends a phrase; "of its own fields" is plain.
 _END = r"(?=\W*$|[.,;:)\"]|\s+(?:and|for|in|of|that|to|which)\b)"
-# Between two words: spaces, a line break with its comment sign, or the seam of two strings.
+# Between two words: spaces, a line break with its comment sign, or the border of two strings.
 _GAP = r"(?:\s|[#>\"']|\bf[\"'])+"
 _KEPT = re.compile(r"plain: ok - \S")
 

@@ -1,4 +1,4 @@
-"""The import contract of the pure floors: a short list of what they may import."""
+"""Import contract of the pure floors: a short list of allowed imports."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class PureFloor(Contract):
-    """Holds when a floor imports only its own modules, the allowed ones and harmless standard ones.
+    """Contract that allows a floor's own modules, listed ones and harmless standard ones.
 
-    The built-in ``forbidden`` contract names what may not be imported, so a new dependency would
-    pass unseen; this one names what may.
+    The built-in ``forbidden`` contract lists forbidden modules, so a new dependency would pass;
+    this one lists the allowed modules.
     """
 
-    # The base class replaces each field by the list that the configuration gives.
+    # The base class replaces each field by the configured list.
     floors: list[str] = fields.ListField(subfield=fields.StringField())  # type: ignore[assignment]
     allowed: list[str] = fields.ListField(subfield=fields.StringField())  # type: ignore[assignment]
     forbidden_standard: list[str] = fields.ListField(  # type: ignore[assignment]

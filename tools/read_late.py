@@ -1,9 +1,9 @@
-"""Lets each of several test processes read only those files whose tests it runs.
+"""pytest-xdist plugin: a test process imports only the files whose tests it runs.
 
-pytest-xdist has every process read all tests before the first one runs: with four processes on two
-cores that is more than a minute of processor in a fresh checkout. With this plugin in each of them
-they list the files only, and read one when its turn comes. `WholeFiles` overrides a private method
-of xdist for that minute: its own scheduler ends a process that has one item left.
+By default every process imports all tests before the first one runs. With four processes on two
+cores that is more than a minute of processor time in a fresh checkout. With this plugin processes
+only list the files, and import one when its turn comes. `WholeFiles` overrides a private method of
+xdist, because the default scheduler ends a process with one item left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OVER_ALL = ("lf", "failedfirst", "newfirst", "stepwise")
 
 
 def register(config: pytest.Config) -> None:
-    """Make it part of a run over several processes, if the run is one of whole files."""
+    """Register the plugin in a parallel run with ``--dist loadfile``."""
     named = any("::" in asked for asked in config.args)
     if named or any(config.getoption(name, default=False) for name in _OVER_ALL):
         return
@@ -41,7 +41,7 @@ def register(config: pytest.Config) -> None:
 
 
 class Unread(pytest.Item):
-    """Stands for the tests of a file until they are read."""
+    """Placeholder for the tests of a file before its import."""
 
     def runtest(self) -> None:
         """Never run: `ReadLate` runs the tests of the file instead."""
@@ -49,14 +49,14 @@ class Unread(pytest.Item):
 
 
 class ReadLate:
-    """The plugin of a test process; see the module."""
+    """Plugin of a test process; see the module."""
 
     def __init__(self) -> None:
         self._turn: pytest.Collector | None = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Any:
-        """Leave a file unread until its turn comes, and for good where no doctest stands in it."""
+        """Delay the import of a file until its turn; skip it if it has no doctest."""
         if collector is self._turn or not isinstance(collector, pytest.File):
             return None
         kind = type(collector).__name__
@@ -68,12 +68,12 @@ class ReadLate:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
-        """Put slow files first; what tests are wanted is looked at when they are read.
+        """Put slow files first; tests are selected when their file is imported.
 
-        A file is never split between processes. If a long one came last, all others would wait for
-        it: the longest begin, then files with most slow tests, and examples in docs, each of a
-        moment, even out what is left. Between them folders are mixed: tests of a service wait, and
-        others reckon.
+        A file is never split between processes, so a long one at the end would leave the others
+        idle. The longest files come first, then those with most slow tests; the fast examples in
+        docs come last. In between, folders are mixed, because tests of services wait and others
+        compute.
         """
         unread = [item for item in items if isinstance(item, Unread)]
         if unread:
@@ -92,12 +92,12 @@ class ReadLate:
         place = session.items.index(item)
         tests = self._read(item)
         for test, after in zip(tests, [*tests[1:], nextitem], strict=False):
-            session.items[place] = test  # what xdist tells that it runs
+            session.items[place] = test  # the item that xdist reports as running
             item.config.hook.pytest_runtest_protocol(item=test, nextitem=after)
             if session.shouldfail or session.shouldstop:
                 break
         session.items[place] = item
-        if not tests:  # the item itself ends what the last file left for one in its folder
+        if not tests:  # the item tears down fixtures that the last file kept for its folder
             item.config.hook.pytest_runtest_setup(item=item)
             item.config.hook.pytest_runtest_teardown(item=item, nextitem=nextitem)
         return True
@@ -106,7 +106,7 @@ class ReadLate:
         self._turn = item.parent
         hook, before = item.config.hook, len(sys.modules)
         report = hook.pytest_make_collect_report(collector=item.parent)
-        vars(report).pop("call", None)  # as pytest does; it cannot be sent
+        vars(report).pop("call", None)  # as in pytest; it cannot be serialised
         hook.pytest_collectreport(report=report)
         tests = [test for node in report.result for test in item.session.genitems(node)]
         hook.pytest_collection_modifyitems(session=item.session, config=item.config, items=tests)
@@ -117,14 +117,14 @@ class ReadLate:
 
 
 class WholeFiles(LoadFileScheduling):  # type: ignore[misc]  # xdist is not typed
-    """Hands out files, each of one item until it is read.
+    """Scheduler of files; each is one item until its import.
 
-    A process begins with one when it knows the next, or that there is none. One started in place of
-    a process that crashed may get a single file: it would wait for another for ever.
+    A process starts an item only when it knows the next one, or that none is left. A replacement
+    of a crashed process could get a single file and wait forever; this prevents it.
     """
 
     def _reschedule(self, node: WorkerController) -> None:
-        if node not in self.registered_collections:  # begun after a crash, and still listing files
+        if node not in self.registered_collections:  # started after a crash
             return
         super()._reschedule(node)
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
@@ -132,7 +132,7 @@ class WholeFiles(LoadFileScheduling):  # type: ignore[misc]  # xdist is not type
 
 
 class FilesBegun:
-    """The plugin of the process that hands files out: their number of tests is not known yet."""
+    """Plugin of the controller, which does not know the number of tests per file."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()
@@ -140,24 +140,24 @@ class FilesBegun:
         self._tests: set[str] = set()
 
     def pytest_configure_node(self, node: WorkerController) -> None:
-        """Tell a test process to read late."""
+        """Enable late imports in a test process."""
         node.workerinput["read_late"] = True
 
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> WholeFiles:
-        """Hand out files."""
+        """Return the scheduler of files."""
         return WholeFiles(config, log)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Keep what the progress is taken from."""
+        """Keep the session, whose number of tests sets the progress."""
         self._session = session
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Learn of the files; each process lists the same."""
+        """Record the files; every process lists the same."""
         self._files = {_path(name) for name in ids}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Let the progress be the share of files begun."""
+        """Set the progress to the share of started files."""
         self._tests.add(report.nodeid)
         self._begun.add(_path(report.nodeid))
         self._session.testscollected = len(self._tests) * len(self._files) // len(self._begun)

@@ -1,4 +1,4 @@
-"""The size gate: prints what the house aims at, and fails on the stops.
+"""The size gate: prints the sizes with their aims, and fails on the stops.
 
 Code lines are neither blank, comment nor docstring. Stops: a file of more than 600 code lines, a
 function of more than 60 lines, an argument without a type, a README of more than 120 lines, a
@@ -53,7 +53,7 @@ class File:
 
 @dataclass(frozen=True)
 class Figure:
-    """One row of the table: a measured number and its limit."""
+    """Row of the table: a measured number and its limit."""
 
     name: str
     value: float
@@ -95,11 +95,11 @@ def main() -> int:
 
 
 def figures(product: list[File], phrases: int) -> list[Figure]:
-    """Return the figures of the product wheel that issue 41 asks for.
+    """Return the figures of the product wheel for issue 41.
 
     Args:
         product: Files of the product.
-        phrases: Number of the banned phrases that the issue counts.
+        phrases: Number of banned phrases counted by the issue.
     """
     return [
         Figure("code lines in the product wheel", sum(file.code for file in product), 52_000),
@@ -120,8 +120,8 @@ def measure_file(path: Path, source: str) -> File:
     r"""Return the sizes of one file.
 
     Args:
-        path: Shown in messages.
-        source: Its text, valid Python.
+        path: Path for messages.
+        source: Valid Python source.
 
     Returns:
         Code lines of the file, and lines of each function without its docstring.
@@ -158,7 +158,7 @@ def _code_lines(source: str) -> set[int]:
 
 
 def _docstring_lines(tree: ast.Module) -> set[int]:
-    """Return the lines of all strings that stand alone: docstrings, also of attributes."""
+    """Return the lines of all docstrings, also of attributes."""
     return {
         line
         for node in ast.walk(tree)
@@ -192,7 +192,7 @@ def _measure_function(path: Path, node: ast.FunctionDef | ast.AsyncFunctionDef) 
 
 
 def _counted_phrases() -> int:
-    """Return how often src, systems, client, docs and help have the phrases of the issue."""
+    """Return the number of the issue's phrases in src, systems, client, docs and help."""
     folders = tuple(f"{name}/" for name in (*SHIPPED, "docs"))
     return sum(
         finding.phrase in plain_language.COUNTED and finding.path.startswith(folders)

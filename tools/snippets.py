@@ -22,14 +22,14 @@ _UNSHOWN = "a python block printed {text!r} and no text block shows it; add one 
 
 
 def collect(*, root: str, patterns: Sequence[str]) -> Callable[..., Any]:
-    """Return the ``pytest_collect_file`` hook for the pages that match.
+    """Return the ``pytest_collect_file`` hook for matching pages.
 
     Args:
-        root: Folder below which the pages are.
+        root: Root folder of the pages.
         patterns: Paths below ``root``, with ``*`` and ``**``.
 
     Returns:
-        The hook; it makes one test of each block.
+        The hook; each block is one test.
     """
     sybil = Sybil(
         parsers=[
@@ -46,7 +46,7 @@ def collect(*, root: str, patterns: Sequence[str]) -> Callable[..., Any]:
 
 
 def _run(example: Example) -> str | None:
-    """Run one block; a doctest compares by itself, other output waits for its text block."""
+    """Run one block; a doctest compares its output, other output waits for its text block."""
     _nothing_unshown(example.namespace)
     if ">>>" in example.parsed:
         return _run_doctest(example)
@@ -70,7 +70,7 @@ def _run_doctest(example: Example) -> str | None:
 
 
 def _compare(example: Example) -> str | None:
-    """Compare a text block with what the python block before it printed, if one did."""
+    """Compare a text block with the output of the python block before it, if any."""
     printed = example.namespace.pop(_PRINTED, "")
     if printed and printed != example.parsed.rstrip():
         return f"the page shows\n{example.parsed.rstrip()}\nand the code printed\n{printed}"

@@ -1,8 +1,8 @@
-"""The SQL gate: SQL stands under ``db/`` and ``platform/postgres`` alone.
+"""The SQL gate: SQL is allowed only under ``db/`` and ``platform/postgres``.
 
-Reads the string constants of the product and of the shipped systems; docstrings do not count. The
-client is a distribution of its own with a queue file, so it is not read. A string that is shown and
-never run keeps its SQL with a comment on one of its lines, ``sql: shown - reason``.
+It checks the string constants of the product and of the shipped systems, without docstrings. The
+client, a separate distribution with a queue file, is not checked. A string that is shown but never
+run may have SQL with a comment on one of its lines, ``sql: shown - reason``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _KEPT = re.compile(r"# sql: shown - \S")
 
 
 class Finding(NamedTuple):
-    """SQL where it must not stand.
+    """SQL outside the allowed folders.
 
     Attributes:
         line: first line of the string.
-        statement: the first words of it that are SQL.
+        statement: first SQL words of the string.
     """
 
     line: int
@@ -62,7 +62,7 @@ def find(source: str) -> list[Finding]:
     [Finding(line=2, statement='SELECT')]
     """
     nodes, lines = list(ast.walk(ast.parse(source))), source.splitlines()
-    # Docstrings, and the pieces of f-strings, which are read as a whole.
+    # Docstrings, and the parts of f-strings, which are checked as a whole.
     apart = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     apart |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     found = []

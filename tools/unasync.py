@@ -1,6 +1,6 @@
 """Generates the sync half of the client from its async half: ``python -m tools.unasync``.
 
-``await`` and ``async`` go, and the names in `NAMES` change. Comments and texts stay as they are.
+It removes ``await`` and ``async`` and renames the names in `NAMES`. Comments and strings stay.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def sync_form(text: str) -> str:
     """
     lines = text.splitlines(keepends=True)
     tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
-    # From the end, so that the earlier places in a line stay right.
+    # From the end, so that earlier positions in a line stay valid.
     for token, after in zip(reversed(tokens[:-1]), reversed(tokens[1:]), strict=True):
         if token.type != tokenize.NAME and token.type not in _KEYWORDS:
             continue
