@@ -41,7 +41,7 @@ _FILES = {
 _ORIGIN = "the UCI Machine Learning Repository"
 _MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 _WIDEST = 2_000
-"""Features at most: every arm keeps that many squared."""
+"""Maximum number of features: every arm stores its square."""
 
 
 def load(name: str, options: Options) -> tuple[Floats, Labels]:

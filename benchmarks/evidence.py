@@ -93,29 +93,29 @@ FIVE = Environment(Limits(picks=5, may_stop=False, expanding="always"))
 ONCE = Environment(Limits(picks=5, may_stop=False, expanding="never"))
 GOALS = {"hotpotqa": 0.90, "musique": 0.31}
 START_SHARE = 0.6
-"""Share of a passage's score that its links get in addition: the default of search."""
+"""Share of a passage's score added to its links: the default of search."""
 CLONE = CloneSettings(rounds=3, trees=TreeSettings(trees=100, learning_rate=0.1))
 START = CloneSettings(rounds=2, trees=TreeSettings(trees=60, learning_rate=0.1))
 LOOKED_AT = (0, 1)
-"""Folds by whose gold it was chosen how to learn without gold."""
+"""Folds whose gold was used to choose the method of learning without gold."""
 CREDITED = 0.25
-"""How surely a passage must be needed to count as credited."""
+"""Minimum probability that a credited passage is needed."""
 SEEDS = (0, 1, 2)
-"""Of logs and learning; RAFT is their mean, question by question."""
+"""Random seeds of logs and learning; RAFT is their mean per question."""
 FEW = 4
-"""Selections of each question in a log that is nearer to what a service has."""
+"""Selections per question in a log that is closer to a service's log."""
 RAFT, PPO = "RAFT, no gold", "RAFT + PPO, no gold"
 RAFT_FEW = f"RAFT, no gold, {FEW} logged selections of each question (seed 0)"
 RAFT_RANKED = "RAFT as published, whole selections ranked and kept, no gold (seed 0)"
 MARGIN = 0.02
-"""How far RAFT may be behind the clone of gold."""
+"""Margin of RAFT against the clone of gold."""
 SHARE, APART = (0.0, 1.0), (-1.0, 1.0)
 PEERS = {
     "hotpotqa": {"HippoRAG 2, published": 0.963, "NV-Embed-v2, published": 0.945},
     "musique": {"HippoRAG 2, published": 0.747, "NV-Embed-v2, published": 0.697},
 }
 """Recall@5 of Gutiérrez et al., From RAG to Memory (2025): 1,000 questions of each set over 9,811
-and 11,656 passages, against 300 over 7,415 and 7,288 here; so no like with like."""
+and 11,656 passages, against 300 over 7,415 and 7,288 here, so not comparable."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CAMPAIGNS", "ORIGIN", "BanditLog", "load_log"]
 
 CAMPAIGNS = ("all", "men")
-"""Those that the small version is measured on; any other in its format can be named."""
+"""Campaigns of the small version; other campaigns in its format can be named."""
 ORIGIN = "https://github.com/st-tech/zr-obp (obd folder of the obp wheel on PyPI, Apache-2.0)"
 _COLUMNS = ("item_id", "click", "propensity_score")
 _AFFINITY = "user-item_affinity_"

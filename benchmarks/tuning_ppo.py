@@ -62,8 +62,7 @@ RIVALS = ("tpe restarted", "factored restarted", "factored kept", "factored reto
 TRAINED = Settings(
     learning_rate=1e-3, kl_target=0.03, entropy=0.001, entropy_updates=UPDATES, smoothing=0.8
 )
-"""λ is .8 here: an evaluation's reward is hardly earned by moves long before it, and what later
-moves add to the advantage at .95 is mostly noise."""
+"""λ is .8: early moves hardly affect the reward of a later evaluation, so .95 adds mostly noise."""
 
 
 def run(options: Options) -> Iterator[Figure]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own in it
 _ENOUGH = 6 << 30
-"""Bytes: four test processes of some servers each."""
+"""Bytes needed for four test processes with some servers each."""
 
 
 _SERVERS = {"database", "database_alone", "database_15"}

@@ -47,7 +47,7 @@ _COPIED = (
 )
 _MEMORY = 8 << 30
 _WALL = 10
-"""Seconds of time for each second of processor: a mutant that sleeps ends too."""
+"""Timeout in seconds per second of processor time, to end a mutant that sleeps."""
 
 _NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 _LONGEST = {"test_demo.py", "test_kills.py", "test_run_to_its_end.py", "test_two_tenants.py"}
-"""A minute or more each: they are never what all others wait for in the end."""
+"""Files of a minute or more, which must not run last."""
 _MANY = 100
-"""Modules: so many more are a large library, never to be looked through for garbage again."""
+"""Number of new modules of a large library, which garbage collection then skips."""
 _OVER_ALL = ("lf", "failedfirst", "newfirst", "stepwise")
-"""Options of pytest that look at all tests before one runs."""
+"""Options of pytest that need all tests before the first one runs."""
 
 
 def register(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """Choosers of the assistant: learned policies, rules, fixed choices and an oracle.
 
-A chooser gets a `ChooserInput` and returns a `Choice`. Only the oracle reads its ``truth``, which no
-real system knows.
+A chooser gets a `ChooserInput` and returns a `Choice`. Only the oracle reads its ``truth``, which
+no real system knows.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class CacheInLine:
                     if found is not None:
                         return found, place.name
                     missed = missed or place.name
-                    # What it refused to keep lies in the next.
+                    # An entry that this cache rejected is in the next one.
                     if looking and self.refused[place.name]:
                         continue
                     return None, missed
@@ -165,12 +165,12 @@ class CacheInLine:
     def _refused(self, place: _Place, error: RefusedByStoreError) -> None:
         self.refused[place.name] += 1
         times = self.refused[place.name]
-        # What is full stays full for long: said at the 1st, 10th, 100th … time.
+        # A full cache stays full: log only the 1st, 10th, 100th … time.
         if str(times).strip("0") == "1":
             _log.warning("the answer cache %s refused %d calls: %s", place.name, times, error)
 
     def _failed(self, place: _Place, turn: Turn, error: StoreError) -> None:
-        # A probe that fails says nothing new.
+        # A failed probe is not logged again.
         if place.breaker.state == "closed":
             _log.warning(
                 "the answer cache %s is left alone and tried again every %g s: %s",

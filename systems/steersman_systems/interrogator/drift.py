@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FIRST_LOOK = 50
-"""Sessions before the first look at the world: below, a mean is not yet nearly normal, as
-`steersman.stats.asymptotic_confidence_sequence` has it."""
+"""Sessions before the first test of the world, so that means are nearly normal as in
+`steersman.stats.asymptotic_confidence_sequence`."""
 _SLACK = 3.0
 _log = logging.getLogger(__name__)
 
@@ -44,33 +44,32 @@ class DriftGuard:
 
     Two sequential tests, each valid at every step:
 
-    * **Within a session**, at every step, three monitors: the standardised sum of what the gains
-      stayed below the expected so far, the Mahalanobis distance of x along the log's principal
-      directions, and its length beside them. They fire in at most ``alpha`` (of the reference) of
-      the sessions that are like the log's. An alarm ends with the session.
-    * **Across sessions**, in one process: a confidence sequence of the sessions' mean residuals,
-      a session being the unit, since its steps depend on each other. It fires, when the mean is
-      surely below zero, in at most ``world_alpha`` of windows of ``window`` sessions,
-      asymptotically. Its bound is widened by three standard errors of the log's own mean, and
-      it takes the larger of the log's variance and that of the sessions seen. A full window is
-      emptied. Once this fired, the next ``rest`` sessions are asked by the heuristic;
-      then a new window begins.
+    * **Within a session**, at every step, three monitors: the standardised loss of gains against
+      expectation so far, the Mahalanobis distance of x along the log's principal directions, and
+      its distance orthogonal to them. They fire in at most ``alpha`` (of the reference) of the
+      sessions without drift. An alarm ends with the session.
+    * **Across sessions**, in one process: a confidence sequence of the sessions' mean residuals.
+      The session is the unit, because its steps are dependent. It fires if the mean is below zero,
+      falsely in at most ``world_alpha`` of windows of ``window`` sessions, asymptotically. The
+      bound has three additional standard errors of the log's mean, and uses the larger of the
+      log's and the sessions' variance. A full window is emptied. After an alarm the heuristic asks
+      in the next ``rest`` sessions; then a new window begins.
 
-    Both rates are those of questions picked by chance, as the log's were. Where a policy picks
-    them they were measured alone, and hold about (see `Reference.fit`).
+    Both rates assume uniform choices, like the log's. For choices of a policy they are only
+    measured, and hold approximately (see `Reference.fit`).
 
-    Nothing shows where only the law of x has changed in a way that leaves lengths and principal
-    directions as they were, and the gains too.
+    Limit: it does not detect a change in the law of x that keeps distances, principal directions
+    and gains.
 
     Args:
-        reference: What is expected.
-        window: Sessions after which the test of the world restarts, ≥ 50.
-        rest: Sessions that the heuristic asks once the world has drifted, ≥ 1.
-        world_alpha: Chance of a false alarm in a window, in (0, 0.5].
+        reference: Expected gains and contexts.
+        window: Number of sessions after which the test of the world restarts, ≥ 50.
+        rest: Number of sessions with the heuristic after drift of the world, ≥ 1.
+        world_alpha: Probability of a false alarm in a window, in (0, 0.5].
 
     Attributes:
-        reason: Why the current session is the heuristic's; ``None``: it is not.
-        fired: Sessions that drifted, by what showed it, ``world`` counting its alarms once.
+        reason: Reason for the heuristic in the current session; ``None``: no drift.
+        fired: Number of alarms by monitor; an alarm of ``world`` counts once.
 
     Raises:
         InputError: an argument out of range.
@@ -147,7 +146,7 @@ class DriftGuard:
             heard = [*self._residuals, residual]
             value = excursion(np.array(heard)) if isfinite(residual) else nan
             self._check("gains", value, "gains stay below what the log lets expect")
-            if isfinite(residual):  # infinite and NaN values have fired, and enter no mean
+            if isfinite(residual):  # infinite and NaN values have fired, and must not enter a mean
                 self._residuals = heard
         return self.reason
 

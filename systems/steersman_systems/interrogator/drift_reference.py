@@ -38,16 +38,16 @@ class Reference:
     """Expected gains and contexts, with thresholds.
 
     Args:
-        models: (K, d) the gain of a question is guessed to be ``models[a] @ x``.
-        known: (K,) bool, questions that the log knows gains of.
-        level: Intercept and slope that make the expected gain of a guess.
-        noise: Intercept and slope that make a gain's variance of its expectation.
-        least: The variance is at least this, > 0.
+        models: (K, d) weights; the predicted gain of a question is ``models[a] @ x``.
+        known: (K,) bool, questions with gains in the log.
+        level: Intercept and slope from predicted to expected gain.
+        noise: Intercept and slope from expected gain to variance of the gain.
+        least: Minimum variance, > 0.
         unit_spread: Standard deviation of a session's mean standardised residual, > 0.
-        sessions: Sessions that the thresholds come from.
-        mean: (d,) of x.
-        directions: (p, d) orthonormal.
-        variances: (p,) of x along them, > 0.
+        sessions: Number of sessions for the thresholds.
+        mean: (d,) mean of x.
+        directions: (p, d) orthonormal principal directions of x.
+        variances: (p,) variances of x along them, > 0.
         limits: Threshold by monitor.
     """
 
@@ -79,24 +79,24 @@ class Reference:
     ) -> Self:
         """Return the reference of a log.
 
-        A session like those of the log passes a threshold, at any of its steps, with a probability
-        of at most about ``alpha``, over the draw of log and session together: exact, were each
-        target in one session alone, for targets drawn alike and questions picked as the log's were.
-        Where a policy picks them nothing is proved. Since gains are then what is expected too, it
-        is about so: 3.0 % of sessions of a frozen LinTS and 3.3 % of a learning one, over 12
-        made-up logs (1 to 8 % by log), 5 % where all questions are alike; see
-        ``tests/systems/interrogator/test_drift.py``.
+        A session without drift passes a threshold, at any step, with probability at most about
+        ``alpha``, over the draw of log and session. This is exact if each target has one session,
+        targets are exchangeable and questions are chosen as in the log.
+
+        Choices of a policy have no guarantee. Measured over 12 synthetic logs: 3.0 % of sessions
+        of a frozen LinTS and 3.3 % of a learning one (1 to 8 % by log); 5 % if all questions are
+        equal; see ``tests/systems/interrogator/test_drift.py``.
 
         Args:
-            alpha: Chance of a false alarm in a session, in (0, 0.5].
-            ridge: Of the models: a gain's variance over that of the weights, > 0.
+            alpha: Probability of a false alarm in a session, in (0, 0.5].
+            ridge: Ridge penalty of the models: variance of gains over that of weights, > 0.
 
         Raises:
             InputError: ``alpha`` is out of range, or there are too few sessions for it.
 
         Source: Vovk, Gammerman and Shafer (2005), Algorithmic learning in a random world, section
         4.1 (inductive conformal prediction); Jackson and Mudholkar (1979), Control procedures for
-        residuals associated with principal component analysis, for the two looks at x.
+        residuals associated with principal component analysis, for the two monitors of x.
         """
         if not 0.0 < alpha <= 0.5:
             raise InputError(f"alpha is {alpha!r}; allowed: 0 < alpha <= 0.5; usual: 0.03")

@@ -47,7 +47,7 @@ FEWEST_SOLVED = 0.1
 """Share of sessions, in at least one arm, that must reach a level for its steps to count."""
 _ROUNDING = 1e-12
 WIDEST = 2.0
-"""Largest loss that is searched for, as a share of the heuristic's figure."""
+"""Largest loss in the search, as a share of the heuristic's figure."""
 
 
 class Gate(Declared):
@@ -166,10 +166,10 @@ def _check(
     most = 1.0 if name in SHARES else most
     means = float(control.mean()), float(candidate.mean())
     if not (control.any() or candidate.any()):
-        # Nothing was seen to be lost, nor anything that could be.
+        # No loss was seen, and none is possible.
         return MeasureCheck(name, *means, nan, "unknown", "unknown: it is 0 for both")
     if means[0] <= 0.0:
-        # No share of nothing can be allowed, so no loss is.
+        # A share of zero is zero, so no loss is allowed.
         within = None if most is None else (-most, most)
         end = crossed_mean(loss, within=within).interval.high
         state: State = "passed" if end <= 0.0 else "failed"
@@ -205,7 +205,7 @@ def _most_worse(loss: Floats, control: Floats, better: Better, most: float | Non
 def _range_of_rest(share: float, better: Better, most: float) -> tuple[float, float]:
     """Return what (loss - share * control) can be, of two figures from 0 to ``most``."""
     sign = 1.0 if better == "lower" else -1.0
-    ends = [sign * most, -(sign + share) * most]  # of the candidate's part and the control's
+    ends = [sign * most, -(sign + share) * most]  # terms of candidate and control
     return sum(min(end, 0.0) for end in ends), sum(max(end, 0.0) for end in ends)
 
 

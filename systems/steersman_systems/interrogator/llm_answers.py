@@ -160,7 +160,7 @@ class LLMAnswerer:
 
 def prompt_for(template: Template, situation: Situation, most: int) -> str:
     """Return the prompt: question, hypothesis and, if there is one, the vocabulary as a hint."""
-    # The end is what was learned last; a model's window is not endless.
+    # Keep the end, which is the latest: a model's context is limited.
     known = situation.hypothesis[-_MOST_HYPOTHESIS:]
     lines = [
         "We are guessing an unknown short text in English. What is known of it so far:",
@@ -210,7 +210,7 @@ def _answer_in(line: str) -> str:
     bare = _BULLET.sub("", visible).strip(_QUOTES)
     if bare.endswith(":"):
         return ""
-    # "Red: the most obvious colour" explains where it was asked not to.
+    # drop explanations, as in "Red: the most obvious colour"
     bare = bare.partition(": ")[0]
     words = " ".join(bare.rstrip(".,;!").strip(_QUOTES).split())
     if len(words) > MOST_CHARACTERS:

@@ -110,9 +110,9 @@ def all_calls(course: Course) -> float:
 
 
 MEASURES = {"similarity": reached, "embedder_calls": all_calls, "cache_hit_rate": hit_rate}
-"""Of a whole session, by the name that reports and the gate use."""
+"""Measures of a whole session, by their names in reports and in the gate."""
 SHARES = frozenset({"cache_hit_rate"})
-"""Of these, which are never below 0 and never above 1."""
+"""Names of the measures in [0, 1]."""
 
 
 def of_each(

@@ -51,7 +51,7 @@ class Nearest:
     def _near(self, name: str, situation: Situation) -> float:
         template = situation.questions[name]
         vectors = self._vectors(template, situation.slots)
-        if len(vectors) == 0:  # only a language model can answer, so nothing is known of it
+        if len(vectors) == 0:  # only a language model can answer it
             return -1.0
         return float(similarities(vectors, situation.target).max())
 

@@ -68,7 +68,7 @@ def load_targets(
     embedder: Embedder | None = None,
     home: Path | None = None,
 ) -> tuple[Target, ...]:
-    """Return the targets of some sets; equal texts are one target, and in one part, whatever set.
+    """Return the targets of some sets; equal texts of all sets are one target in one part.
 
     Args:
         most: Targets of each set, ≥ 1, chosen by the hash of their texts; ``None`` for all.
@@ -105,10 +105,10 @@ def is_set(name: str, data: Path | None) -> bool:
 
 
 def recorded_vectors() -> NDArray[np.float64]:
-    """Return the vectors of all bfcl requests, as the shipped log's targets are rows of.
+    """Return the vectors of all bfcl requests; the shipped log's targets are its rows.
 
     Returns:
-        (1311, 384) unit vectors, those of `load_targets` at their rows, to the bit.
+        (1311, 384) unit vectors, bit-identical to those of `load_targets`.
 
     Raises:
         DataError: The assistant's recording is missing or damaged.
@@ -142,7 +142,7 @@ def _embedded(target: Target, embedder: Embedder | None) -> Target:
     if embedder is None:
         message = f"{target.name} has no embedding; give an embedder, or use bfcl alone"
         raise InputError(message)
-    # As the answers' vectors, so that a target's own text reaches similarity 1.
+    # Rounded like the answers' vectors, so that a target's text reaches similarity 1.
     vector = embedder.encode([target.text or ""])[0].astype(np.float16)
     return Target.of_vector(vector, name=target.name, text=target.text, row=target.row)
 

@@ -110,7 +110,7 @@ def normalised(text: str) -> str:
     True
     """
     folded = fold_text(text)
-    # A text without any word is still told from every other such text.
+    # Texts without words must stay different from each other.
     return " ".join(_WORD.findall(folded) or folded.split())
 
 

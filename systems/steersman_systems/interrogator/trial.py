@@ -205,7 +205,7 @@ def _run_arm(job: tuple[Plan, str, int]) -> tuple[Course, ...]:
     embedder = _embedder(plan.embedder, plan.home)
     answerer = OptionAnswerer(embedder, MemoryCache())
     chooser = _chooser(plan, arm, embedder)
-    # One order for all arms: they are compared target by target, each as early as the other.
+    # One order for all arms, so that a target comes equally early in each.
     order = np.random.default_rng([seed, 0]).permutation(len(plan.targets))
     rng = np.random.default_rng([seed, 1])
     courses = {int(place): _investigated(plan, place, chooser, answerer, rng) for place in order}
@@ -225,7 +225,7 @@ def _investigated(
         limit=plan.limit,
     )
     course = Course.of(done)
-    # What a chooser embeds to choose is paid before its first answer.
+    # Texts embedded for choosing count before the first answer.
     course.calls[1:] += getattr(chooser, "embedder_calls", 0) - before
     return course
 
