@@ -1,8 +1,8 @@
 """Mutation sample: seeded faults in the pure packages, and whether their tests notice them.
 
 `python -m tools.mutants 300` changes one place of `policies`, `ope` or `stats` at a time, in a copy
-of the tree, runs the tests of that package until the first failure, and prints how many mutants the
-tests killed, by package, and the survivors. A mutant's rank depends on its function and expression
+of the tree. It runs the tests of that package until the first failure. It prints the number of
+killed mutants by package, and the survivors. A mutant's rank depends on its function and expression
 only, so a rename of files leaves the sample almost as it was.
 """
 

@@ -1,7 +1,7 @@
 """Replay of a stream: decide cache, route and tool for each arrival, and learn at once.
 
-The replay forms the three distributions of an arrival from the last choice to the first, so that
-the expected reward of every choice is known (for the oracle and for checking estimates). Then the
+The replay computes the three distributions of an arrival from the last choice to the first. So the
+expected reward of every choice is known, for the oracle and for checking estimates. Then the
 choices take effect from the first to the last. Every policy set uses the same three uniforms per
 arrival, so two sets differ only by their choices.
 

@@ -92,7 +92,7 @@ def right_tools(
     """Learn on a seeded stream and return whether each chosen tool is right.
 
     The slots of the text space are weighted by their frequency in up to 2,000 unlabelled requests
-    (at most half of the set), which are not in the stream.
+    (at most half of the set). These are not in the stream.
 
     Args:
         world: Each request has one right choice, with reward 1.

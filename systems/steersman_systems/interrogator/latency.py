@@ -65,8 +65,8 @@ def steps_until(
 def _median_ends(steps: Floats, solved: NDArray[np.bool_], level: float) -> tuple[float, float]:
     """Return the ends of the median's interval.
 
-    Unsolved sessions are observed up to the limit, so the Kaplan-Meier curve is the share of
-    unsolved sessions, and a resample is a weighted mean of such shares.
+    Unsolved sessions are observed up to the limit. So the Kaplan-Meier curve is the share of
+    unsolved sessions, and a resample is a weighted mean of these shares.
     """
     times = np.unique(steps[solved])
     if not times.size:
