@@ -47,9 +47,14 @@ quick: ## the tests of the pure floors and the registry that take a moment and n
 	@tools/install dev rag
 	@$(PYTEST) -n 2 -m "not slow and not server" $(if $(ARGS),$(ARGS),$(QUICK))
 
-nightly: ## whole demos, 300 mutants of the pure packages, every benchmark at its smallest (hours)
+nightly: ## long tests, whole demos, 300 mutants of the pure packages, small benchmarks (hours)
 	@tools/install dev demo rag bench
-	@status=0; \
+	@tools/install ray
+	@tools/torch
+	@status=0; export STEERSMAN_NIGHTLY=1; \
+	echo "== long tests"; \
+	$(PYTEST) -m nightly $(PRODUCT) --ignore=tests/lab || status=1; \
+	$(VENV)/python -m pytest tests/faults/test_two_tenants.py || status=1; \
 	for system in assistant interrogator; do \
 	  echo "== demo $$system"; $(VENV)/steersman demo $$system || status=1; \
 	done; \

@@ -27,6 +27,7 @@ from steersman.registry import keys as locking
 from tests.clusters import MIGRATED, copy_cluster, execute, on, open_database, stopped_cluster
 from tests.debian_15 import PROGRAMS, debian_15
 from tests.kept import kept, run
+from tests.nightly import nightly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             asked |= {value for value in item.callspec.params.values() if isinstance(value, str)}
         if _SERVERS & asked or _SERVER_FOLDERS & set(item.path.parts):
             item.add_marker("server")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that only the nightly run has time for, before its fixtures are set up."""
+    if item.get_closest_marker("nightly") and not nightly():
+        pytest.skip("runs in `make nightly`")
 
 
 @pytest.hookimpl(tryfirst=True)

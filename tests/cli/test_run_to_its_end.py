@@ -273,6 +273,7 @@ def test_one_that_fails_when_it_is_served_is_rolled_back_and_it_is_said_why(runn
     assert "was rolled back" in said
 
 
+@pytest.mark.nightly
 def test_one_that_the_log_shows_to_be_worse_is_served_to_nobody(running):
     service, visitors = running
     before, rollouts = serving(service), rollouts_so_far(service)

@@ -440,6 +440,7 @@ async def test_a_failed_backup_leaves_the_older_one(database, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["all.backup"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 async def test_a_year_of_days_is_replaced_too(database, empty, tmp_path):
     """One statement would need more locks than a server has by default."""

@@ -181,6 +181,7 @@ def test_every_query_brings_numbers(prometheus, query, legend):
     assert all(value >= 0 for value in found)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(("query", "legend"), targets_of("rag-tuner"))
 def test_every_query_brings_numbers_of_a_service_that_evaluates(

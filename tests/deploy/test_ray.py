@@ -78,6 +78,7 @@ def test_what_a_lost_node_was_doing_is_done_again_with_the_same_result(two, tmp_
     assert found == expected
 
 
+@pytest.mark.nightly
 def test_evidence_is_measured_and_drawn_alike_though_a_node_is_lost(two, tmp_path):
     """Folds of contenders, and selections drawn for learning: the same bytes as without Ray."""
     pytest.importorskip("bm25s", reason="the extra rag or demo")
@@ -94,6 +95,7 @@ def test_evidence_is_measured_and_drawn_alike_though_a_node_is_lost(two, tmp_pat
     assert len(json.loads(found)["drawn"]) == 6 * 5
 
 
+@pytest.mark.nightly
 def test_the_command_measures_the_same_on_a_cluster(two, tmp_path):
     pytest.importorskip("bm25s", reason="the extra rag or demo")
     write_bands(tmp_path / "bands")
@@ -109,6 +111,7 @@ def test_the_command_measures_the_same_on_a_cluster(two, tmp_path):
     assert {name: spread[name] for name in lasting} == {name: here[name] for name in lasting}
 
 
+@pytest.mark.nightly
 def test_errors_are_those_of_the_function_and_what_ends_processes_ends(two):
     process = two.start("-m", "tests.deploy.spreading_process", two.address, "errors")
     refused, ended = json.loads(told(process))
@@ -118,6 +121,7 @@ def test_errors_are_those_of_the_function_and_what_ends_processes_ends(two):
     assert "tried 6 times" in ended[1]
 
 
+@pytest.mark.nightly
 def test_a_job_trains_on_while_a_node_is_lost(two, tmp_path):
     pytest.importorskip("torch", reason="RLlib trains with it; `tools/torch` installs it")
     file, out = tmp_path / "world.npz", tmp_path / "policy.safetensors"

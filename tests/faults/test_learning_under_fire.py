@@ -57,7 +57,11 @@ async def _late_events(made, access, decisions, rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("lease_s", "pause_s", "rounds"), [(1.0, 2.5, 4), (10.0, 30.0, 1)], ids=["2.5 s", "30 s"]
+    ("lease_s", "pause_s", "rounds"),
+    [
+        pytest.param(1.0, 2.5, 4, id="2.5 s"),
+        pytest.param(10.0, 30.0, 1, id="30 s", marks=pytest.mark.nightly),
+    ],
 )
 async def test_learners_that_are_paused_lose_and_double_nothing(made, lease_s, pause_s, rounds):
     rng = random.Random(4)

@@ -23,8 +23,9 @@ from tests.faults.harness import POINT, SECRET, installation
 from tests.faults.kept_connection import Http
 from tests.faults.rollout_rules import RolloutRules, rolled_out
 from tests.kept import kept, run
+from tests.nightly import nightly
 
-CALLS = 10_000
+CALLS = 10_000 if nightly() else 3_000
 NAMES = st.sampled_from([f"n-{n}" for n in range(6)])
 PATHS = st.sampled_from(
     [f"/v1/{name}" for name in ("interaction.create", "interaction.output", "feedback.submit")]
@@ -303,7 +304,7 @@ def service(cluster):
 def test_nothing_of_the_other_is_seen_counted_or_changed(service):
     made, http = service
     examples = settings(
-        max_examples=48,
+        max_examples=48 if nightly() else 15,
         stateful_step_count=110,
         derandomize=True,
         database=None,

@@ -12,7 +12,13 @@ RUNS = 500
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world", ADAPTIVE_WORLDS, ids=lambda world: world.name)
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(world, id=world.name, marks=pytest.mark.nightly if number % 2 else ())
+        for number, world in enumerate(ADAPTIVE_WORLDS)
+    ],
+)
 def test_wald(world):
     names = ("ips", "snips", "dr")
     held, runs = dict.fromkeys(names, 0), 0

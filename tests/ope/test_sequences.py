@@ -112,6 +112,7 @@ def test_without_a_model_nothing_is_said_in_its_name():
     assert not found.refused
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_intervals_cover_what_they_say():
     world, hits = World(3), dict.fromkeys(("pdis", "wpdis", "dr"), 0)

@@ -106,6 +106,7 @@ def test_what_cannot_be_made_is_told():
         EmbeddingWorkers("tests.retrieval.hashed_words:HashedWords", {"bogus": 1})
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_model_is_the_same_in_every_process():
     pytest.importorskip("onnxruntime")
@@ -148,6 +149,7 @@ with EmbeddingWorkers("tests.retrieval.hashed_words:HashedWords", workers=2) as 
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_program_with_a_thousand_open_files_has_workers_too():
     if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:

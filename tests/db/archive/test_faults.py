@@ -71,6 +71,7 @@ async def finish(past, cold, days):
     assert len(parts) == again.unchanged
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 async def test_killed_at_every_step_the_next_run_completes(past, cold, days):
     statuses = []

@@ -89,6 +89,7 @@ def test_advantages_are_sums_of_discounted_surprises(told, gamma, smoothing, bey
         assert found[start] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_episode_that_was_cut_off_is_worth_what_was_expected_beyond():
     """Reward 1 per step without end is worth 1 / (1 - gamma), more than the episode's rewards."""
@@ -183,6 +184,7 @@ def test_later_rewards_reach_earlier_steps():
     assert np.median(expected[-15:]) == pytest.approx(0.97, abs=0.1)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_it_reaches_a_known_optimum_that_depends_on_the_context():
     """At least 95 % of the best action's reward per question; one fixed action gives 57 %."""

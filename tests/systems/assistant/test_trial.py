@@ -18,6 +18,7 @@ def trial():
     return run_trials([Plan(orders=2, scouts=1)], processes=1)[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_learning_beats_the_best_fixed_choice_and_the_rules(trial):
     reward = {name: trial.figures(name)["reward"] for name in ("learned", "rules", "oracle")}
@@ -28,6 +29,7 @@ def test_learning_beats_the_best_fixed_choice_and_the_rules(trial):
     assert 0.0 < gain["low"] < gain["value"] < gain["high"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_report_has_every_named_figure(trial, world):
     stream = stream_of(0)

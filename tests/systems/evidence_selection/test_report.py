@@ -261,6 +261,7 @@ print(json.dumps([exported(1.5), exported(1.9)]))
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_mlflow_has_an_evaluation_once_with_its_intervals_and_files(tmp_path):
     pytest.importorskip("mlflow", exc_type=ImportError)

@@ -90,6 +90,7 @@ def test_logged_steps_are_what_the_model_says(log, warm_targets, minilm):
             situation = situation.after(name, answer)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_same_recording_is_the_same_log(warm_targets, minilm):
     questions = load_questions()

@@ -41,12 +41,14 @@ def _bytes(trained):
     return {name: array.tobytes() for name, array in scorer_state(trained.scorer).items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_it_reaches_the_known_optimum_from_feedback_alone():
     found = ppo(made_up(100, seed=1), START, replace(FREE, rounds=30))
     assert _worth(made_up(150, seed=2), found.scorer) >= 0.95 * BEST
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_feedback_improves_the_policy():
     found = ppo(made_up(60, seed=1), START, replace(FREE, rounds=6))

@@ -43,6 +43,7 @@ def _worth(tasks, scorer):
     return np.mean([one.reward for one in walks(tasks, scorer, RULE.greedy, each=1, seed=0)])
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_it_reaches_the_known_optimum_from_feedback_alone():
     fresh = made_up(150, seed=2)
@@ -84,7 +85,14 @@ def _dying(folder, how):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [{}, {"credit": "action"}, {"credit": "action", "crossed": 2}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        pytest.param({"credit": "action"}, marks=pytest.mark.nightly),
+        pytest.param({"credit": "action", "crossed": 2}, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_run_killed_midway_goes_on_to_the_same_bytes(tmp_path, how):
     """A process dies between two rounds; another one resumes in its folder."""
     tasks, few = made_up(30, seed=1), replace(FEW, **how)

@@ -229,6 +229,7 @@ def test_an_investigation_is_shown_step_by_step(tmp_path):
     assert told["investigation"]["similarity"] == reached[-1] > reached[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("model")
 def test_the_comparison_measures_all_that_the_gate_wants(tmp_path):

@@ -259,6 +259,7 @@ def test_nothing_to_train_in_is_refused():
         train_sequential([TuningEnvironment([WORLD], TUNED)], updates=-1)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_same_seed_trains_the_same():
     def trained():
@@ -269,6 +270,7 @@ def test_the_same_seed_trains_the_same():
     assert all((first[name] == value).all() for name, value in second.items())
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_it_learns_to_move_to_what_is_worth_more():
     unguided = Features(TUNED.space, without=("belief",))  # or it begins with most of it
