@@ -53,6 +53,8 @@ _ALWAYS = ("learned", "rules", "oracle")
 _FIGURES: tuple[str, ...] = ("success", "tool_precision", "routing_precision", "reward")
 _FIGURES += ("p50_latency_ms", "p95_latency_ms", "cost_usd", "hit_rate", "wrong_hit_rate")
 _FIGURES += ("escalated",)
+_BEHIND = 5
+"""Niceness beside a service, for a third of its processor share; at 19 a trial starves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ def run_trials(
         return _run_trials(plans, home, map, done)
     # Spawned, not forked: the caller may have threads, for example of a progress bar.
     with ProcessPoolExecutor(
-        processes, get_context("spawn"), os.nice, (19 if patient else 0,)
+        processes, get_context("spawn"), os.nice, (_BEHIND if patient else 0,)
     ) as pool:
         return _run_trials(plans, home, pool.map, done)
 
