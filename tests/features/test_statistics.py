@@ -89,26 +89,25 @@ def test_quartiles_that_are_the_same_leave_the_standard_deviation():
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("declared", "rows", "message"),
     [
-        ([], "'a' has no values to fit its statistics"),
-        ([{"a": None}], "'a' has no values to fit"),
-        ([{"a": "x"}], "'a' got str 'x'; allowed: a number"),
-        ([{"a": math.inf}], "'a' is not finite"),
-        ([{"c": 1}], "'c' is not declared"),
-        ([{"a": 1.7e308}, {"a": -1.7e308}], "more than float64 can represent"),
-        ([3], "a context must be a mapping"),
+        (Z, [], "'a' has no values to fit its statistics"),
+        (Z, [{"a": None}], "'a' has no values to fit"),
+        (Z, [{"a": "x"}], "'a' got str 'x'; allowed: a number"),
+        (Z, [{"a": math.inf}], "'a' is not finite"),
+        (Z, [{"c": 1}], "'c' is not declared"),
+        (Z, [{"a": 1.7e308}, {"a": -1.7e308}], "more than float64 can represent"),
+        (Z, [3], "a context must be a mapping"),
+        (
+            ROBUST,
+            [{"a": 1.7e308 * sign} for sign in (-1, -1, 1, 1)],
+            "more than float64 can represent",
+        ),
     ],
 )
-def test_what_cannot_be_fitted(rows, message):
+def test_fit_with_bad_rows_names_the_value(declared, rows, message):
     with pytest.raises(InputError, match=message):
-        FeatureMap(context(a=Z)).fit(rows)
-
-
-def test_huge_values_cannot_be_fitted_robustly_either():
-    rows = [{"a": 1.7e308 * sign} for sign in (-1, -1, 1, 1)]
-    with pytest.raises(InputError, match="more than float64 can represent"):
-        FeatureMap(context(a=ROBUST)).fit(rows)
+        FeatureMap(context(a=declared)).fit(rows)
 
 
 def test_state_round_trip_keeps_every_byte():
@@ -121,37 +120,32 @@ def test_state_round_trip_keeps_every_byte():
     assert FeatureMap.from_state(context(a=Z), unfitted.state()).unfitted == ("a",)
 
 
+FITTED = FeatureMap(context(a=Z)).fit([{"a": 1.0}, {"a": 3.0}]).state()
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("declared", "state", "message"),
     [
-        ({"layout": 2}, "another layout"),
-        ({"context": {}}, "another context"),
-        ({"statistics": {}}, "other numbers"),
-        ({"statistics": None}, "other numbers"),
-        ({"statistics": {"a": [1.0]}}, r"statistics of 'a' are \[1.0\]"),
-        ({"statistics": {"a": [1.0, 0.0]}}, "spread > 0"),
-        ({"statistics": {"a": [1.0, math.inf]}}, "spread > 0"),
-        ({"statistics": {"a": [math.nan, 1.0]}}, "spread > 0"),
-        ({"statistics": {"a": "xy"}}, "spread > 0"),
+        (Z, {**FITTED, "layout": 2}, "another layout"),
+        (Z, {**FITTED, "context": {}}, "another context"),
+        (Z, {**FITTED, "statistics": {}}, "other numbers"),
+        (Z, {**FITTED, "statistics": None}, "other numbers"),
+        (Z, {**FITTED, "statistics": {"a": [1.0]}}, r"statistics of 'a' are \[1.0\]"),
+        (Z, {**FITTED, "statistics": {"a": [1.0, 0.0]}}, "spread > 0"),
+        (Z, {**FITTED, "statistics": {"a": [1.0, math.inf]}}, "spread > 0"),
+        (Z, {**FITTED, "statistics": {"a": [math.nan, 1.0]}}, "spread > 0"),
+        (Z, {**FITTED, "statistics": {"a": "xy"}}, "spread > 0"),
+        (Z, None, "feature state got NoneType.*; allowed: the mapping.* decode JSON"),
+        (Z, 3, "feature state got int.*; allowed: the mapping.* decode JSON"),
+        (Z, "{}", "feature state got str.*; allowed: the mapping.* decode JSON"),
+        (Z, b"{}", "feature state got bytes.*; allowed: the mapping.* decode JSON"),
+        (Z, [("layout", 1)], "feature state got list.*; allowed: the mapping.* decode JSON"),
+        (ROBUST, FeatureMap(context(a=Z)).state(), "another context"),
     ],
 )
-def test_foreign_and_damaged_states_are_refused(change, message):
-    state = FeatureMap(context(a=Z)).fit([{"a": 1.0}, {"a": 3.0}]).state()
+def test_from_state_with_bad_state_says_why(declared, state, message):
     with pytest.raises(StateError, match=message):
-        FeatureMap.from_state(context(a=Z), {**state, **change})
-
-
-@pytest.mark.parametrize("state", [None, 3, "{}", b"{}", [("layout", 1)]])
-def test_a_state_is_a_mapping(state):
-    message = rf"feature state got {type(state).__name__}.*; allowed: the mapping.* decode JSON"
-    with pytest.raises(StateError, match=message):
-        FeatureMap.from_state(context(a=Z), state)
-
-
-def test_a_state_of_another_declaration_is_refused():
-    state = FeatureMap(context(a=Z)).state()
-    with pytest.raises(StateError, match="another context"):
-        FeatureMap.from_state(context(a=ROBUST), state)
+        FeatureMap.from_state(context(a=declared), state)
 
 
 @pytest.mark.slow

@@ -27,52 +27,56 @@ GOOD = {
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("wrong", "said"),
     [
-        ("propensities", [0.5, 0.0, 1.0], r"propensities\[1\] is 0.0"),
-        ("propensities", [0.5, -0.1, 1.0], r"propensities\[1\]"),
-        ("propensities", [0.5, 1.0, 1.1], r"propensities\[2\] is 1.1"),
-        ("propensities", [0.5, np.nan, 1.0], r"propensities\[1\] is nan"),
-        ("propensities", [0.5, 0.5], "propensities has shape"),
-        ("rewards", [0.0, np.inf, 1.0], r"rewards\[1\] is inf"),
-        ("rewards", [np.inf, -np.inf, 1.0], r"rewards\[0\] is inf"),
-        ("rewards", [[0.0, 1.0, 1.0]], "rewards has shape"),
-        ("rewards", [], "rewards has shape"),
-        ("target", [[0.1, 0.9], [1.0, 0.1], [0.5, 0.5]], "target row 1 sums to 1.1"),
-        ("target", [[0.1, 0.9], [1.0, 2e-6], [0.5, 0.5]], "target row 1 sums to 1.000002"),
-        ("target", [[-0.1, 1.1], [1.0, 0.0], [0.5, 0.5]], r"target\[0, 0\] is -0.1"),
-        ("target", [[0.1, np.nan], [1.0, 0.0], [0.5, 0.5]], r"target\[0, 1\] is nan"),
-        ("target", [[0.1, 0.9]], "target has shape"),
-        ("actions", [0, 2, 1], r"actions\[1\] is 2"),
-        ("actions", [0, -1, 1], r"actions\[1\] is -1"),
-        ("actions", [0.0, 1.0, 1.0], "float64"),
-        ("actions", ["a", "b", "b"], "actions"),
-        ("q_hat", [[0.0], [1.0], [1.0]], "q_hat has shape"),
-        ("q_hat", [[0.0, np.nan], [1.0, 1.0], [1.0, 1.0]], r"q_hat\[0, 1\] is nan"),
-        ("contexts", [0.0, 1.0, 2.0], "contexts has shape"),
-        ("contexts", [[0.0], [np.nan], [1.0]], r"contexts\[1, 0\] is nan"),
-        ("clusters", ["a", "b"], "clusters has shape"),
-        ("clusters", [0.0, np.nan, 1.0], "clusters holds NaN"),
-        ("reward_range", (0.0, 0.9), "rewards span"),
-        ("reward_range", (1.0, 0.0), "reward_range"),
-        ("reward_range", 5, "reward_range is 5"),
-        ("reward_range", ("a", "b"), "reward_range"),
-        ("reward_range", (0.0, 1e200), "reward_range"),
-        ("rewards", ["0.0", "1.0", "0.5"], "rewards has type <U3"),
-        ("rewards", [0.0, 1.0j, 0.5], "rewards has type complex128"),
-        ("rewards", np.array([True, False, True], dtype=object), "rewards has type object"),
-        ("rewards", [0.0, 1e101, 0.5], r"rewards\[1\] is 1e\+101; allowed: up to 1e\+100"),
-        ("q_hat", [[0.0, 0.0], [0.0, -1e200], [0.0, 0.0]], r"q_hat\[1, 1\] is -1e\+200"),
-        ("contexts", [[0.0], [-2e6], [1.0]], r"contexts\[1, 0\] is -2000000.0"),
-        ("target", [[0.1, 0.9], [1.0], [0.5, 0.5]], "target is not an array"),
-        ("clusters", np.array(["a", 1, None], dtype=object), "clusters holds labels of several"),
+        ({"propensities": [0.5, 0.0, 1.0]}, r"propensities\[1\] is 0.0"),
+        ({"propensities": [0.5, -0.1, 1.0]}, r"propensities\[1\]"),
+        ({"propensities": [0.5, 1.0, 1.1]}, r"propensities\[2\] is 1.1"),
+        ({"propensities": [0.5, np.nan, 1.0]}, r"propensities\[1\] is nan"),
+        ({"propensities": [0.5, 0.5]}, "propensities has shape"),
+        ({"rewards": [0.0, np.inf, 1.0]}, r"rewards\[1\] is inf"),
+        ({"rewards": [np.inf, -np.inf, 1.0]}, r"rewards\[0\] is inf"),
+        ({"rewards": [[0.0, 1.0, 1.0]]}, "rewards has shape"),
+        ({"rewards": []}, "rewards has shape"),
+        ({"target": [[0.1, 0.9], [1.0, 0.1], [0.5, 0.5]]}, "target row 1 sums to 1.1"),
+        ({"target": [[0.1, 0.9], [1.0, 2e-6], [0.5, 0.5]]}, "target row 1 sums to 1.000002"),
+        ({"target": [[-0.1, 1.1], [1.0, 0.0], [0.5, 0.5]]}, r"target\[0, 0\] is -0.1"),
+        ({"target": [[0.1, np.nan], [1.0, 0.0], [0.5, 0.5]]}, r"target\[0, 1\] is nan"),
+        ({"target": [[0.1, 0.9]]}, "target has shape"),
+        ({"actions": [0, 2, 1]}, r"actions\[1\] is 2"),
+        ({"actions": [0, -1, 1]}, r"actions\[1\] is -1"),
+        ({"actions": [0.0, 1.0, 1.0]}, "float64"),
+        ({"actions": ["a", "b", "b"]}, "actions"),
+        ({"q_hat": [[0.0], [1.0], [1.0]]}, "q_hat has shape"),
+        ({"q_hat": [[0.0, np.nan], [1.0, 1.0], [1.0, 1.0]]}, r"q_hat\[0, 1\] is nan"),
+        ({"contexts": [0.0, 1.0, 2.0]}, "contexts has shape"),
+        ({"contexts": [[0.0], [np.nan], [1.0]]}, r"contexts\[1, 0\] is nan"),
+        ({"clusters": ["a", "b"]}, "clusters has shape"),
+        ({"clusters": [0.0, np.nan, 1.0]}, "clusters holds NaN"),
+        ({"reward_range": (0.0, 0.9)}, "rewards span"),
+        ({"reward_range": (1.0, 0.0)}, "reward_range"),
+        ({"reward_range": 5}, "reward_range is 5"),
+        ({"reward_range": ("a", "b")}, "reward_range"),
+        ({"reward_range": (0.0, 1e200)}, "reward_range"),
+        ({"rewards": ["0.0", "1.0", "0.5"]}, "rewards has type <U3"),
+        ({"rewards": [0.0, 1.0j, 0.5]}, "rewards has type complex128"),
+        ({"rewards": np.array([True, False, True], dtype=object)}, "rewards has type object"),
+        ({"rewards": [0.0, 1e101, 0.5]}, r"rewards\[1\] is 1e\+101; allowed: up to 1e\+100"),
+        ({"q_hat": [[0.0, 0.0], [0.0, -1e200], [0.0, 0.0]]}, r"q_hat\[1, 1\] is -1e\+200"),
+        ({"contexts": [[0.0], [-2e6], [1.0]]}, r"contexts\[1, 0\] is -2000000.0"),
+        ({"target": [[0.1, 0.9], [1.0], [0.5, 0.5]]}, "target is not an array"),
+        ({"clusters": np.array(["a", 1, None], dtype=object)}, "clusters holds labels of several"),
+        (
+            {"actions": [0], "rewards": [1.0], "propensities": [0.5], "target": [[-0.1, 1.1]]},
+            r"target\[0, 0\] is -0.1; allowed: 0 to 1; pass the",
+        ),
     ],
 )
-def test_what_is_wrong_is_said(field, value, said):
+def test_logged_data_with_bad_columns_names_the_value(wrong, said):
     with pytest.raises(InputError, match=said):
-        LoggedData(**(GOOD | {field: value}))
+        LoggedData(**(GOOD | wrong))
     with pytest.raises(ValueError, match=said):
-        LoggedData(**(GOOD | {field: value}))
+        LoggedData(**(GOOD | wrong))
 
 
 def test_rounding_of_target_rows_is_forgiven():
@@ -141,10 +145,20 @@ def test_masses_that_are_no_probabilities_are_refused(wrong):
 
 
 @pytest.mark.parametrize(
-    ("actions", "target"), [([5], [[0.5, 0.5]]), ([0, 1], [[0.5, 0.5]]), ([0], [0.5, 0.5])]
+    ("actions", "target", "said"),
+    [
+        ([5], [[0.5, 0.5]], "one column index per row"),
+        ([0, 1], [[0.5, 0.5]], "one column index per row"),
+        ([0], [0.5, 0.5], "one column index per row"),
+        (["a", "b"], [[0.5, 0.5]] * 2, "one column index per row"),
+        ([0.5, 1.2], [[0.5, 0.5]] * 2, "one column index per row"),
+        ([None, 1], [[0.5, 0.5]] * 2, "one column index per row"),
+        ([True, False], [[0.5, 0.5]] * 2, "one column index per row"),
+        ([0, 1], [[0.5, float("nan")]] * 2, "target"),
+    ],
 )
-def test_actions_that_are_no_columns_are_refused(actions, target):
-    with pytest.raises(InputError, match="one column index per row"):
+def test_never_drawn_with_bad_actions_or_target_says_what_is_wrong(actions, target, said):
+    with pytest.raises(InputError, match=said):
         never_drawn(actions, target)
 
 
@@ -199,24 +213,8 @@ def test_labels_in_lists_are_what_they_are_in_arrays(labels):
     assert unit_labels(labels, 3).tolist() == unit_labels(np.array(labels), 3).tolist() == labels
 
 
-def test_a_target_that_is_no_number_is_none_of_which_nothing_is_missing():
-    with pytest.raises(InputError, match="target"):
-        never_drawn([0, 1], [[0.5, float("nan")]] * 2)
-
-
 def test_a_mass_that_is_1_up_to_rounding_leaves_nothing_below_0():
     assert drawn_or_another([1.0 + 1e-7]).tolist() == [[1.0, 0.0]]
-
-
-@pytest.mark.parametrize("actions", [["a", "b"], [0.5, 1.2], [None, 1], [True, False]])
-def test_actions_that_are_no_whole_numbers_are_refused(actions):
-    with pytest.raises(InputError, match="one column index per row"):
-        never_drawn(actions, [[0.5, 0.5]] * 2)
-
-
-def test_a_mass_below_0_is_told_with_what_to_do():
-    with pytest.raises(InputError, match=r"target\[0, 0\] is -0.1; allowed: 0 to 1; pass the"):
-        LoggedData([0], [1.0], [0.5], [[-0.1, 1.1]])
 
 
 def test_a_range_of_narrow_numbers_is_a_range():

@@ -131,17 +131,19 @@ def test_one_seed_one_answer(data):
             "resamples is 100 at level 0.99; allowed: 200 or more",
         ),
         ({"estimators": (3,)}, "estimators"),
+        ({"level": "x"}, "level is"),
+        ({"level": "0.95"}, "level is"),
+        ({"level": None}, "level is"),
+        ({"level": 0}, "level is"),
+        ({"level": float("nan")}, "level is"),
+        ({"data": None}, "LoggedData"),
+        ({"data": {"actions": [0]}}, "LoggedData"),
+        ({"data": [1.0, 0.0]}, "LoggedData"),
     ],
 )
-def test_wrong_options(data, options, said):
+def test_evaluate_with_bad_argument_names_the_value(data, options, said):
     with pytest.raises(InputError, match=said):
-        evaluate(data, **options)
-
-
-@pytest.mark.parametrize("rows", [None, {"actions": [0]}, [1.0, 0.0]])
-def test_what_is_no_log_is_told_how_to_become_one(rows):
-    with pytest.raises(InputError, match="LoggedData"):
-        evaluate(rows)
+        evaluate(**({"data": data} | options))
 
 
 def test_bernstein_asks_for_the_range_of_other_rewards(data):
@@ -166,13 +168,6 @@ def test_rewards_of_1e100_do_not_overflow(data):
             for name in ("ips", "snips", "dr"):
                 assert ours[name].low == pytest.approx(1e100 * plain[name].low)
                 assert ours[name].high == pytest.approx(1e100 * plain[name].high)
-
-
-@pytest.mark.parametrize("level", ["x", "0.95", None, 0, float("nan")])
-def test_levels_that_are_none(level):
-    data = LoggedData([0, 1], [0.0, 1.0], [0.5, 0.5], np.full((2, 2), 0.5))
-    with pytest.raises(InputError, match="level is"):
-        evaluate(data, level=level)
 
 
 def test_a_level_needs_resamples_beyond_its_ends(data):

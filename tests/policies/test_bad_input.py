@@ -70,10 +70,6 @@ def test_actions():
         policy.decide([1.0, 0.0], rng=np.random.default_rng(0), eligible=[])
     with pytest.raises(ActionError, match="unknown action"):
         policy.decide([1.0, 0.0], rng=np.random.default_rng(0), eligible=["ask", "other"])
-    with pytest.raises(InputError, match="duplicate action"):
-        LinUCB(["x", "x"], 2)
-    with pytest.raises(InputError, match="not the one string"):
-        LinUCB("abc", 2)
 
 
 LINEAR = {
@@ -92,8 +88,6 @@ LINEAR = {
 
 
 def test_what_has_no_order_names_no_actions():
-    with pytest.raises(InputError, match=r"differs between processes. Pass sorted\(actions\)"):
-        LinUCB({"a", "b"}, 2)
     policy = JointSquareCB((), dim=1)
     with pytest.raises(InputError, match="sequence of names"):
         policy.decide(
@@ -215,22 +209,45 @@ def test_deltas_of_other_configurations():
     assert same(policy, before)
 
 
+PART_VALUES = r"part 'model' is .*; allowed: a list of values"
+
+
 @pytest.mark.parametrize(
-    ("keywords", "said"),
+    ("policy", "keywords", "said"),
     [
-        ({"floor": 1.0}, "floor"),
-        ({"floor": float("nan")}, "floor"),
-        ({"alpha": -1.0}, "alpha"),
-        ({"ridge": 0.0}, "ridge"),
-        ({"forget": 0.0}, "forget"),
-        ({"forget": True}, "forget"),
-        ({"dim": 0}, "dim"),
-        ({"dim": 2.0}, "dim"),
+        (LinUCB, {"actions": NAMES, "dim": 2, "floor": 1.0}, "floor"),
+        (LinUCB, {"actions": NAMES, "dim": 2, "floor": float("nan")}, "floor"),
+        (LinUCB, {"actions": NAMES, "dim": 2, "alpha": -1.0}, "alpha"),
+        (LinUCB, {"actions": NAMES, "dim": 2, "ridge": 0.0}, "ridge"),
+        (LinUCB, {"actions": NAMES, "dim": 2, "forget": 0.0}, "forget"),
+        (LinUCB, {"actions": NAMES, "dim": 2, "forget": True}, "forget"),
+        (LinUCB, {"actions": NAMES, "dim": 0}, "dim"),
+        (LinUCB, {"actions": NAMES, "dim": 2.0}, "dim"),
+        (LinUCB, {"actions": ["x", "x"], "dim": 2}, "duplicate action"),
+        (LinUCB, {"actions": "abc", "dim": 2}, "not the one string"),
+        (
+            LinUCB,
+            {"actions": {"a", "b"}, "dim": 2},
+            r"differs between processes. Pass sorted\(actions\)",
+        ),
+        (
+            SequenceLinear,
+            {"features": ["score"], "max_steps": 2, "stop": "no"},
+            "stop must be True or False; got 'no'",
+        ),
+        (
+            FactoredTS,
+            {"parts": {"k": [1, 2]}, "pairs": "no"},
+            "pairs must be True or False; got 'no'",
+        ),
+        (FactoredTS, {"parts": {"model": "large"}}, PART_VALUES),
+        (FactoredTS, {"parts": {"model": b"large"}}, PART_VALUES),
+        (FactoredTS, {"parts": {"model": {"small", "large"}}}, PART_VALUES),
     ],
 )
-def test_hyper_parameters(keywords, said):
+def test_policy_with_bad_constructor_argument_names_it(policy, keywords, said):
     with pytest.raises(InputError, match=said):
-        LinUCB(NAMES, **{"dim": 2, **keywords})
+        policy(**keywords)
 
 
 def test_a_prior_far_wider_than_the_noise_is_refused_where_float64_holds_no_more():
@@ -417,19 +434,6 @@ def test_durations_are_no_numbers_whatever_numpy_says(duration):
     with pytest.raises(InputError, match="dim must be a whole number"):
         LinUCB(NAMES, duration)
     assert same(policy, before)
-
-
-def test_texts_are_no_truth_values():
-    with pytest.raises(InputError, match="stop must be True or False; got 'no'"):
-        SequenceLinear(features=["score"], max_steps=2, stop="no")
-    with pytest.raises(InputError, match="pairs must be True or False; got 'no'"):
-        FactoredTS(parts={"k": [1, 2]}, pairs="no")
-
-
-@pytest.mark.parametrize("values", ["large", b"large", {"small", "large"}])
-def test_values_of_a_part_are_a_list_in_order(values):
-    with pytest.raises(InputError, match=r"part 'model' is .*; allowed: a list of values"):
-        FactoredTS(parts={"model": values})
 
 
 def test_what_is_nested_too_deeply_to_be_shown_is_told():

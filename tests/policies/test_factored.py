@@ -153,23 +153,34 @@ def test_some_parts_name_all_configurations_that_have_them():
     assert policy.distribution(None, eligible=['{"weight":1}']).sum() == pytest.approx(1.0)
 
 
+def _fixed():
+    return Fixed(MIXED.names, MIXED.names[0])
+
+
+def _factored():
+    return FactoredTS(**SPACE)
+
+
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("policy", "name", "message"),
     [
-        ("hybrid", "allowed: JSON of some of the parts k, rerank, variant, weight"),
-        ("{", "unknown action"),
-        ("{}", "unknown action"),
-        ('{"reranks":true}', "unknown part 'reranks'"),
-        ('{"rerank":1}', "rerank is 1; allowed: false, true"),
-        ('{"k":true}', "k is True"),
-        ('{"k":9}', "k is 9; allowed: 1.0"),
-        ('{"weight":0.3}', "weight is 0.3"),
+        (_fixed, "hybrid", "allowed: JSON of some of the parts k, rerank, variant, weight"),
+        (_fixed, "{", "unknown action"),
+        (_fixed, "{}", "unknown action"),
+        (_fixed, '{"reranks":true}', "unknown part 'reranks'"),
+        (_fixed, '{"rerank":1}', "rerank is 1; allowed: false, true"),
+        (_fixed, '{"k":true}', "k is True"),
+        (_fixed, '{"k":9}', "k is 9; allowed: 1.0"),
+        (_fixed, '{"weight":0.3}', "weight is 0.3"),
+        (_factored, '{"k": 1' + "0" * 400 + "}", "allowed"),
+        (_factored, '{"k": -1e999}', "allowed"),
+        (_factored, '{"k": NaN}', "allowed"),
+        (_factored, '{"k": ' + "[" * 5000 + "}", "allowed"),
     ],
 )
-def test_names_that_name_no_configuration(name, message):
-    policy = Fixed(MIXED.names, MIXED.names[0])
+def test_distribution_with_bad_configuration_name_says_what_is_allowed(policy, name, message):
     with pytest.raises(ActionError, match=message):
-        policy.distribution(None, eligible=[name])
+        policy().distribution(None, eligible=[name])
 
 
 def test_what_is_barred_cannot_be_chosen_nor_named():
@@ -246,19 +257,37 @@ def test_states_that_do_not_fit_their_space(before, after):
         load_policy({**state, "meta": changed})
 
 
-def test_spaces_that_are_too_large():
-    with pytest.raises(InputError, match="600 features; allowed: 512"):
-        FactoredTS(parts={"v": [f"v{n}" for n in range(600)]})
-    with pytest.raises(InputError, match=r"too many weights: .*; allowed: up to 1,024"):
-        FactoredTS(**SPACE, dim=500)
-    with pytest.raises(InputError, match="0 parts with 1 combinations"):
-        FactoredTS(parts={})
-    with pytest.raises(InputError, match="2 parts with 40,000 combinations"):
-        FactoredTS(parts={name: list(range(200)) for name in "ab"})
-    with pytest.raises(InputError, match="all configurations are barred"):
-        FactoredTS(**SMALL, barred=[{"rerank": False}, {"rerank": True}])
-    with pytest.raises(InputError, match="do not match the 240 configurations of these parts"):
-        FactoredTS(["a"], **SPACE)
+WIDE = {name: list(range(9)) for name in "abcd"}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"parts": {"v": [f"v{n}" for n in range(600)]}}, "600 features; allowed: 512"),
+        ({**SPACE, "dim": 500}, r"too many weights: .*; allowed: up to 1,024"),
+        ({"parts": {}}, "0 parts with 1 combinations"),
+        (
+            {"parts": {name: list(range(200)) for name in "ab"}},
+            "2 parts with 40,000 combinations",
+        ),
+        (
+            {**SMALL, "barred": [{"rerank": False}, {"rerank": True}]},
+            "all configurations are barred",
+        ),
+        (
+            {"actions": ["a"], **SPACE},
+            "do not match the 240 configurations of these parts",
+        ),
+        ({"parts": WIDE, "draws": 1000}, "fewer draws"),
+        ({"parts": WIDE, "dim": 64}, "smaller"),
+    ],
+)
+def test_factored_ts_with_bad_space_says_what_is_allowed(keywords, message):
+    with pytest.raises(InputError, match=message):
+        FactoredTS(**keywords)
+
+
+def test_factored_ts_with_changed_actions_is_refused():
     with pytest.raises(InputError, match="cannot add 'x'"):
         FactoredTS(**SPACE).add_action("x")
     with pytest.raises(InputError, match="cannot remove 'x'"):
@@ -271,18 +300,3 @@ def test_a_thousand_barred_configurations_are_barred_one_by_one():
     fewer = Mixed.model_validate({"kind": "mixed", "parts": DECLARED, "barred": barred})
     assert fewer.names == mixed.names[1::2]
     assert FactoredTS(**SPACE, barred=barred).actions == fewer.names
-
-
-@pytest.mark.parametrize("value", ["1" + "0" * 400, "-1e999", "NaN", "[" * 5000])
-def test_a_value_that_no_part_has_is_told(value):
-    policy = FactoredTS(**SPACE)
-    with pytest.raises(ActionError, match="allowed"):
-        policy.distribution(None, eligible=[f'{{"k": {value}}}'])
-
-
-def test_what_would_keep_others_waiting_is_refused_when_it_is_made():
-    wide = {name: list(range(9)) for name in "abcd"}
-    with pytest.raises(InputError, match="fewer draws"):
-        FactoredTS(parts=wide, draws=1000)
-    with pytest.raises(InputError, match="smaller"):
-        FactoredTS(parts=wide, dim=64)

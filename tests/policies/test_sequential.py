@@ -199,18 +199,24 @@ def test_trees_come_with_a_state_and_are_never_summed():
 
 
 @pytest.mark.parametrize(
-    ("start", "links", "message"),
+    ("start", "links", "rows", "message"),
     [
-        (["a", "a"], None, "duplicate"),
-        (["a", "stop"], None, "rename"),
-        (["a"], {"a": ["stop"]}, "rename"),
-        (["a"], {"b": ["a"]}, "or a linked candidate"),
-        ([], None, "at least one candidate"),
+        (["a", "a"], None, np.zeros((2, 1)), "duplicate"),
+        (["a", "stop"], None, np.zeros((2, 1)), "rename"),
+        (["a"], {"a": ["stop"]}, np.zeros((1, 1)), "rename"),
+        (["a"], {"b": ["a"]}, np.zeros((1, 1)), "or a linked candidate"),
+        ([], None, np.zeros((0, 1)), "at least one candidate"),
+        (["a", "b"], None, [[1.0], [1.0, 2.0]], "the candidates' rows must be numbers"),
+        (["a", "b"], None, [["1"], ["2"]], "the candidates' rows must be numbers"),
+        (["a", "b"], None, [[None], [1.0]], "the candidates' rows must be numbers"),
+        (["a", "b"], None, {"a": 1}, "the candidates' rows must be numbers"),
+        (["a", "b"], None, [[1j], [0]], "the candidates' rows must be numbers"),
+        (["a", "b"], None, "ab", "the candidates' rows must be numbers"),
     ],
 )
-def test_offers_that_make_no_sense_are_refused(start, links, message):
+def test_offered_with_bad_candidates_or_rows_says_why(start, links, rows, message):
     with pytest.raises(InputError, match=message):
-        Offered.of(start, links, np.zeros((len(start), 1)))
+        Offered.of(start, links, rows)
 
 
 def test_candidates_alike_share_what_there_is_and_huge_ones_are_refused():
@@ -328,14 +334,6 @@ def test_rows_of_any_numbers_are_taken_as_floats():
     shown = Offered.of(names, None, mine)
     mine += 1.0
     assert not shown.rows.any()
-
-
-@pytest.mark.parametrize(
-    "rows", [[[1.0], [1.0, 2.0]], [["1"], ["2"]], [[None], [1.0]], {"a": 1}, [[1j], [0]], "ab"]
-)
-def test_rows_that_are_no_numbers_are_refused(rows):
-    with pytest.raises(InputError, match="the candidates' rows must be numbers"):
-        Offered.of(["a", "b"], None, rows)
 
 
 def test_the_name_that_stands_twice_is_found_at_once():

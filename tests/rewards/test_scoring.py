@@ -118,53 +118,56 @@ def test_true_and_every_number_count(value):
     assert evaluate(reward({"success": {"weight": 1.0}}), {"success": value}).value == 1.0
 
 
+SUCCESS = reward({"success": {"weight": 1.0}})
+NOT_FINITE = r"outcome 'success' got .*finite number"
+
+
 @pytest.mark.parametrize(
-    "value",
+    ("spec", "outcomes", "message"),
     [
-        math.nan,
-        math.inf,
-        -math.inf,
-        10**400,
-        pytest.param(10**5000, id="huge"),
-        "1",
-        None,
-        [1],
-        Decimal(1),
-        1j,
-        np.float64("nan"),
+        (SUCCESS, {"success": math.nan}, NOT_FINITE),
+        (SUCCESS, {"success": math.inf}, NOT_FINITE),
+        (SUCCESS, {"success": -math.inf}, NOT_FINITE),
+        (SUCCESS, {"success": 10**400}, NOT_FINITE),
+        pytest.param(SUCCESS, {"success": 10**5000}, NOT_FINITE, id="huge"),
+        (SUCCESS, {"success": "1"}, NOT_FINITE),
+        (SUCCESS, {"success": None}, NOT_FINITE),
+        (SUCCESS, {"success": [1]}, NOT_FINITE),
+        (SUCCESS, {"success": Decimal(1)}, NOT_FINITE),
+        (SUCCESS, {"success": 1j}, NOT_FINITE),
+        (SUCCESS, {"success": np.float64("nan")}, NOT_FINITE),
+        (reward(ALICE), None, r"outcomes got NoneType .*; allowed: a mapping .*; send {} if"),
+        (reward(ALICE), 3, r"outcomes got int .*; allowed: a mapping .*; send {} if"),
+        (reward(ALICE), "success", r"outcomes got str .*; allowed: a mapping .*; send {} if"),
+        (reward(ALICE), b"success", r"outcomes got bytes .*; allowed: a mapping .*; send {} if"),
+        (reward(ALICE), ["success"], r"outcomes got list .*; allowed: a mapping .*; send {} if"),
+        (reward(ALICE), [("a", 1)], r"outcomes got list .*; allowed: a mapping .*; send {} if"),
+        (reward(ALICE), {"success": 1, None: 1}, "outcome name got NoneType .*allowed: te"),
+        (reward(ALICE), {"success": 1, 3: 1}, "outcome name got int .*allowed: te"),
+        (reward(ALICE), {"success": 1, b"success": 1}, "outcome name got bytes .*allowed: te"),
+        (reward(ALICE), {"success": 1, ("success",): 1}, "outcome name got tuple .*allowed: te"),
+        (reward(ALICE), {"success": 1, "": 1}, "outcome name is"),
+        (reward(ALICE), {"success": 1, " ": 1}, "outcome name is"),
+        (reward(ALICE), {"success": 1, "\t": 1}, "outcome name is"),
+        (None, {"success": 1}, "spec got NoneType .*; allowed: a declared reward; pass the reward"),
+        (3, {"success": 1}, "spec got int .*; allowed: a declared reward; pass the reward"),
+        ("success", {"success": 1}, "spec got str .*; allowed: a declared reward; pass the reward"),
+        (
+            b"success",
+            {"success": 1},
+            "spec got bytes .*; allowed: a declared reward; pass the reward",
+        ),
+        ([], {"success": 1}, "spec got list .*; allowed: a declared reward; pass the reward"),
+        (
+            {"terms": ALICE},
+            {"success": 1},
+            "spec got dict .*; allowed: a declared reward; pass the reward",
+        ),
     ],
 )
-def test_what_is_no_finite_number_is_refused(value):
-    with pytest.raises(InputError, match=r"outcome 'success' got .*finite number"):
-        evaluate(reward({"success": {"weight": 1.0}}), {"success": value})
-
-
-@pytest.mark.parametrize("outcomes", [None, 3, "success", b"success", ["success"], [("a", 1)]])
-def test_outcomes_are_a_mapping(outcomes):
-    message = rf"outcomes got {type(outcomes).__name__} .*; allowed: a mapping .*; send {{}} if"
+def test_evaluate_with_bad_spec_or_outcomes_names_the_value(spec, outcomes, message):
     with pytest.raises(InputError, match=message):
-        evaluate(reward(ALICE), outcomes)
-
-
-@pytest.mark.parametrize("name", [None, 3, b"success", ("success",)])
-def test_outcomes_are_named_by_text(name):
-    with pytest.raises(InputError, match=rf"outcome name got {type(name).__name__} .*allowed: te"):
-        evaluate(reward(ALICE), {"success": 1, name: 1})
-
-
-@pytest.mark.parametrize("name", ["", " ", "\t"])
-def test_a_blank_is_no_name_of_an_outcome(name):
-    with pytest.raises(InputError, match=r"outcome name is .*; allowed: .* not blank; name"):
-        Outcome(name, 1.0, at=0.0)
-    with pytest.raises(InputError, match="outcome name is"):
-        evaluate(reward(ALICE), {"success": 1, name: 1})
-
-
-@pytest.mark.parametrize("spec", [None, 3, "success", b"success", [], {"terms": ALICE}])
-def test_a_reward_is_declared(spec):
-    message = rf"spec got {type(spec).__name__} .*; allowed: a declared reward; pass the reward"
-    with pytest.raises(InputError, match=message):
-        evaluate(spec, {"success": 1})
+        evaluate(spec, outcomes)
 
 
 def test_huge_values_count_as_the_end_of_their_range_and_stay_raw():
@@ -200,7 +203,16 @@ def test_no_outcome_at_all_is_no_reward_even_if_every_term_could_be_assumed():
     assert evaluate(spec, {"flag": 0}).value == 1.0
 
 
-@pytest.mark.parametrize("unit", ["ns", "s"])
-def test_a_duration_is_no_number_whatever_numpy_says(unit):
-    with pytest.raises(InputError, match="'latency_ms' got timedelta64"):
-        Outcome("latency_ms", np.timedelta64(5, unit), at=0.0)
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("", 1.0, "outcome name is .*; allowed: .* not blank; name"),
+        (" ", 1.0, "outcome name is .*; allowed: .* not blank; name"),
+        ("\t", 1.0, "outcome name is .*; allowed: .* not blank; name"),
+        ("latency_ms", np.timedelta64(5, "ns"), "'latency_ms' got timedelta64"),
+        ("latency_ms", np.timedelta64(5, "s"), "'latency_ms' got timedelta64"),
+    ],
+)
+def test_outcome_with_bad_name_or_value_names_it(name, value, message):
+    with pytest.raises(InputError, match=message):
+        Outcome(name, value, at=0.0)

@@ -111,17 +111,16 @@ def test_a_level_needs_resamples_beyond_its_ends():
         bca_interval(rows, np.mean, level=1.0 - 1e-10)
 
 
-def test_bad_input():
-    with pytest.raises(InputError, match="finite"):
-        bca_interval([1.0, math.inf], np.mean)
-    with pytest.raises(InputError, match="resamples"):
-        bca_interval([1.0, 2.0], np.mean, resamples=10)
-
-
-def test_a_statistic_must_be_finite_everywhere():
-    with pytest.raises(InputError, match="statistic gave nan"):
-        bca_interval([1.0, 2.0, 3.0], lambda _: math.nan, resamples=100)
-    with pytest.raises(InputError, match="finite"):
-        bca_interval([1e200, 2.0], np.mean)
-    with pytest.raises(InputError, match="level is 'x'"):
-        bca_interval([1.0, 2.0], np.mean, level="x")
+@pytest.mark.parametrize(
+    ("x", "statistic", "options", "said"),
+    [
+        ([1.0, math.inf], np.mean, {}, "finite"),
+        ([1e200, 2.0], np.mean, {}, "finite"),
+        ([1.0, 2.0], np.mean, {"resamples": 10}, "resamples"),
+        ([1.0, 2.0], np.mean, {"level": "x"}, "level is 'x'"),
+        ([1.0, 2.0, 3.0], lambda _: math.nan, {"resamples": 100}, "statistic gave nan"),
+    ],
+)
+def test_bca_interval_with_bad_argument_names_it(x, statistic, options, said):
+    with pytest.raises(InputError, match=said):
+        bca_interval(x, statistic, **options)

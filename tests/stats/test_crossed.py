@@ -99,25 +99,25 @@ def test_columns_that_agree_by_chance_are_not_certain():
 
 
 @pytest.mark.parametrize(
-    "within", [(1.0, 0.0), (0.0, 0.5), (0.5, 2.0), (0.0, np.nan), (0.0, np.inf), (0.0,), 1.0, "ab"]
-)
-def test_what_is_no_range_of_the_numbers_is_refused(within):
-    with pytest.raises(InputError, match="within"):
-        crossed_mean([[0.0, 1.0], [1.0, 1.0]], within=within)
-
-
-@pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "options", "says"),
     [
-        ([1.0, 2.0], "shape"),
-        ([[1.0], [2.0]], "2 or more cases"),
-        ([[1.0, np.nan]], "finite"),
-        ([[1.0, 1e308]], "1e\\+100"),
+        ([1.0, 2.0], {}, "shape"),
+        ([[1.0], [2.0]], {}, "2 or more cases"),
+        ([[1.0, np.nan]], {}, "finite"),
+        ([[1.0, 1e308]], {}, "1e\\+100"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": (1.0, 0.0)}, "within"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": (0.0, 0.5)}, "within"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": (0.5, 2.0)}, "within"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": (0.0, np.nan)}, "within"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": (0.0, np.inf)}, "within"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": (0.0,)}, "within"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": 1.0}, "within"),
+        ([[0.0, 1.0], [1.0, 1.0]], {"within": "ab"}, "within"),
     ],
 )
-def test_what_is_no_table_is_refused(values, says):
+def test_crossed_mean_with_bad_argument_says_what_is_wrong(values, options, says):
     with pytest.raises(InputError, match=says):
-        crossed_mean(values)
+        crossed_mean(values, **options)
 
 
 @pytest.mark.parametrize("scale", [1e-162, 1e-300, 1e90])

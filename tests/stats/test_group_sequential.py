@@ -59,22 +59,22 @@ def test_simulated_error_over_uneven_looks(spending):
     assert crossed.any(axis=1).mean() == pytest.approx(0.05, abs=0.0028)
 
 
-@pytest.mark.parametrize("times", [[0.5, 0.5], [0.5, 0.4], [0.0, 1.0], [0.5, 1.1], []])
-def test_times_must_increase_within_one(times):
-    with pytest.raises(InputError, match="times"):
-        group_sequential_bounds(times)
-
-
-def test_other_arguments():
-    with pytest.raises(InputError, match="spending"):
-        group_sequential_bounds([1.0], spending="haybittle")
-    with pytest.raises(InputError, match="alpha"):
-        group_sequential_bounds([1.0], alpha=0.0)
-
-
-def test_looks_too_close_are_refused():
-    with pytest.raises(InputError, match=r"at least 0\.0001 apart"):
-        group_sequential_bounds([0.5, 0.5 + 1e-12, 1.0])
+@pytest.mark.parametrize(
+    ("times", "options", "said"),
+    [
+        ([0.5, 0.5], {}, "times"),
+        ([0.5, 0.4], {}, "times"),
+        ([0.0, 1.0], {}, "times"),
+        ([0.5, 1.1], {}, "times"),
+        ([], {}, "times"),
+        ([0.5, 0.5 + 1e-12, 1.0], {}, r"at least 0\.0001 apart"),
+        ([1.0], {"spending": "haybittle"}, "spending"),
+        ([1.0], {"alpha": 0.0}, "alpha"),
+    ],
+)
+def test_group_sequential_bounds_with_bad_argument_names_it(times, options, said):
+    with pytest.raises(InputError, match=said):
+        group_sequential_bounds(times, **options)
 
 
 @pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
