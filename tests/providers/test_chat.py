@@ -346,12 +346,21 @@ def test_no_connection_in_time_is_told_from_a_busy_server():
             one.close()
 
 
+BAD_URLS = ["", "127.0.0.1:80", "ftp://host", "http://", "http://h:99999", "http://h/?a=1"]
+
+
 @pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:80", "ftp://host", "http://", "http://h:99999", "http://h/?a=1"]
+    ("url", "model", "says"),
+    [
+        *((url, "small", "base_url") for url in BAD_URLS),
+        # No name server knows how to write this one.
+        (f"http://{'é' * 70}.example", "small", "base_url is not a URL"),
+        *(("http://host", model, "model") for model in ("", "x" * 201, "a\nb")),
+    ],
 )
-def test_no_address(url):
-    with pytest.raises(InputError, match="base_url"):
-        ChatBackend(url, "small")
+def test_backend_with_a_bad_url_or_model_names_it(url, model, says):
+    with pytest.raises(InputError, match=says):
+        ChatBackend(url, model)
 
 
 @pytest.mark.parametrize(
@@ -370,11 +379,6 @@ def test_a_path_that_cannot_be_sent_is_told_with_what_to_write(path, way):
     assert ChatBackend("http://host/a%20b/v1/", "small").name == "http://host/a%20b/v1#small"
 
 
-def test_a_host_that_no_name_server_knows_how_to_write_is_refused():
-    with pytest.raises(InputError, match="base_url is not a URL"):
-        ChatBackend(f"http://{'é' * 70}.example", "small")
-
-
 def test_a_password_in_the_address_is_refused_unseen():
     with pytest.raises(InputError, match="api_key") as caught:
         ChatBackend(f"http://user:{KEY}@host", "small")
@@ -386,12 +390,6 @@ def test_a_key_that_is_none_is_refused_unseen(key):
     with pytest.raises(InputError, match="api_key") as caught:
         ChatBackend("http://host", "small", api_key=key)
     assert KEY not in str(caught.value)
-
-
-@pytest.mark.parametrize("model", ["", "x" * 201, "a\nb"])
-def test_no_model(model):
-    with pytest.raises(InputError, match="model"):
-        ChatBackend("http://host", model)
 
 
 @pytest.mark.parametrize(

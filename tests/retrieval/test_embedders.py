@@ -125,14 +125,17 @@ def test_a_server_in_drops_does_not_hold_who_asks():
         assert time.monotonic() - begun < 10
 
 
-@pytest.mark.parametrize("name", ["", "word2vec", "MINILM", "ftp://x"])
-def test_other_names_are_told(name):
-    with pytest.raises(InputError, match="allowed: minilm"):
-        check_embedder_name(name)
-    with pytest.raises(InputError, match="allowed: minilm"):
-        Embedders().get(name)
-
-
-def test_none_embeds_nothing():
-    with pytest.raises(InputError, match="choose an embedder"):
-        Embedders().get("none")
+@pytest.mark.parametrize(
+    ("use", "name", "says"),
+    [
+        *(
+            (use, name, "allowed: minilm")
+            for use in (check_embedder_name, Embedders().get)
+            for name in ("", "word2vec", "MINILM", "ftp://x")
+        ),
+        (Embedders().get, "none", "choose an embedder"),
+    ],
+)
+def test_embedder_with_a_bad_name_says_what_is_allowed(use, name, says):
+    with pytest.raises(InputError, match=says):
+        use(name)

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -144,13 +145,6 @@ def test_gold_that_is_no_document_is_named(beir):
         load_judged(beir, missing="ignore")
 
 
-def test_only_a_few_of_many_unknown_ids_are_named(beir):
-    rows = "".join(f"1\tgone{i}\t1\n" for i in range(9))
-    (beir / "qrels.tsv").write_text(rows, encoding="utf-8")
-    with pytest.raises(DataError, match=r"9 relevant ids.*'gone4' \(question '1'\) and 4 more"):
-        load_judged(beir)
-
-
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
@@ -179,26 +173,38 @@ def test_only_a_few_of_many_unknown_ids_are_named(beir):
             "qrels.tsv is not a valid table: field larger",
         ),
         ("qrels.tsv", "1\t" + "4" * 500 + "\t1\n", r"no document for .*: '4{79} \(question '1'\)"),
+        (
+            "qrels.tsv",
+            "".join(f"1\tgone{number}\t1\n" for number in range(9)),
+            r"9 relevant ids.*'gone4' \(question '1'\) and 4 more",
+        ),
     ],
 )
-def test_a_wrong_line_is_named(beir, file, content, says):
+def test_load_judged_with_a_bad_file_names_the_line_or_ids(beir, file, content, says):
     (beir / file).write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=says):
         load_judged(beir)
 
 
-@pytest.mark.parametrize("value", ['"4"', "[4.5]", "[true]", "0"])
-def test_gold_that_is_no_list_of_ids_is_named(gold, value):
-    content = f'{{"id": "q1", "question": "who?", "gold": {value}}}\n'.encode()
-    (gold / "questions.jsonl.gz").write_bytes(gzip.compress(content))
-    with pytest.raises(DataError, match=r"line 1: gold is .* list of ids"):
-        load_judged(gold)
+NO_LIST = r"line 1: gold is .* list of ids"
+_packed = partial(gzip.compress, mtime=0)
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"\xff\xfe{}", mtime=0)])
-def test_a_damaged_file_is_named(gold, content):
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        *(
+            (_packed(f'{{"id": "q1", "question": "who?", "gold": {value}}}\n'.encode()), NO_LIST)
+            for value in ('"4"', "[4.5]", "[true]", "0")
+        ),
+        (b"no gzip", r"questions.jsonl"),
+        (_packed(b"\xff\xfe{}"), r"questions.jsonl"),
+    ],
+    ids=["a text", "a fraction", "a truth", "a number", "no gzip", "no UTF-8"],
+)
+def test_load_judged_with_bad_questions_names_them(gold, content, says):
     (gold / "questions.jsonl.gz").write_bytes(content)
-    with pytest.raises(DataError, match=r"questions.jsonl"):
+    with pytest.raises(DataError, match=says):
         load_judged(gold)
 
 
@@ -209,18 +215,18 @@ def test_a_truncated_file_is_named(gold):
         load_judged(gold)
 
 
-def test_a_folder_without_a_collection_says_what_belongs_there(beir):
-    (beir / "corpus.jsonl").unlink()
-    with pytest.raises(DataError, match=r"put corpus.jsonl, queries.jsonl and qrels.tsv there"):
-        load_judged(beir)
-    with pytest.raises(DataError, match="no collection found"):
-        load_judged(beir / "nowhere")
-
-
-def test_a_missing_file_of_a_format_is_named(beir):
-    (beir / "qrels.tsv").unlink()
-    with pytest.raises(DataError, match=r"qrels.tsv is missing \(or qrels.tsv.gz\)"):
-        load_judged(beir)
+@pytest.mark.parametrize(
+    ("missing", "folder", "says"),
+    [
+        ("corpus.jsonl", "", r"put corpus.jsonl, queries.jsonl and qrels.tsv there"),
+        ("corpus.jsonl", "nowhere", "no collection found"),
+        ("qrels.tsv", "", r"qrels.tsv is missing \(or qrels.tsv.gz\)"),
+    ],
+)
+def test_load_judged_with_a_file_missing_says_what_belongs_there(beir, missing, folder, says):
+    (beir / missing).unlink()
+    with pytest.raises(DataError, match=says):
+        load_judged(beir / folder)
 
 
 def test_a_split_that_is_not_there_is_refused(beir):

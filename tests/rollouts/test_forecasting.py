@@ -113,8 +113,11 @@ def test_what_is_tolerated_or_held_is_never_rolled_back(changes):
     assert forecast(_with_reward(**changes), 0.25, 0.03, 2000).harm_units is None
 
 
+IDLE = replace(PLAN, stages=(*PLAN.stages[:3], PlannedStage("live", 1.0, 5, DAY)))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "says"),
     [
         ({"sd": 0.0}, "invalid sd 0.0"),
         ({"sd": 0.6}, "0 to 0.5"),
@@ -125,15 +128,10 @@ def test_what_is_tolerated_or_held_is_never_rolled_back(changes):
         ({"effect": -0.1}, "needs more than"),
         ({"effect": math.nan}, "invalid effect nan"),
         ({"spreads": {"errors": 0.7}}, "errors 0.7"),
+        ({"plan": IDLE}, "live waits for 5 units per arm but gets none"),
     ],
 )
-def test_arguments_out_of_range(arguments, said):
-    asked = {"sd": 0.25, "effect": 0.03, "units_per_day": 1000.0} | arguments
-    with pytest.raises(InputError, match=said):
-        forecast(PLAN, **asked)
-
-
-def test_a_stage_without_traffic_never_ends():
-    stages = (*PLAN.stages[:3], PlannedStage("live", 1.0, 5, DAY))
-    with pytest.raises(InputError, match="live waits for 5 units per arm but gets none"):
-        forecast(replace(PLAN, stages=stages), 0.25, 0.03, 1000)
+def test_forecast_with_bad_arguments_says_what_is_wrong(arguments, says):
+    asked = {"plan": PLAN, "sd": 0.25, "effect": 0.03, "units_per_day": 1000.0} | arguments
+    with pytest.raises(InputError, match=says):
+        forecast(**asked)

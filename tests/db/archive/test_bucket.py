@@ -59,12 +59,13 @@ def test_a_bucket_that_is_not_there_is_told(endpoint, tmp_path):
         place.publish(draft, "y")
 
 
-@pytest.mark.parametrize("url", ["s3://", "s3:///prefix", "s3://no name/x"])
-def test_what_names_no_bucket_is_refused(url):
-    with pytest.raises(InputError, match="invalid bucket"):
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        *((url, "invalid bucket") for url in ("s3://", "s3:///prefix", "s3://no name/x")),
+        ("gs://bucket/prefix", "allowed are a directory and s3"),
+    ],
+)
+def test_open_destination_with_a_bad_url_says_what_is_wrong(url, says):
+    with pytest.raises(InputError, match=says):
         open_destination(url)
-
-
-def test_other_urls_are_refused():
-    with pytest.raises(InputError, match="allowed are a directory and s3"):
-        open_destination("gs://bucket/prefix")

@@ -156,16 +156,24 @@ async def test_only_a_select_over_the_views_is_answered(past, cold, sql):
     assert not {"x", "x.csv", "x.db"} & (set(os.listdir(OUT)) - before)  # noqa: PTH208
 
 
-async def test_a_query_that_takes_too_long_is_stopped(past, cold):
-    sql = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
-    with pytest.raises(InputError, match=r"timeout of 0\.2 s"):
-        await ask(past, cold, sql, timeout_s=0.2)
+LONG = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
+LARGE = "SELECT list(a.range) FROM range(200000000) a GROUP BY a.range % 2"
+UNQUOTED = "SELECT id FROM decision WHERE unit = 'u' AND at < '2026-11-01'"
+TABLES = "the tables are decision, event, reward and outcome"
 
 
-async def test_a_query_that_needs_too_much_memory_is_told(past, cold):
-    sql = "SELECT list(a.range) FROM range(200000000) a GROUP BY a.range % 2"
-    with pytest.raises(InputError, match=r"(?i)memory"):
-        await ask(past, cold, sql, memory_mb=64)
+@pytest.mark.parametrize(
+    ("sql", "limits", "says"),
+    [
+        (LONG, {"timeout_s": 0.2}, r"timeout of 0\.2 s"),
+        (LARGE, {"memory_mb": 64}, r"(?i)memory"),
+        (UNQUOTED, {}, 'quote the column "at"'),
+        ("SELECT * FROM decisions", {}, TABLES),
+    ],
+)
+async def test_query_over_its_limits_or_mistyped_says_why(past, cold, sql, limits, says):
+    with pytest.raises(InputError, match=says):
+        await ask(past, cold, sql, **limits)
 
 
 async def test_a_file_that_is_gone_is_told(past, cold, days):
@@ -230,15 +238,3 @@ async def test_what_the_views_are_made_of_cannot_be_named(past, cold, days):
     for sql in (f"SELECT * FROM query_table({seen}), decision", f"FROM decision, query({seen})"):
         with pytest.raises(InputError):
             await ask(past, cold, sql)
-
-
-@pytest.mark.parametrize(
-    ("sql", "advice"),
-    [
-        ("SELECT id FROM decision WHERE unit = 'u' AND at < '2026-11-01'", 'quote the column "at"'),
-        ("SELECT * FROM decisions", "the tables are decision, event, reward and outcome"),
-    ],
-)
-async def test_what_is_mistyped_is_told_what_there_is(past, cold, sql, advice):
-    with pytest.raises(InputError, match=advice):
-        await ask(past, cold, sql)

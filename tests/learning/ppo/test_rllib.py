@@ -53,10 +53,17 @@ ASKED = {"updates": 1, "horizon": 4, "settings": Settings(hidden=8), "address": 
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"updates": 0}, {"horizon": 0}, {"runners": 0}, {"episodes": 1, "runners": 2}]
+    ("wrong", "says"),
+    [
+        ({"updates": 0}, "ranges in the docstring"),
+        ({"horizon": 0}, "ranges in the docstring"),
+        ({"runners": 0}, "ranges in the docstring"),
+        ({"episodes": 1, "runners": 2}, "ranges in the docstring"),
+        ({"guess": []}, "priors have shapes"),
+    ],
 )
-def test_numbers_out_of_range(wrong):
-    with pytest.raises(InputError, match="ranges in the docstring"):
+def test_train_rllib_with_bad_arguments_says_what_is_wrong(wrong, says):
+    with pytest.raises(InputError, match=says):
         train_rllib(STAGE, **{**ASKED, **wrong})
 
 
@@ -118,11 +125,6 @@ def test_a_checkpoint_that_was_begun_with_something_else_is_refused(tmp_path, ch
     given = {"stage": STAGE, "about": about, "checkpoint": file, **ASKED, **changed}
     with pytest.raises(DataError, match=match):
         train_rllib(**given)
-
-
-def test_a_first_guess_must_fit_the_parts():
-    with pytest.raises(InputError, match="priors have shapes"):
-        train_rllib(STAGE, guess=[], **ASKED)
 
 
 class Reference:

@@ -132,16 +132,16 @@ def test_the_result_depends_on_no_hash_seed():
     assert b"similarity" in shown[0]
 
 
-def test_an_id_that_is_there_twice_is_refused():
-    [one] = passages("a")
-    with pytest.raises(InputError, match="d0#0"):
-        unique([one, one])
-
-
-@pytest.mark.parametrize("near", [0.0, 0.29, 1.01, float("nan")])
-def test_a_threshold_out_of_range_is_refused(near):
-    with pytest.raises(InputError, match="near"):
-        unique([], near=near)
+@pytest.mark.parametrize(
+    ("found", "options", "says"),
+    [
+        (passages("a") * 2, {}, "d0#0"),
+        *(([], {"near": near}, "near") for near in (0.0, 0.29, 1.01, float("nan"))),
+    ],
+)
+def test_unique_with_an_id_twice_or_a_bad_threshold_names_it(found, options, says):
+    with pytest.raises(InputError, match=says):
+        unique(found, **options)
 
 
 def test_nothing_stays_nothing():

@@ -46,9 +46,20 @@ def test_pages_without_text_are_counted(read_one, caplog):
     assert "pages_without_text" in caplog.text
 
 
-def test_a_scanned_one_is_refused(parser):
-    with pytest.raises(DataError, match="scanned"):
-        read(pdf(None, None), name="scan.pdf", parser=parser)
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (pdf(None, None), "scanned"),
+        *(
+            (broken, r"bad\.pdf (is broken|has no readable text)")
+            for broken in (b"%PDF-1.7\n", THREE[:100], b"%PDF-1.7\n" + b"\0\xff" * 500, pdf())
+        ),
+    ],
+    ids=["scanned", "header", "cut", "noise", "no page"],
+)
+def test_read_of_a_bad_pdf_says_what_is_wrong(parser, data, says):
+    with pytest.raises(DataError, match=says):
+        read(data, name="bad.pdf", parser=parser)
 
 
 def test_an_encrypted_one_is_refused_unless_the_password_is_empty(parser, read_one):
@@ -57,14 +68,6 @@ def test_an_encrypted_one_is_refused_unless_the_password_is_empty(parser, read_o
         read(closed, name="closed.pdf", parser=parser)
     open_to_all = rewritten(THREE, lambda writer: writer.encrypt("", "owner", algorithm="AES-256"))
     assert "Pumps" in read_one(open_to_all, name="open.pdf").text
-
-
-@pytest.mark.parametrize(
-    "data", [b"%PDF-1.7\n", THREE[:100], b"%PDF-1.7\n" + b"\0\xff" * 500, pdf()]
-)
-def test_a_broken_one_is_refused(parser, data):
-    with pytest.raises(DataError, match=r"bad\.pdf (is broken|has no readable text)"):
-        read(data, name="bad.pdf", parser=parser)
 
 
 @pytest.mark.slow

@@ -90,14 +90,21 @@ def test_a_text_that_begins_as_a_format_is_called_is_a_text(read_one, text):
         assert read_one(text.encode(), **said).text == text
 
 
+NO_TEXT = r"a\.txt is not a text file but (a picture|.*compressed|a PDF)"
+
+
 @pytest.mark.parametrize(
-    "data",
-    [b"GIF89a\x01\x00\x01\x00", bz2.compress(b"text"), bz2.compress(b""), b"%PDF-1.4\r1 0 obj"],
+    ("data", "says"),
+    [
+        (b"GIF89a\x01\x00\x01\x00", NO_TEXT),
+        (bz2.compress(b"text"), NO_TEXT),
+        (bz2.compress(b""), NO_TEXT),
+        (b"%PDF-1.4\r1 0 obj", NO_TEXT),
+        (b"%PDF-1.7", r"a\.txt is not a text file but a PDF"),
+    ],
 )
-def test_a_file_in_such_a_format_is_refused_as_text(data):
-    with pytest.raises(
-        DataError, match=r"a\.txt is not a text file but (a picture|.*compressed|a PDF)"
-    ):
+def test_read_of_another_format_as_text_names_the_format(data, says):
+    with pytest.raises(DataError, match=says):
         read(data, name="a.txt")
 
 
@@ -108,11 +115,6 @@ def test_an_empty_file_is_refused(parser, name, data):
         return
     with pytest.raises(DataError, match=r"empty|no text|broken"):
         read(data, name=name, parser=parser)
-
-
-def test_binary_data_with_a_texts_name_is_refused():
-    with pytest.raises(DataError, match=r"a\.txt is not a text file but a PDF"):
-        read(b"%PDF-1.7", name="a.txt")
 
 
 def test_an_enormous_file_is_refused_before_it_is_read(tmp_path):
@@ -184,35 +186,39 @@ def test_of_a_folder_with_files_that_cannot_be_read_nothing_is(tmp_path):
     assert "empty.txt is empty" in str(caught.value)
 
 
-def test_one_id_in_two_files_is_refused(tmp_path):
-    for name in ("a.jsonl", "b.jsonl"):
-        (tmp_path / name).write_text('{"id": "same", "text": "x"}')
-    with pytest.raises(
-        DataError, match=r"b\.jsonl:1: the id 'same' is already used by .*a\.jsonl:1"
-    ):
-        read(tmp_path)
+SAME = dict.fromkeys(("a.jsonl", "b.jsonl"), '{"id": "same", "text": "x"}')
+THREE = dict.fromkeys(("a.txt", "b.txt", "c.txt"), "text" * 10)
 
 
-def test_limits_hold_for_a_folder(tmp_path):
-    for name in ("a.txt", "b.txt", "c.txt"):
-        (tmp_path / name).write_text("text" * 10)
-    with pytest.raises(DataError, match="more than 2 files"):
-        read(tmp_path, limits=Limits(documents=2))
-    with pytest.raises(DataError, match="more than 100 characters"):
-        read(tmp_path, limits=Limits(total_bytes=100))
+@pytest.mark.parametrize(
+    ("contents", "options", "says"),
+    [
+        (SAME, {}, r"b\.jsonl:1: the id 'same' is already used by .*a\.jsonl:1"),
+        (THREE, {"limits": Limits(documents=2)}, "more than 2 files"),
+        (THREE, {"limits": Limits(total_bytes=100)}, "more than 100 characters"),
+        ({}, {}, r"\*\.md"),
+    ],
+)
+def test_read_of_a_bad_folder_says_what_is_wrong(tmp_path, contents, options, says):
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=says):
+        read(tmp_path, **options)
 
 
-def test_a_folder_without_a_file_to_read_says_what_it_looked_for(tmp_path):
-    with pytest.raises(DataError, match=r"\*\.md"):
-        read(tmp_path)
-    with pytest.raises(DataError, match="folder not found"):
-        files(tmp_path / "missing")
-
-
-@pytest.mark.parametrize("include", ["*.md", [""]])
-def test_patterns_that_are_no_list_are_refused(tmp_path, include):
-    with pytest.raises(InputError, match="list of patterns"):
-        files(tmp_path, include=include)
+@pytest.mark.parametrize(
+    ("folder", "options", "error", "says"),
+    [
+        ("missing", {}, DataError, "folder not found"),
+        ("", {"include": "*.md"}, InputError, "list of patterns"),
+        ("", {"include": [""]}, InputError, "list of patterns"),
+    ],
+)
+def test_files_with_a_bad_folder_or_pattern_says_what_is_wrong(
+    tmp_path, folder, options, error, says
+):
+    with pytest.raises(error, match=says):
+        files(tmp_path / folder, **options)
 
 
 def test_a_name_that_is_no_unicode_is_read(tmp_path):

@@ -86,27 +86,26 @@ def test_states_are_not_shared_with_the_model(model) -> None:
     assert model.predict("play some jazz") == before
 
 
+INVALID = "invalid state of an intent classifier"
+
+
 @pytest.mark.parametrize(
-    ("part", "value"),
+    ("part", "value", "says"),
     [
-        ("labels", np.array([7] * len(TEXTS))),
-        ("labels", np.array([], dtype=np.int64)),
-        ("idf", np.full(4096, np.nan)),
-        ("columns", np.array([10**9])),
-        ("ends", np.array([0, 1])),
-        ("meta", np.frombuffer(b'{"format": "other"}', dtype=np.uint8)),
-        ("meta", np.frombuffer(b"\xff", dtype=np.uint8)),
+        ("labels", np.array([7] * len(TEXTS)), INVALID),
+        ("labels", np.array([], dtype=np.int64), INVALID),
+        ("idf", np.full(4096, np.nan), INVALID),
+        ("columns", np.array([10**9]), INVALID),
+        ("ends", np.array([0, 1]), INVALID),
+        ("meta", np.frombuffer(b'{"format": "other"}', dtype=np.uint8), INVALID),
+        ("meta", np.frombuffer(b"\xff", dtype=np.uint8), INVALID),
+        ("idf", None, "idf"),
     ],
 )
-def test_damaged_states_are_refused(model, part, value) -> None:
-    with pytest.raises(StateError, match="invalid state of an intent classifier"):
-        IntentClassifier.from_state({**model.state(), part: value})
-
-
-def test_a_missing_part_is_refused(model) -> None:
-    state = model.state()
-    del state["idf"]
-    with pytest.raises(StateError, match="idf"):
+def test_from_state_with_a_damaged_or_missing_part_is_refused(model, part, value, says) -> None:
+    changed = {**model.state(), part: value}
+    state = {name: array for name, array in changed.items() if array is not None}
+    with pytest.raises(StateError, match=says):
         IntentClassifier.from_state(state)
 
 

@@ -82,16 +82,21 @@ def test_memory_is_bounded_and_forgets_the_oldest(world):
     assert empty[0, 2] == 0.0
 
 
-@pytest.mark.parametrize("tool", [-1, 729])
-def test_history_refuses_unknown_tools(world, tool):
-    with pytest.raises(InputError, match=r"0\.\.728"):
-        world.history().add(tool, world.embedding(0), right=True)
+UNIT = np.eye(384, dtype=np.float32)[0]
 
 
-@pytest.mark.parametrize("bad", [np.zeros(3), np.full(384, np.nan)])
-def test_history_refuses_bad_embeddings(world, bad):
-    with pytest.raises(InputError, match="embedding"):
-        world.history().add(0, bad, right=True)
+@pytest.mark.parametrize(
+    ("tool", "embedding", "says"),
+    [
+        (-1, UNIT, r"0\.\.728"),
+        (729, UNIT, r"0\.\.728"),
+        (0, np.zeros(3), "embedding"),
+        (0, np.full(384, np.nan), "embedding"),
+    ],
+)
+def test_history_with_a_bad_tool_or_embedding_names_it(world, tool, embedding, says):
+    with pytest.raises(InputError, match=says):
+        world.history().add(tool, embedding, right=True)
 
 
 def test_lead_of_a_tie_is_zero():

@@ -52,25 +52,20 @@ def test_what_was_learned_on_top_is_kept_with_what_is_below():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("content", "says"),
     [
-        ({"features": [*FEATURES[:-1], "magic"]}, "other features .*magic"),
-        ({"features": FEATURES[::-1]}, "other features .their order"),
-        ({"picks": "four"}, "'selector' is damaged: Expected `int`"),
+        (lambda: changed(features=[*FEATURES[:-1], "magic"]), "other features .*magic"),
+        (lambda: changed(features=FEATURES[::-1]), "other features .their order"),
+        (lambda: changed(picks="four"), "'selector' is damaged: Expected `int`"),
+        (lambda: kept(stump(3), TOLD), "other features"),
+        (lambda: kept(SummedScorer((stump(), stump(3))), TOLD), "other features"),
+        (lambda: pack_state(scorer_state(stump())), "has no training setup"),
     ],
 )
-def test_what_is_for_something_else_is_refused(fields, said):
-    with pytest.raises(StateError, match=said):
-        read(changed(**fields))
-
-
-def test_other_columns_and_no_header_are_refused():
-    with pytest.raises(StateError, match="other features"):
-        read(kept(stump(3), TOLD))
-    with pytest.raises(StateError, match="other features"):
-        read(kept(SummedScorer((stump(), stump(3))), TOLD))
-    with pytest.raises(StateError, match="has no training setup"):
-        read(pack_state(scorer_state(stump())))
+def test_read_of_a_file_for_something_else_says_what_differs(content, says):
+    data = content()
+    with pytest.raises(StateError, match=says):
+        read(data)
 
 
 def test_other_vectors_are_refused():

@@ -54,19 +54,18 @@ def test_shaping_adds_the_same_whatever_was_selected(pool):
     assert task.potential(stopped) == 0.0
 
 
-def test_weights_that_make_no_reward_are_refused():
-    for wrong in (
-        {"finals": ()},
-        {"finals": ((0.5, containment),)},
-        {"finals": ((1.5, containment), (-0.5, containment))},
-        {"information": 1.5},
-        {"redundancy": float("nan")},
-    ):
-        with pytest.raises(InputError):
-            RewardTerms(**wrong)
-
-
-def test_a_weight_that_is_no_number_is_refused():
-    for weights in ((float("nan"),), (1.5, -0.5), (0.5, 0.4), ()):
-        with pytest.raises(InputError, match="final weights are"):
-            RewardTerms(finals=tuple((weight, containment) for weight in weights))
+@pytest.mark.parametrize(
+    ("terms", "says"),
+    [
+        ({"finals": ((0.5, containment),)}, "final weights are"),
+        ({"information": 1.5}, "information is"),
+        ({"redundancy": float("nan")}, "redundancy is"),
+        *(
+            ({"finals": tuple((weight, containment) for weight in weights)}, "final weights are")
+            for weights in ((float("nan"),), (1.5, -0.5), (0.5, 0.4), ())
+        ),
+    ],
+)
+def test_reward_terms_with_bad_weights_are_refused(terms, says):
+    with pytest.raises(InputError, match=says):
+        RewardTerms(**terms)

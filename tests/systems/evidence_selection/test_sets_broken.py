@@ -88,16 +88,28 @@ def test_a_folder_of_any_name_is_told_by_its_files_if_they_belong_to_one_set(tmp
         sets.load("mine", tmp_path)
 
 
+EMPTY = "holds 0 questions and 0 passages; at least one of each"
+HOTPOT_FILE = "hotpot_dev_distractor_v1.json"
+
+
 @pytest.mark.parametrize(
-    ("name", "file", "content"),
-    [("hotpotqa", "hotpot_dev_distractor_v1.json", "[]"),
-     ("musique", "musique_ans_v1.0_dev.jsonl", ""),
-     ("nq", "v1.0-simplified_nq-dev-all.jsonl.gz", ""),
-     ("triviaqa", "qa/wikipedia-dev.json", '{"Data": []}')],
-)  # fmt: skip
-def test_a_set_that_is_there_but_empty_is_told(tmp_path, name, file, content):
+    ("name", "file", "content", "says"),
+    [
+        ("hotpotqa", HOTPOT_FILE, "[]", EMPTY),
+        ("musique", "musique_ans_v1.0_dev.jsonl", "", EMPTY),
+        ("nq", "v1.0-simplified_nq-dev-all.jsonl.gz", "", EMPTY),
+        ("triviaqa", "qa/wikipedia-dev.json", '{"Data": []}', EMPTY),
+        (
+            "hotpotqa",
+            HOTPOT_FILE,
+            '[{"_id": "a"},\n {]',
+            r"v1.json, line 2, column 3 is not JSON",
+        ),
+    ],
+)
+def test_load_of_an_empty_or_broken_set_says_what_is_wrong(tmp_path, name, file, content, says):
     write(tmp_path / name, file, content)
-    with pytest.raises(DataError, match="holds 0 questions and 0 passages; at least one of each"):
+    with pytest.raises(DataError, match=says):
         sets.load(name, tmp_path)
 
 
@@ -113,17 +125,17 @@ def test_an_absent_set_is_told_with_its_origin(tmp_path, name):
         assert part in str(told.value)
 
 
-@pytest.mark.parametrize("name", sorted(sets.KNOWN))
-def test_an_empty_folder_is_told_with_the_file_that_is_missing(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        *((name, r"has no .*; put it there") for name in sorted(sets.KNOWN)),
+        ("mine", r"put passages.jsonl and questions.jsonl there"),
+    ],
+)
+def test_load_of_an_empty_folder_names_the_missing_files(tmp_path, name, says):
     (tmp_path / name).mkdir()
-    with pytest.raises(DataError, match=r"has no .*; put it there"):
+    with pytest.raises(DataError, match=says):
         sets.load(name, tmp_path)
-
-
-def test_an_unknown_set_is_told_what_would_be_read(tmp_path):
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(DataError, match=r"put passages.jsonl and questions.jsonl there"):
-        sets.load("mine", tmp_path)
 
 
 def test_a_broken_line_is_told_by_its_number(tmp_path):
@@ -138,12 +150,6 @@ def test_a_broken_line_is_told_by_its_number(tmp_path):
     file.write_bytes(b'{"id": "p1", "text": "\xff"}\n')
     with pytest.raises(DataError, match=r"passages.jsonl cannot be read: .*utf-8"):
         sets.load("own", tmp_path)
-
-
-def test_a_broken_list_is_told_by_line_and_column(tmp_path):
-    write(tmp_path / "hotpotqa", "hotpot_dev_distractor_v1.json", '[{"_id": "a"},\n {]')
-    with pytest.raises(DataError, match=r"v1.json, line 2, column 3 is not JSON"):
-        sets.load("hotpotqa", tmp_path)
 
 
 def test_a_cut_archive_is_told(tmp_path):

@@ -19,9 +19,11 @@ from steersman_systems.interrogator.targets import WARM_SHARE, Target, part_of, 
         ([], "shape"),
         ("text", "not a vector"),
         (None, "shape|nan"),
+        (np.array([1 + 2j, 0]), "real numbers"),
+        ([1 + 2j, 0], "real numbers"),
     ],
 )
-def test_a_vector_without_a_direction_is_refused(vector, says):
+def test_target_of_a_bad_vector_says_what_is_wrong(vector, says):
     with pytest.raises(InputError, match=says):
         Target.of_vector(vector)
 
@@ -53,10 +55,3 @@ def test_of_equal_texts_the_first_is_kept():
     texts = ["Hello, world!", "hello world", None, None, "?", "!"]
     targets = [Target.of_vector([1.0], text=text, row=i) for i, text in enumerate(texts)]
     assert [target.row for target in without_repeats(targets)] == [0, 2, 3, 4, 5]
-
-
-def test_complex_numbers_are_refused():
-    with pytest.raises(InputError, match="real numbers"):
-        Target.of_vector(np.array([1 + 2j, 0]))
-    with pytest.raises(InputError, match="real numbers"):
-        Target.of_vector([1 + 2j, 0])

@@ -88,18 +88,18 @@ def test_what_is_no_recording(tmp_path):
             load_recorded(file)
 
 
-def test_objects_are_never_unpickled(tmp_path):
+@pytest.mark.parametrize(
+    ("format_", "arrays", "says"),
+    [
+        (1, {"gains": np.array([{"a": 1}], dtype=object)}, r"a\.npz"),  # never unpickled
+        (2, {}, "format 2, expected 1"),
+    ],
+)
+def test_load_recorded_of_objects_or_another_format_is_refused(tmp_path, format_, arrays, says):
     file = tmp_path / "a.npz"
-    head = np.frombuffer(json.dumps({"format": 1}).encode(), np.uint8)
-    np.savez(file, head=head, gains=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(DataError, match=r"a\.npz"):
-        load_recorded(file)
-
-
-def test_another_version_is_told(tmp_path):
-    file = tmp_path / "a.npz"
-    np.savez(file, head=np.frombuffer(json.dumps({"format": 2}).encode(), np.uint8))
-    with pytest.raises(DataError, match="format 2, expected 1"):
+    head = np.frombuffer(json.dumps({"format": format_}).encode(), np.uint8)
+    np.savez(file, head=head, **arrays)
+    with pytest.raises(DataError, match=says):
         load_recorded(file)
 
 

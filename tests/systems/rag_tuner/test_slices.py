@@ -50,11 +50,29 @@ def test_a_conversation_stands_on_one_side(groups, seed):
         assert set.intersection(*sides) <= {""}
 
 
-def test_one_conversation_cannot_be_split():
-    with pytest.raises(InputError, match="1 queries or conversations"):
-        stratified(["a"] * 5, np.random.default_rng(0), groups=["x"] * 5)
-    with pytest.raises(InputError, match="1 queries or conversations"):
-        temporal([1.0, 2.0], groups=["x", "x"])
+@pytest.mark.parametrize(
+    ("labels", "options", "says"),
+    [
+        (["a"] * 5, {"groups": ["x"] * 5}, "1 queries or conversations"),
+        *((["a", "b"], {"share": share}, "share") for share in (0.0, 1.0, float("nan"))),
+    ],
+)
+def test_stratified_with_one_group_or_a_bad_share_is_refused(labels, options, says):
+    with pytest.raises(InputError, match=says):
+        stratified(labels, np.random.default_rng(0), **options)
+
+
+@pytest.mark.parametrize(
+    ("times", "options", "says"),
+    [
+        ([1.0, 2.0], {"groups": ["x", "x"]}, "1 queries or conversations"),
+        ([1.0], {}, "1 queries"),
+        ([1.0, float("nan"), 2.0], {}, "has no time"),  # neither early nor late
+    ],
+)
+def test_temporal_with_one_group_or_no_time_is_refused(times, options, says):
+    with pytest.raises(InputError, match=says):
+        temporal(times, **options)
 
 
 def test_the_latest_are_held_out():
@@ -78,19 +96,6 @@ def test_too_few_to_show_it_is_said_beforehand():
     within, least = enough(500, 0.25, 0.03)
     assert not within
     assert 0.030 < least < 0.032
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, float("nan")])
-def test_no_split(share):
-    with pytest.raises(InputError, match="share"):
-        stratified(["a", "b"], np.random.default_rng(0), share)
-    with pytest.raises(InputError, match="1 queries"):
-        temporal([1.0])
-
-
-def test_a_query_without_a_time_is_neither_early_nor_late():
-    with pytest.raises(InputError, match="has no time"):
-        temporal([1.0, float("nan"), 2.0])
 
 
 def test_turns_that_fare_alike_show_less_than_as_many_questions():

@@ -116,17 +116,11 @@ def test_examples_too_few_or_too_alike_to_split_tell_no_action_from_another(loss
     assert np.ptp(found.scores(np.random.default_rng(1).normal(size=(30, 4)))) == 0.0
 
 
-def test_examples_that_say_nothing_are_refused():
+@pytest.mark.parametrize("loss", ["binary", "softmax"])
+def test_grow_with_one_target_is_refused(loss):
     alike = Examples(np.ones((4, 2)), np.ones(4), np.ones(4), np.array([4]))
-    for loss in ("binary", "softmax"):
-        with pytest.raises(InputError, match="have the same target"):
-            grow(alike, loss=loss)
-    with pytest.raises(InputError, match="outside"):
-        Examples(np.ones((1, 2)), np.array([np.nan]), np.ones(1), np.array([1]))
-    with pytest.raises(InputError, match="weight"):
-        Examples(np.ones((1, 2)), np.ones(1), np.array([-1.0]), np.array([1]))
-    with pytest.raises(InputError, match="the counts must be equal"):
-        Examples(np.ones((2, 2)), np.ones(2), np.ones(2), np.array([1]))
+    with pytest.raises(InputError, match="have the same target"):
+        grow(alike, loss=loss)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +140,16 @@ def test_settings_out_of_their_range_are_refused(wrong):
         TreeSettings(**wrong)
 
 
-@pytest.mark.parametrize("sizes", [[3, 0], [4, -1]])
-def test_a_step_without_actions_is_refused(sizes):
-    with pytest.raises(InputError, match="leave out steps without actions"):
-        Examples(np.ones((3, 2)), np.ones(3), np.ones(3), np.array(sizes))
+@pytest.mark.parametrize(
+    ("rows", "targets", "weights", "sizes", "says"),
+    [
+        (1, np.array([np.nan]), np.ones(1), [1], "outside"),
+        (1, np.ones(1), np.array([-1.0]), [1], "weight"),
+        (2, np.ones(2), np.ones(2), [1], "the counts must be equal"),
+        (3, np.ones(3), np.ones(3), [3, 0], "leave out steps without actions"),
+        (3, np.ones(3), np.ones(3), [4, -1], "leave out steps without actions"),
+    ],
+)
+def test_examples_with_bad_arrays_says_what_is_wrong(rows, targets, weights, sizes, says):
+    with pytest.raises(InputError, match=says):
+        Examples(np.ones((rows, 2)), targets, weights, np.array(sizes))
