@@ -202,7 +202,8 @@ class Copy:
         module = Path(path).stem
         own = self._tests[package]
         chosen = [one for one in own if one[0].startswith("tests") or ">>>" in one[1]]
-        chosen.sort(key=lambda one: (one[0] != path, not module or module not in one[1], one[0]))
+        # Doctests last: a module that pytest is the first to import exists twice.
+        chosen.sort(key=lambda one: (not one[0].startswith("tests"), module not in one[1], one[0]))
         return [name for name, _ in chosen]
 
     def passes(self, package: str, path: str, limit_s: float) -> bool:

@@ -69,8 +69,8 @@ def command(
 
     It runs the store (embedded, unless DATABASE_URL names a server), the service processes on one
     port, the learner, the controller (rollouts and publishing) and the janitor (partitions and
-    daily compaction). The first run creates a tenant with the decision points of the shipped
-    assistant, signing keys, and an API key. The API key is printed once.
+    daily compaction). The first run creates a tenant with the decision points of the installed
+    sample systems, signing keys, and an API key. The API key is printed once.
     """
     if supervised:
         stop_with_parent()

@@ -1,4 +1,4 @@
-"""PostgreSQL cache of interrogator answers, limited by age and size per tenant."""
+"""PostgreSQL cache of answers, limited by age and size per tenant."""
 
 from __future__ import annotations
 

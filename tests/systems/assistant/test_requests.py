@@ -33,7 +33,7 @@ def test_requests_hold_only_what_the_user_said(world):
 
 
 def test_without_the_wheel_and_without_fetching_the_error_says_what_to_do(tmp_path):
-    with pytest.raises(DataError, match="steersman data fetch assistant"):
+    with pytest.raises(DataError, match="steersman data fetch SYSTEM"):
         load_catalogue(tmp_path, fetch=False)
 
 
