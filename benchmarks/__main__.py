@@ -26,9 +26,9 @@ BENCHMARKS = tuple(
 
 
 @click.command(help=__doc__)
-@click.option("--only", default="", help="Comma-separated names; the pages of others stay.")
+@click.option("--only", default="", help="Comma-separated names; keep the other pages.")
 @click.option("--data", default=None, help="Directory of the data sets (default: STEERSMAN_DATA).")
-@click.option("--quick", is_flag=True, help="Short runs; the pages stay as they are.")
+@click.option("--quick", is_flag=True, help="Do short runs; write no pages.")
 def main(only: str, data: str | None, *, quick: bool) -> None:
     """Run the benchmarks and write the pages."""
     names = [part.strip() for part in only.split(",") if part.strip()] or list(BENCHMARKS)

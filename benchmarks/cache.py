@@ -1,8 +1,8 @@
-"""The assistant's cache: paraphrases, a stream of tool calls, its laws of arrival, and its costs.
+"""Hits, wrong hits and costs of the assistant's cache; fit of its arrival laws.
 
-``--sets`` picks among ``laws``, ``stream``, ``paraphrases`` and ``costs``. ``laws`` and
-``paraphrases`` read --data; ``stream`` and ``costs`` need only what the package ships and fetches;
-``paraphrases`` needs the extra ``rag`` and takes about a minute for 4,000 pairs.
+``--sets``: ``laws``, ``stream``, ``paraphrases``, ``costs``; default: all. ``laws`` and
+``paraphrases`` read --data and need the extra ``bench``. ``stream`` and ``costs`` use only files
+that the package ships or fetches. ``paraphrases`` also needs ``rag``: a minute for 4,000 pairs.
 """
 
 from __future__ import annotations

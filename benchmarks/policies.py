@@ -1,24 +1,25 @@
-"""Time of one decision and one update, beside the rivals, in the same process and turn by turn.
+"""Time of one decision and one update, compared with rival libraries in the same process.
 
-All contenders see the same contexts and learn from the same log. They take turns of a few pairs
-(decide, then update, as in use), so that a slow moment of the machine meets all of them, and so
-that work put off by an update is paid in the next decision. Our times include exact propensities.
+``--sets`` names cells (features x arms): 64x3, 256x50, 64x1000; default: all. It needs the extra
+``bench``. Each contender gets about 6 seconds per cell.
 
-A goal holds only when the whole interval is on its side. "Any peer" includes Vowpal Wabbit, whose
-models keep no uncertainty (O(K d) work); "same algorithm" is LinUCB against LinUCB, LinTS against
-LinTS (O(K d²)), and our epsilon-greedy, which decides in O(K d) and keeps exact regressions,
-against Vowpal Wabbit's, which keeps gradient steps.
+All contenders get the same contexts and learn from the same log. They take turns of a few pairs
+(decide, then update), so a slow moment of the machine affects all, and work that an update defers
+counts in the next decision. Our times include exact propensities.
 
-Everyone begins with two rows of each arm and learns the same ones again and again. Our linear
-policies keep arms that are known in so few directions as rows
-(`steersman.policies.inverse_cache`), so those whose arms are known in all directions, each from as
-many rows as features, have separate figures ("well known"). What a rival's decision costs does
-not depend on what it has learned.
+A goal holds only if the whole interval reaches it. "Any peer" includes Vowpal Wabbit, whose models
+keep no uncertainty (O(K d) work). "Same algorithm" is LinUCB against LinUCB, LinTS against LinTS
+(O(K d²)), and our epsilon-greedy (decides in O(K d), exact regressions) against Vowpal Wabbit's
+(gradient steps).
 
-A decision of LinUCB among well known arms reads one triangle per arm, K·d(d+1)/2·4 bytes in
-float32. The last figures divide its time by that of streaming as many bytes, at the speed measured
-in this run for a working set of that size (the strict reading, as it may lie in a cache) and for
-main memory.
+All start with two rows per arm and learn the same rows repeatedly. Our linear policies store arms
+known in so few directions as rows (`steersman.policies.inverse_cache`). So arms known in all
+directions, from as many rows as features, have separate figures ("well known"). The cost of a
+rival's decision does not depend on what it has learned.
+
+LinUCB with well known arms reads one triangle per arm: K·d(d+1)/2·4 bytes in float32. The last
+figures divide its time by the time to stream as many bytes, at the bandwidth of this run for a
+working set of that size (strict, because a cache may hold it) and for main memory.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
-"""Quality of answers without hand-waving: how far the proxies and the detectors can be believed.
+"""Accuracy of answer proxies and detectors; groundedness with and without retrieval.
 
-``entailment_support`` against the labels of SciFact: a claim, a cited abstract, and whether people
-found that it supports the claim, contradicts it or holds no evidence. Constants and threshold were
-chosen on pairs of its training claims; what is reported is of all pairs of its held-out claims.
+``--sets`` names the folder of ``--data`` for groundedness; default: hotpotqa. The other parts read
+scifact, pii and pref_hh_webgpt. The proxies need the extra ``rag``, groundedness also ``local``.
 
-Personal data are counted on the templates of the labelled sentences with odd numbers. The scrubbers
-of the store were once adjusted while looking at all of them, so those figures flatter; the national
-numbers were written without them.
+``entailment_support`` is judged by the labels of SciFact: a cited abstract supports a claim,
+contradicts it or has no evidence. Constants and threshold were chosen on training claims. Figures
+are over all pairs of the held-out claims.
 
-Toxicity has no labels here: reported is how much oftener it flags the answer that people rejected
-as the less harmless of two.
+Personal data: counted on labelled sentences whose template number is odd. The store's scrubbers
+were once adjusted on all templates, so their figures are optimistic. The detectors of national ids
+were written without them.
 
-Groundedness compares a small local model with retrieval and without, over the same evidence. It
-needs the extras ``rag`` and ``local``; the proxies need ``rag``.
+Toxicity has no labels here. Its figure is how much more often it flags the answer that people
+rejected as the more harmful of two.
+
+Groundedness compares a small local model with and without retrieval, over the same evidence.
 """
 
 from __future__ import annotations
@@ -229,7 +231,7 @@ def _grounded(options: Options, support: EntailmentSupport, embedder: Any) -> It
     try:
         backend = local_model(context_tokens=2048)
     except DataError as missing:
-        print(f"no local model, so no groundedness: {missing}", file=sys.stderr)
+        print(f"groundedness is not measured, no local model: {missing}", file=sys.stderr)
         return
     with backend:
         found = grounding(

@@ -1,14 +1,15 @@
-"""What shipping a snapshot costs: packing, publishing, verifying and loading, merging, measuring.
+"""Time to pack, publish, verify, load, merge and measure a snapshot; its size.
 
-Each figure is the median of its runs with their 5th and 95th percentile; a goal holds only when the
-95th percentile is on its side. States are of LinTS that has learned, so that nothing is compressed
-away that would not be in use; every run publishes or merges another state. Publishing begins with
-a state in memory and ends when the signed metadata are on disk, as each file is flushed. Verifying
-begins with a new consumer that knows nothing but the trusted root and has an empty cache, and ends
-with a policy that could decide.
+``--sets``: bytes, publishing, loading, measures, merging, reload; default: all.
 
-The peers say what the parts cost without the safety: the compression, the hash or the file alone,
-and ``numpy.savez``, which neither signs nor verifies. They run in turns with ours.
+Each figure is the median of its runs with their 5th and 95th percentile. A goal holds only if the
+95th percentile reaches it. States are those of a LinTS that has learned, so they compress as in
+use. Every run of publishing has another state. Publishing starts with a state in memory and ends
+with the signed metadata on disk, every file flushed. Verifying starts with a new consumer that has
+only the trusted root and an empty cache, and ends with a policy that can decide.
+
+The peers show the cost without the safety: compression, hash or file alone, and ``numpy.savez``,
+which neither signs nor verifies. They take turns with ours.
 """
 
 from __future__ import annotations

@@ -126,7 +126,10 @@ def command(
 
     @click.command(name=name, help=doc)
     @click.option(
-        "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write here."
+        "--json",
+        "json_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write the figures to FILE as JSON.",
     )
     @click.option(
         "--data",
@@ -135,8 +138,8 @@ def command(
         help="Directory of the data sets (default: STEERSMAN_DATA).",
     )
     @click.option("--sets", default="", help="Comma-separated names of the sets to run.")
-    @click.option("--quick", is_flag=True, help="A short run; do not quote its figures.")
-    @click.option("--ray", metavar="ADDRESS", help="Of a Ray cluster, where tuning is tried.")
+    @click.option("--quick", is_flag=True, help="Do a short run; do not quote its figures.")
+    @click.option("--ray", metavar="ADDRESS", help="Run the tuning trials on this Ray cluster.")
     def main(
         json_file: Path | None, data: Path | None, sets: str, ray: str | None, *, quick: bool
     ) -> None:

@@ -1,13 +1,12 @@
-"""Retrieval: how well is the right passage found, and how fast?
+"""Retrieval quality (nDCG, recall, MRR) and speed of keyword and dense search.
 
-``--sets`` names folders of ``--data`` in either format that
-`steersman_systems.rag_tuner.judged_collections` reads; by default cranfield, scifact and
-hotpotqa. A set is judged on its split test, else dev, else on all its questions; no default was
-chosen with these. It needs the extra ``rag``. Texts that the machine's cache of embeddings does not
-know yet take some 10 to 50 ms each.
+``--sets`` names folders of ``--data`` in a format of
+`steersman_systems.rag_tuner.judged_collections`; default: cranfield, scifact and hotpotqa. It needs
+the extra ``rag``. Each text without a cached embedding takes about 10 to 50 ms.
 
-Every difference is between two rankings of the same questions, with a 95 % interval of its mean.
-A question in a conversation is searched for as it stands, and its conversation is the unit.
+A set is judged on its split test, else dev, else on all its questions. No default was chosen on
+these. Every difference compares two rankings of the same questions, with a 95 % interval of its
+mean. A question in a conversation is searched for unchanged, and its conversation is the unit.
 """
 
 from __future__ import annotations

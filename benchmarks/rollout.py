@@ -1,10 +1,10 @@
-"""Live tests: false promotions and roll-backs under peeking, power, speed of detection, forecasts.
+"""False promotions and rollbacks under peeking; power, detection time and forecasts.
 
-``python -m benchmarks.rollout [--quick]``. Seeded rollouts through the real ``judge()``, with the
-five guardrails and the split of alpha of the defaults: 40 looks, one after every 50 units of each
-arm, 2,000 of each in all; 2,000 rollouts per row (``--quick``: 200). The peer is a z test on
-decisions at the two-sided 5 % level, looked at as often. Then a candidate is broken while it
-serves, through a real service, controller, Prometheus and Alertmanager (`rollout_fault`).
+Seeded rollouts run through the real ``judge()`` with the default guardrails (five) and split of
+alpha: 40 looks, one after every 50 units of each arm, 2,000 units per arm. Each row has 2,000
+rollouts (``--quick``: 200). The peer is a z test on decisions at the two-sided 5 % level, with as
+many looks. The last figures break a candidate while it serves, with a real service, controller,
+Prometheus and Alertmanager (`rollout_fault`; ``tools/prometheus`` installs the last two).
 """
 
 from __future__ import annotations

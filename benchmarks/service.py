@@ -1,9 +1,12 @@
-"""The service over HTTP: one process on one core, load and PostgreSQL on the other.
+"""Throughput, latency and learning lag of the service over HTTP.
 
-Every decision is durable before it is answered, keys are checked, row-level security is forced and
-metrics are on. Beside it, in the same run: a bare ASGI application on the same server, the same
-rows written without HTTP, and the time the disk takes to flush. Learning is measured from the
-acknowledged outcome to the changed decision in both of two service processes.
+``--sets``: single, batches, events, wide, tenants, memory, learning; default: all.
+
+The service has one core; load and PostgreSQL share the other. Every decision is durable before its
+answer, keys are checked, row-level security is forced and metrics are on. Measured in the same run:
+a bare ASGI application on the same server, the same rows written without HTTP, and the disk's flush
+time. The learning lag is from the acknowledged outcome to the changed decision, in both of two
+service processes.
 """
 
 from __future__ import annotations

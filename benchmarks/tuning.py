@@ -1,12 +1,13 @@
-"""The RAG tuner: what tuning brings on held-out questions, and who finds it with least trying.
+"""Gain of the RAG tuner on held-out questions, and regret of its strategies after N evaluations.
 
-``--sets`` names folders of ``--data`` in one of the two formats of judged collections; cranfield,
-scifact and hotpotqa by default. Quality comes from judgements alone: F is recall@k and R
-is nDCG@min(k, 10), latency is measured here (unit 100 ms), and k passages cost k/16. Every
-configuration is evaluated on every question first (extra ``rag``; the machine's cache of embedded
-texts makes the second run quicker), and strategies are tried on that. ``STEERSMAN_RECORDINGS`` may
-name a folder: a set's evaluations are kept there as ``SET.npz`` and read again by the next run, so
-empty it when the sets or the search have changed.
+``--sets`` names folders of ``--data`` in a format of judged collections; default: cranfield,
+scifact and hotpotqa. It needs the extra ``rag``. Quality comes from judgements alone: F is recall@k
+and R is nDCG@min(k, 10). Latency is measured here (unit 100 ms). k passages cost k/16.
+
+The benchmark first evaluates every configuration on every question; cached embeddings make the
+second run faster. It then tries the strategies on these evaluations. If ``STEERSMAN_RECORDINGS``
+names a folder, the evaluations of a set are stored there as ``SET.npz`` and read by the next run.
+Empty the folder when the sets or the search change.
 """
 
 from __future__ import annotations

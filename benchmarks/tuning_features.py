@@ -1,12 +1,11 @@
-"""What each group of features is good for that a sequential tuning policy sees.
+"""Evaluations that each feature group saves a sequential tuning policy after a change of weights.
 
-The policy of `benchmarks.tuning_ppo` is trained again without each group
-(`steersman_systems.rag_tuner.features.GROUPS`), and with the belief alone, as it is used there.
-Then reward weights change midway on made-up collections that none was trained on, and counted is
-how many evaluations of 32 queries it takes until what is recommended is within .01 of the new best:
-64 if it never is. Differences are paired by collection, with 95 % intervals over collections, given
-the policies that were trained; a group is worth something where the interval lies above 0. No set
-is read. Extras ``rl`` and ``rag``.
+It needs the extras ``rl`` and ``rag``, and reads no set. The policy of `benchmarks.tuning_ppo` is
+trained again without each group (`steersman_systems.rag_tuner.features.GROUPS`), and with the
+belief alone, as in that benchmark. Then the reward weights change on made-up collections outside
+the training data. The figure counts evaluations of 32 queries until the recommendation is within
+.01 of the new best; 64 if it never is. Differences are paired by collection, with 95 % intervals
+over collections, given the trained policies. A group is useful if its interval lies above 0.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""PPO on tuning: right on a made-up world, then against the others after something changes.
+"""PPO's share of the optimum on a made-up world; its evaluations until recovered from a change.
 
-The sequential policy is trained on made-up collections under random reward weights, and on none of
-the sets. Without a change, `benchmarks.tuning` has PPO among its strategies. A change is another
-collection with the same reward weights, or the default reward weights in place of light ones; a
-strategy has recovered with the first of five evaluations of 32 queries in a row after which the
-true reward of what it recommends is within .01 of the new best, and counts 64 if it never does.
-Restarted and retold rivals know of the change, and so does the policy.
-Extras ``rl``, ``tune`` and ``rag``.
+``--sets``: judged collections; default: cranfield, scifact, hotpotqa. Extras: ``rl``, ``tune``,
+``rag``. The sequential policy is trained on made-up collections with random
+reward weights, and on none of the sets. `benchmarks.tuning` measures PPO without a change.
+
+A change is another collection with the same reward weights, or the default reward weights in place
+of light ones. A strategy has recovered at the first of five consecutive evaluations of 32 queries
+after which the true reward of its recommendation is within .01 of the new best; 64 if never. The
+policy and the restarted and retold rivals know of the change.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Runs notebooks from top to bottom in a fresh process and keeps, or compares, their outputs.
+"""Runs notebooks in a fresh process and stores their outputs, or compares with the stored ones.
 
-usage: python -m lab.notebook_runner [--check] NOTEBOOK...
-
-A Jupyter kernel would do the same with 86 MB and open ports; nothing here needs one. Cells are
-plain Python without magics, warnings are errors, and no path, date or version is written down.
+Cells run from top to bottom. They are plain Python without magics, and warnings are errors. Outputs
+contain no path, date or version. A Jupyter kernel would add 86 MB and open ports.
 """
 
 from __future__ import annotations
@@ -37,8 +35,12 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: command-line arguments.
     """
     parser = argparse.ArgumentParser(prog="python -m lab.notebook_runner", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare with what is stored")
-    parser.add_argument("notebooks", nargs="+", type=Path)
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare the outputs with the stored ones; write nothing",
+    )
+    parser.add_argument("notebooks", metavar="NOTEBOOK", nargs="+", type=Path)
     options = parser.parse_args(arguments)
     status = 0
     for path in options.notebooks:
