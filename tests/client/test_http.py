@@ -1,6 +1,8 @@
 """HTTP answers in every framing, and what is not an answer."""
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -8,6 +10,7 @@ import pytest
 
 from steersman_client.exchange import Request
 from steersman_client.http1 import AnswerParser, Origin
+from tests.client.test_connecting import ASKS_BOTH
 
 OK = b'{"decision_id":"0199c5a0-0000-7000-8000-000000000000","action":"a","propensity":0.5,'
 OK += b'"distribution":{"a":0.5},"snapshot":"s","update_seq":1,"stage":"live","arm":"control",'
@@ -60,6 +63,9 @@ def test_the_connection_is_not_reused_when_it_says_so_or_carries_more():
         (CHUNKED[:-3], "before its answer was complete"),
         (HEAD, "before its answer was complete"),
         (b"", "before its answer was complete"),
+        (INTERIM, "before its answer was complete"),
+        (b"HTTP/1.1 099 Odd\r\n\r\nbody", "before its answer was complete"),
+        (INTERIM * 2000, "headers of the answer exceed 65536 bytes"),
         (HEAD + b"X: " + b"x" * (65 << 10), "headers of the answer exceed 65536 bytes"),
         (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", "."),
     ],
@@ -158,6 +164,17 @@ def test_a_connection_that_the_server_closed_is_not_used_again(make, raw):
         assert client.decide("mail", "tone", {}).action == "a"
         time.sleep(0.05)
     assert len(accepted) == 3
+
+
+def test_a_close_after_an_interim_answer_does_not_freeze_a_client(raw, tmp_path):
+    def answer(sock):
+        sock.sendall(INTERIM)
+        sock.shutdown(socket.SHUT_RDWR)
+
+    url, _ = raw(answer)
+    command = [sys.executable, "-c", ASKS_BOTH, url, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    assert ended.stdout.split() == ["True", "True"]
 
 
 @pytest.mark.parametrize("drip", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])

@@ -94,9 +94,11 @@ class AnswerParser:
             raise ConnectionError(f"the headers of the answer exceed {_MOST_HEADER_BYTES} bytes")
 
     def _end(self) -> None:
-        if not self._in_body or self._has_length:
+        if self._in_body and not self._has_length:
+            self.on_message_complete()
+        # After the end a read returns at once: another one would block the event loop for ever.
+        if self.answer is None:
             raise ConnectionError("the server closed the connection before its answer was complete")
-        self.on_message_complete()
 
     # The parser calls the following methods.
 
@@ -126,6 +128,7 @@ class AnswerParser:
 
     def on_message_complete(self) -> None:
         """Keep the answer, unless it is an interim one such as ``100 Continue``."""
+        self._in_body = False
         status = self._parser.get_status_code()
         if status >= 200 and self.answer is None:
             self.answer = Answer(status, self._retry_after, b"".join(self._body))
