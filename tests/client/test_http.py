@@ -1,16 +1,19 @@
 """HTTP answers in every framing, and what is not an answer."""
 
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
 from steersman_client.exchange import Request
 from steersman_client.http1 import AnswerParser, Origin
 from tests.client.test_connecting import ASKS_BOTH
+from tests.db.test_tls import certificate
 
 OK = b'{"decision_id":"0199c5a0-0000-7000-8000-000000000000","action":"a","propensity":0.5,'
 OK += b'"distribution":{"a":0.5},"snapshot":"s","update_seq":1,"stage":"live","arm":"control",'
@@ -112,8 +115,8 @@ def raw():
     """Serve connections with a function of the socket; count them."""
     servers, accepted = [], []
 
-    def serve(answer):
-        listener = socket.create_server(("127.0.0.1", 0))
+    def serve(answer, wrap=lambda listener: listener):
+        listener = wrap(socket.create_server(("127.0.0.1", 0)))
         servers.append(listener)
 
         def run():
@@ -175,6 +178,26 @@ def test_a_close_after_an_interim_answer_does_not_freeze_a_client(raw, tmp_path)
     command = [sys.executable, "-c", ASKS_BOTH, url, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     assert ended.stdout.split() == ["True", "True"]
+
+
+def test_over_tls_an_unasked_answer_is_not_given_to_the_next_call(make, raw, tmp_path, monkeypatch):
+    certificate(tmp_path, "own")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.crt"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "own.crt", tmp_path / "own.key")
+    unasked = SIZED.replace(b'"action":"a"', b'"action":"b"')
+    answers = iter([[SIZED], [SIZED, unasked], [SIZED]])
+
+    def answer(sock):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # two TLS records in one segment
+        for data in next(answers):
+            sock.sendall(data)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+
+    url, accepted = raw(answer, partial(context.wrap_socket, server_side=True))
+    client = make(url.replace("http:", "https:"))
+    assert [client.decide("mail", "tone", {}).action for _ in range(3)] == ["a", "a", "a"]
+    assert len(accepted) == 2
 
 
 @pytest.mark.parametrize("drip", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])

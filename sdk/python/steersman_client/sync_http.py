@@ -167,6 +167,10 @@ class _TlsStream(_Stream):
         """Agree on keys and check the server's certificate."""
         self._run(self._tls.do_handshake, until)
 
+    def is_quiet(self) -> bool:
+        """Return whether nothing unasked was sent; what was received but not read counts too."""
+        return not self._incoming.pending and not self._tls.pending() and super().is_quiet()
+
     def _write(self, data: bytes, until: float) -> None:
         self._run(lambda: self._tls.write(data), until)
 
