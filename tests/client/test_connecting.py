@@ -6,13 +6,16 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack
 
 import pytest
 
 from steersman.client import AsyncClient, Client
+from steersman_client.async_http import AsyncTransport
 from steersman_client.connect import Names, connect
+from steersman_client.exchange import Request, Send
 from tests.db.test_tls import certificate
 
 HOST = "steersman.test"
@@ -119,6 +122,28 @@ def test_a_name_is_looked_up_once_at_a_time_and_not_waited_for(resolves, tmp_pat
     names = Names()
     assert names.find(HOST, 1) is names.find(HOST, 1)
     assert names.find(HOST, 1) is not names.find(HOST, 2)
+
+
+async def health(url):
+    transport = AsyncTransport(url, "key")
+    heard = await transport.send(Send(Request("GET", "/healthz"), 5.0))
+    await transport.close()
+    return heard
+
+
+def test_a_lookup_without_a_thread_fails_and_the_next_one_works(server, resolves, tmp_path):
+    resolves(["127.0.0.1"])
+    url = f"http://{HOST}:{server.port}"
+    with Client(url, "key", queue_dir=tmp_path, retries=0) as client:
+        usual = threading.stack_size(1 << 48)  # more than an address space holds
+        try:
+            assert client.decide("mail", "tone", {}, default="plain").degraded
+            reason = asyncio.run(health(url)).reason
+        finally:
+            threading.stack_size(usual)
+        assert f"cannot look up host '{HOST}': can't start new thread" in reason
+        assert not client.decide("mail", "tone", {}, default="plain").degraded
+        assert asyncio.run(health(url)).status == 200
 
 
 FORKED = """

@@ -41,7 +41,10 @@ class Names:
         self._sought: dict[tuple[str, int], Future[list[Address]]] = {}
 
     def find(self, host: str, port: int) -> Future[list[Address]]:
-        """Return a future of a host's addresses; parallel lookups share it."""
+        """Return a future of a host's addresses; parallel lookups share it.
+
+        The future raises OSError if the host is unknown or no thread can start.
+        """
         found: Future[list[Address]] = Future()
         found.set_running_or_notify_cancel()  # no caller may cancel it for the others
         with suppress(socket.gaierror):  # it is a name
@@ -52,9 +55,16 @@ class Names:
             if sought is not None:
                 return sought
             self._sought[host, port] = found
-        threading.Thread(
+        thread = threading.Thread(
             target=self._look_up, args=(host, port, found), name="steersman-name", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._done(host, port)
+            found.set_exception(
+                OSError(f"cannot look up host {host!r}: {error}; raise the limit of threads")
+            )
         return found
 
     def _look_up(self, host: str, port: int, found: Future[list[Address]]) -> None:
