@@ -332,7 +332,7 @@ def test_long_parts_are_cut_as_the_standard_says():
 def test_nothing_is_done_where_nothing_is_declared():
     point = loads(POINT)
     assert scrubbing_of(point) is None
-    assert scrubbing_of_events([point]) is None
+    assert scrubbing_of_events([point.privacy]) is None
     assert scrubbing_of_events([]) is None
 
 
@@ -397,14 +397,14 @@ def test_bodies_are_scrubbed_all_through_and_keep_all_their_entries():
 
 def test_events_are_scrubbed_of_what_any_point_declares():
     points = [
-        loads(POINT),
-        loads(f"{POINT}privacy: {{scrub: [email], with: hash, fields: []}}\n"),
-        loads(f"{POINT}privacy: {{scrub: [ip], with: hash}}\n"),
+        loads(POINT).privacy,
+        loads(f"{POINT}privacy: {{scrub: [email], with: hash, fields: []}}\n").privacy,
+        loads(f"{POINT}privacy: {{scrub: [ip], with: hash}}\n").privacy,
     ]
     text = "a@b.org 10.0.0.1 +49 30 123456"
     hashed, _ = scrubbing_of_events(points).body(text, SECRET, TENANT)
     key = scrub_key(SECRET, TENANT.bytes)
     assert hashed == scrub(text, ["email", "ip"], how="hash", key=key)[0]
-    masking = loads(f"{POINT}privacy: {{scrub: [phone]}}\n")
+    masking = loads(f"{POINT}privacy: {{scrub: [phone]}}\n").privacy
     masked, _ = scrubbing_of_events([*points, masking]).body(text, SECRET, TENANT)
     assert masked == "[email] [ip] [phone]"

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from steersman.errors import RolloutError, SpecError
 from steersman.features import FeatureMap
 from steersman.registry.versions import Ingredients
-from steersman.spec.loader import loads
+from steersman.spec.loader import loads, privacy_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from steersman.db.work_queue import Point
     from steersman.spec.point import DecisionPoint
+    from steersman.spec.privacy import Privacy
 
 _JOINED = (
     "SELECT p.tenant, p.skill, p.point, p.spec_hash, p.feature_hash, p.snapshot, p.per_episode, "
@@ -24,6 +25,7 @@ _JOINED = (
     "AND s.hash = p.spec_hash "
 )
 _parsed = lru_cache(maxsize=1024)(partial(loads, source="declaration"))
+_privacy = lru_cache(maxsize=64)(privacy_of)
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class UnreadablePoint:
         why: what is wrong and what to do.
         pinned_seq: as in `PointRow`.
         pinned_by: as in `PointRow`.
+        privacy: its personal-data rules; None: unreadable too.
     """
 
     skill: str
@@ -88,6 +91,7 @@ class UnreadablePoint:
     why: str
     pinned_seq: int | None = None
     pinned_by: UUID | None = None
+    privacy: Privacy | None = None
 
 
 class LiveVersion(NamedTuple):
@@ -227,6 +231,7 @@ def _read(row: Any) -> PointRow | UnreadablePoint:
             str(error),
             row["pinned_seq"],
             row["pinned_by"],
+            _privacy(row["document"]),
         )
 
 

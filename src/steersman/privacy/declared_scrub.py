@@ -106,13 +106,16 @@ def scrubbing_of(point: DecisionPoint) -> Scrubbing | None:
     return Scrubbing(privacy.scrub, privacy.how, fields, left)
 
 
-def scrubbing_of_events(points: Iterable[DecisionPoint]) -> Scrubbing | None:
+def scrubbing_of_events(declared: Iterable[Privacy]) -> Scrubbing | None:
     """Return the combined scrubbing rules for a tenant's event bodies.
+
+    Args:
+        declared: rules of all its decision points.
 
     Returns:
         All kinds, masked if any point masks; None if nothing is scrubbed.
     """
-    return _of_all(frozenset(point.privacy for point in points if point.privacy.scrub))
+    return _of_all(frozenset(privacy for privacy in declared if privacy.scrub))
 
 
 def check_scrubbers(point: DecisionPoint) -> None:

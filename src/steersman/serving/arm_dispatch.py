@@ -10,15 +10,15 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
-from steersman.errors import SteersmanError
 from steersman.serving.arms import unit_of
 from steersman.serving.draw import draw_many, fall_back
+from steersman.wire import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
+
+    import numpy as np
 
     from steersman.db.group_commit import GroupCommit
     from steersman.serving.arms import Arms, Turn
@@ -134,7 +134,7 @@ class ArmDispatch:
         pairs = [(one.served, one) for one in asked[:through]]
         results: list[Drawn] = []
         for one, drawn in zip(asked, draw_many(pairs, self._rng), strict=False):
-            if isinstance(drawn, (SteersmanError, ArithmeticError, np.linalg.LinAlgError)):
+            if isinstance(drawn, Exception) and not isinstance(drawn, Refused):
                 skill, point = one.request.skill, one.request.decision
                 _log.error("%s/%s uses the fallback: %r", skill, point, drawn)
                 results.append(self._fall_back(one, "policy"))

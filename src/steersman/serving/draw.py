@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from steersman.db.decisions import LoggedDistribution
-from steersman.errors import ActionError, InputError
+from steersman.errors import ActionError, InputError, StateError
+from steersman.points.algorithms import BUILT_IN
 from steersman.points.feature_encoding import as_stored, encode, encode_rows, rounded
 from steersman.policies.configurations import Configurations
 from steersman.policies.linear import decide_alike
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steersman.learning.replica import Replica
+    from steersman.policies import Choice
     from steersman.serving.arms import Arms
     from steersman.serving.pending_decision import Drawn, PointRequest
     from steersman.wire import DecideRequest
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 GUARDIAN = "guardian_state"
 _FIRST = "first"
+_ROUNDING = 1e-6  # of a sum of probabilities
 _TOGETHER = 256  # contexts per matrix; larger ones are not faster and need more memory
 
 
@@ -65,6 +68,7 @@ class ServedPoint:
         self.selects = isinstance(self.spec.actions, SequenceActions)
         self.wants_guardian = GUARDIAN in self.spec.context.fields
         self.reads_vector = self.spec.policy.reads == "vector"
+        self.is_installed = self.spec.policy.algorithm not in BUILT_IN
         self.scrubbing = scrubbing_of(self.spec)
         reward = self.spec.reward
         self.window = timedelta(seconds=reward.window_s)
@@ -169,6 +173,9 @@ def _draw_together(asked: Asked, rng: np.random.Generator) -> list[Drawn]:
         parts.append((point.replica.policy, vectors[:count]))
         vectors = vectors[count:]
     choices = decide_alike(parts, rng=rng)
+    if first.is_installed:
+        for choice in choices:
+            _check(choice, first)
     stored = first.logged.of_many([choice.distribution for choice in choices])
     return [
         PendingDecision(one, served, it.action, it.propensity, distribution, x=as_stored(x), u=it.u)
@@ -206,6 +213,8 @@ def _draw(served: ServedPoint, asked: PointRequest, rng: np.random.Generator) ->
         raise Refused.of("invalid", str(error), field="eligible") from None
     except InputError as error:
         raise Refused.of("invalid", str(error)) from None
+    if served.is_installed:
+        _check(choice, served)
     if rows is not None:
         x = rows[list(eligible or served.names).index(choice.action)]
     return PendingDecision(
@@ -220,6 +229,23 @@ def _draw(served: ServedPoint, asked: PointRequest, rng: np.random.Generator) ->
         features=None if rows is None else as_stored(rows),
         u=choice.u,
     )
+
+
+def _check(choice: Choice, served: ServedPoint) -> None:
+    """Raise an error if the distribution of an installed policy is not one.
+
+    Raises:
+        StateError: its propensity would be wrong in the log.
+    """
+    distribution = np.asarray(choice.distribution, np.float64)
+    valid = np.isfinite(distribution).all() and (distribution >= 0.0).all()
+    total = float(distribution.sum())
+    if not (valid and abs(total - 1.0) <= _ROUNDING and 0.0 < choice.propensity <= 1.0):
+        raise StateError(
+            f"policy {served.spec.policy.algorithm!r} returned probabilities with sum {total:g} "
+            f"and propensity {choice.propensity:g}; allowed are finite numbers from 0 to 1 with "
+            "sum 1; correct `_score` and run `steersman.testing.check_policy`"
+        )
 
 
 def fall_back(served: ServedPoint, asked: PointRequest) -> PendingDecision:

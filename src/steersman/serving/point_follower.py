@@ -97,7 +97,8 @@ async def _in_rollout(connection: Any, row: PointRow, rollout: RolloutRow) -> Pl
 def _without_control(row: PointRow, rollout: RolloutRow, error: SteersmanError) -> UnreadablePoint:
     why = f"control {rollout.control} of the rollout of {row.skill}/{row.point}: {error}"
     return UnreadablePoint(
-        row.skill, row.point, row.snapshot, row.spec_hash, why, row.pinned_seq, row.pinned_by
+        *(row.skill, row.point, row.snapshot, row.spec_hash, why, row.pinned_seq, row.pinned_by),
+        privacy=row.spec.privacy,
     )
 
 

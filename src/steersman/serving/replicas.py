@@ -179,8 +179,10 @@ class Replicas:
         for place in [p for p in self._following if p[0] == tenant and p not in wanted]:
             self._following.pop(place).close()
             self._served.pop(place, None)
-        if not broken:  # else keep the known rules, because the new ones are unreadable
-            self._scrubbing[tenant] = scrubbing_of_events(plan.row.spec for plan in plans)
+        rules = [plan.row.spec.privacy for plan in plans]
+        rules += [one.privacy for one in unreadable if one.privacy is not None]
+        if len(rules) == len(plans) + len(unreadable):  # else keep the known rules
+            self._scrubbing[tenant] = scrubbing_of_events(rules)
 
     def _tell(self, tenant: UUID, broken: Mapping[Place, str]) -> None:
         """Remember unreadable points and log new ones."""

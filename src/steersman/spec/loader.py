@@ -12,6 +12,7 @@ from steersman.spec.base import Declared, as_validation_error
 from steersman.spec.crosschecks import crosscheck
 from steersman.spec.document import Document, parse
 from steersman.spec.point import DecisionPoint
+from steersman.spec.privacy import Privacy
 from steersman.spec.validation_errors import Complaint, complaints, dotted, report
 from steersman.spec.yaml_files import text_of
 
@@ -67,6 +68,28 @@ def loads(text: str, *, source: str = "<string>") -> DecisionPoint:
     if len(text) > _SHORT:
         return _read(text, source)
     return _read_once(text, source).model_copy(deep=True)  # callers must not share mutable state
+
+
+def privacy_of(text: str) -> Privacy | None:
+    """Return the personal-data rules of a declaration whose policy may be unknown.
+
+    A process without the distribution of a policy still has to scrub events by these rules.
+
+    Returns:
+        The rules; None if anything besides the policy is wrong.
+
+    >>> print(privacy_of("format: 2"))
+    None
+    """
+    try:
+        document = parse(text, "declaration")
+        return None if document.faults else DecisionPoint.model_validate(document.root).privacy
+    except SpecError:
+        return None
+    except ValidationError as error:
+        if any(fault["loc"][:1] != ("policy",) for fault in error.errors()):
+            return None
+    return Privacy.model_validate(document.root.get("privacy", {}))
 
 
 def _read(text: str, source: str) -> DecisionPoint:
