@@ -414,8 +414,12 @@ class Service:
         self.guard.tick()
 
     async def _sweep(self) -> None:
-        for part in self.systems.values():
-            await part.sweep()
+        for name, part in self.systems.items():
+            try:
+                await part.sweep()
+            except Exception as error:  # noqa: BLE001 (the other systems are swept too)
+                shown = not store_is_away(error)
+                _log.warning("the sweep of the system %s failed: %r", name, error, exc_info=shown)
 
     async def _leave(self) -> None:
         if self.exchange is not None:
