@@ -1,4 +1,4 @@
-"""Installed systems beside the product in one service: sweeps that fail."""
+"""Installed systems beside the product in one service: routes that collide, sweeps that fail."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from steersman.api.table import every_route
+from steersman.errors import InputError
 from steersman.points.systems import installed_systems
 
 PART = """
@@ -44,6 +46,7 @@ PART = """
         {later}
         async def greet(self, request): ...
 """
+ROUTE = '@handles(Route("{}", "{}", "Greet", str{}))'
 
 
 @pytest.fixture
@@ -64,6 +67,38 @@ def install(monkeypatch, tmp_path):
     yield install
     sys.modules.pop("greeter", None)
     installed_systems.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        (
+            ROUTE.format("GET", "/v1/keys", ""),
+            "path: GET /v1/keys of steersman.api.routes.keys:KeyAdmin, and GET /v1/keys of greeter",
+        ),
+        (
+            ROUTE.format("GET", "/v1/decisions/{it}/explain", ""),
+            "explain:Explain, and GET /v1/decisions/{it}/explain of greeter:First",
+        ),
+    ],
+    ids=["taken", "taken with another name"],
+)
+async def test_a_route_that_is_taken_stops_the_start(serving, install, route, said) -> None:
+    install(route)
+    with pytest.raises(InputError) as refused:
+        every_route()
+    assert said in str(refused.value)
+    with pytest.raises(InputError) as refused:
+        async with serving():
+            pass
+    assert said in str(refused.value)
+
+
+def test_two_systems_cannot_share_a_path(install) -> None:
+    route = ROUTE.format("GET", "/v1/greeting", "")
+    install(route, route)
+    with pytest.raises(InputError, match="of greeter:First, and GET /v1/greeting of greeter:Later"):
+        every_route()
 
 
 async def test_a_failing_sweep_does_not_stop_the_sweep_of_later_systems(

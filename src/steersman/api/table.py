@@ -6,7 +6,8 @@ follow, in this order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from steersman.api.route import bound, declared
 from steersman.api.routes.decisions import Endpoints
@@ -21,9 +22,12 @@ from steersman.api.routes.snapshots import Snapshots
 from steersman.api.routes.status import StatusPage
 from steersman.api.routes.ui import WebFiles
 from steersman.api.routes.units import Units
+from steersman.errors import InputError
 from steersman.points.systems import load, systems_with
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from steersman.api.route import Handler, Route
     from steersman.api.service import Service
 
@@ -41,15 +45,41 @@ NOUNS = (
     Descriptions,
     WebFiles,
 )
+_VARIABLE = re.compile(r"\{[^}]*\}")
 
 
 def every_route() -> list[Route]:
-    """Return the routes of the product and of the installed systems."""
+    """Return the routes of the product and of the installed systems.
+
+    Raises:
+        InputError: a system cannot be loaded, or one of its routes is taken.
+    """
     systems = [load(system.service) for system in systems_with("service").values()]
-    return [route for noun in (*NOUNS, *systems) for route in declared(noun)]
+    found = [(noun, route) for noun in (*NOUNS, *systems) for route in declared(noun)]
+    _check(found)
+    return [route for _, route in found]
 
 
 def open_routes(service: Service) -> list[tuple[Route, Handler]]:
-    """Return the routes of a service process with their handlers."""
-    nouns = [noun.open(service) for noun in NOUNS]
-    return [pair for noun in (*nouns, *service.systems.values()) for pair in bound(noun)]
+    """Return the routes of a service process with their handlers.
+
+    Raises:
+        InputError: two routes have the same method and path.
+    """
+    nouns = (*(noun.open(service) for noun in NOUNS), *service.systems.values())
+    found = [(type(noun), pair) for noun in nouns for pair in bound(noun)]
+    _check((noun, route) for noun, (route, _) in found)
+    return [pair for _, pair in found]
+
+
+def _check(routes: Iterable[tuple[type[Any], Route]]) -> None:
+    """Check routes and their classes; a second route of a path could drop the first one's key."""
+    found: dict[tuple[str, str], str] = {}
+    for noun, route in routes:
+        shown = f"{route.method} {route.path} of {noun.__module__}:{noun.__qualname__}"
+        first = found.setdefault((route.method, _VARIABLE.sub("{}", route.path)), shown)
+        if first is not shown:
+            raise InputError(
+                f"two routes have the same method and path: {first}, and {shown}; change one of "
+                "them, or uninstall its distribution"
+            )
