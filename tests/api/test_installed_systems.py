@@ -80,10 +80,24 @@ def install(monkeypatch, tmp_path):
             ROUTE.format("GET", "/v1/decisions/{it}/explain", ""),
             "explain:Explain, and GET /v1/decisions/{it}/explain of greeter:First",
         ),
+        (
+            ROUTE.format("GET", "/v1/greeting", ", sheds='reads'"),
+            "GET /v1/greeting of greeter:First: sheds is 'reads', expected None or one of read, ",
+        ),
+        (
+            ROUTE.format("GET", "/v1/greeting", ", scope='reader'"),
+            "scope is 'reader', expected None or one of decide, events, read, admin",
+        ),
+        (
+            ROUTE.format("GET", "/v1/greetings/{id}", ", raw=True"),
+            "raw is True, expected False for a path with variable parts",
+        ),
     ],
-    ids=["taken", "taken with another name"],
+    ids=["taken", "taken with another name", "sheds", "scope", "raw"],
 )
-async def test_a_route_that_is_taken_stops_the_start(serving, install, route, said) -> None:
+async def test_a_route_that_is_taken_or_invalid_stops_the_start(
+    serving, install, route, said
+) -> None:
     install(route)
     with pytest.raises(InputError) as refused:
         every_route()
