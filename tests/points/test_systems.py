@@ -26,6 +26,8 @@ SYSTEM = """
 
 
 TWICE = SYSTEM.replace('"greeter",', '"assistant",', 1)
+TAKEN = SYSTEM.replace('"greet":', '"key":')
+TAKEN_DEMO = SYSTEM.replace('demo={"greeter"', 'demo={"assistant"')
 
 
 @pytest.fixture
@@ -68,3 +70,15 @@ def test_a_broken_system_ends_with_an_error_that_names_it(run, entry, code, said
     assert ran.returncode == 1
     assert said in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_command_cannot_take_a_name_that_is_taken(run):
+    listed = run("--help", code=TAKEN)
+    assert listed.returncode == 1
+    assert "two commands are named 'key': one of Steersman, and one of the system 'greeter'" in (
+        listed.stderr
+    )
+    assert "Create, list, rotate" in run("key", "--help", code=TAKEN).stdout
+    demos = run("demo", "assistant", code=TAKEN_DEMO)
+    assert demos.returncode == 1
+    assert "one of the system 'assistant', and one of the system 'greeter' (demo)" in demos.stderr

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,10 +16,7 @@ from steersman import __version__
 from steersman.cli.lazy_group import LazyGroup
 from steersman.cli.signals import tidy_when_told
 from steersman.errors import SteersmanError
-from steersman.points.systems import Command, systems_with
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from steersman.points.systems import Command
 
 __all__ = ["main"]
 
@@ -45,16 +42,6 @@ _COMMANDS = {
     "up": "Run the database, the service and the workers until stopped.",
 }
 """Name -> help line; the module ``steersman.cli.<name>`` holds the click command ``command``."""
-
-
-def _commands() -> Mapping[str, Command]:
-    """Return the commands of the product and of the installed systems."""
-    found = {
-        name: Command(text, f"steersman.cli.{name}:command") for name, text in _COMMANDS.items()
-    }
-    for system in systems_with("commands").values():
-        found.update(system.commands)
-    return found
 
 
 class _MainGroup(LazyGroup):
@@ -97,7 +84,10 @@ def _told(error: OSError) -> str:
 
 
 @click.group(
-    cls=_MainGroup, commands_of=_commands, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_MainGroup,
+    part="commands",
+    own={name: Command(text, f"steersman.cli.{name}:command") for name, text in _COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="steersman")
 def main() -> None:

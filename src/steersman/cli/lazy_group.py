@@ -6,14 +6,16 @@ Commands are imported when they run, so that ``--help`` starts fast.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from steersman.errors import InputError
 from steersman.points.systems import load, systems_with
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from steersman.points.systems import Command
 
@@ -26,28 +28,56 @@ class LazyGroup(click.Group):
     """A group of commands that are named by import strings.
 
     Args:
-        commands_of: returns the commands by name; called when they are first needed.
+        part: attribute of `System` with the commands that installed systems add.
+        own: commands of the product by name; a broken system does not stop them.
         args: arguments of `click.Group`.
         extra: likewise, by name.
     """
 
     def __init__(
-        self, *args: Any, commands_of: Callable[[], Mapping[str, Command]], **extra: Any
+        self,
+        *args: Any,
+        part: Literal["commands", "demo"],
+        own: Mapping[str, Command] = MappingProxyType({}),
+        **extra: Any,
     ) -> None:
         super().__init__(*args, **extra)
-        self._commands_of = commands_of
+        self._part = part
+        self._own = own
+
+    def by_name(self) -> Mapping[str, tuple[str, Command]]:
+        """Return owner and command by name, in alphabetical order.
+
+        Raises:
+            InputError: a system cannot be loaded, or the name of one of its commands is taken.
+        """
+        found = {name: ("Steersman", one) for name, one in self._own.items()}
+        for system in systems_with(self._part).values():
+            owner = f"the system {system.name!r}"
+            for name, one in getattr(system, self._part).items():
+                first, _ = found.setdefault(name, (owner, one))
+                if first is not owner:
+                    raise InputError(
+                        f"two commands are named {name!r}: one of {first}, and one of {owner} "
+                        f"({self._part}); rename one of them, or uninstall its distribution"
+                    )
+        return dict(sorted(found.items()))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in alphabetical order."""
         del ctx
-        return sorted(self._commands_of())
+        return list(self.by_name())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if the name is unknown."""
         del ctx
-        found = self._commands_of().get(cmd_name)
-        if found is None:
+        if cmd_name in self._own:
+            own: click.Command = load(self._own[cmd_name].target)
+            return own
+        named = self.by_name().get(cmd_name)
+        if named is None:
             return None
+        _, found = named
         command: click.Command = load(found.target)
         return command
 
@@ -58,7 +88,7 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as unknown:
-            if near := get_close_matches(args[0], self._commands_of()):
+            if near := get_close_matches(args[0], self.by_name()):
                 message = f"{unknown.message} Did you mean {' or '.join(near)}?"
                 raise click.UsageError(message, ctx) from unknown
             raise
@@ -66,14 +96,12 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their help lines, without importing them."""
         del ctx
-        if not self._commands_of():
+        if not (found := self.by_name()):
             formatter.write_paragraph()
             formatter.write_text(NO_SYSTEM)
             return
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, one.help) for name, one in sorted(self._commands_of().items())]
-            )
+            formatter.write_dl([(name, one.help) for name, (_, one) in found.items()])
 
 
 class SystemName(click.Choice[str]):
