@@ -31,7 +31,7 @@ from steersman.platform.postgres.database import AWAY, ping, store_breaker, stor
 from steersman.platform.postgres.idle_pool import open_pools
 from steersman.platform.telemetry.exposition import BESIDE, Exchange
 from steersman.platform.telemetry.tracing import Tracing
-from steersman.points.systems import load, systems_with
+from steersman.points.systems import load_part, systems_with
 from steersman.retrieval.embedders import Embedders
 from steersman.serving.corpus_cache import CorpusCache
 from steersman.serving.decide import Decider
@@ -289,7 +289,7 @@ class Service:
             self.metrics,
         )
         return {
-            name: load(system.service).open(parts, self.settings.systems.get(name))
+            name: load_part(system, "service").open(parts, self.settings.systems.get(name))
             for name, system in systems_with("service").items()
         }
 

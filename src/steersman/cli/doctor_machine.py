@@ -1,4 +1,4 @@
-"""Checks of ``steersman doctor``: Python, the home, the disk, Redis, the service."""
+"""Checks of ``steersman doctor``: Python, systems, the home, the disk, Redis, the service."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from uuid import UUID
 import urllib3
 
 from steersman.db.answer_cache_redis import RedisCache
-from steersman.errors import InputError, StoreError
+from steersman.errors import InputError, SteersmanError, StoreError
 from steersman.errors.install_hint import how_to_install
+from steersman.points.systems import installed_systems
 from steersman.policies.gaussian_compiled import is_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -101,6 +102,23 @@ def is_optimised(arguments: str | None, prefix: str) -> bool:
     True
     """
     return arguments is None or "--enable-optimizations" in arguments or prefix == "/usr"
+
+
+def look_at_systems(*collected: Callable[[], object]) -> Iterator[Finding]:
+    """Check the entry points of the installed systems, and what they add to the product.
+
+    Args:
+        collected: functions that collect what the systems add, such as commands and routes; they
+            raise an error if a part is broken or its name is taken.
+    """
+    try:
+        found = ", ".join(installed_systems())
+        for collect in collected:
+            collect()
+    except SteersmanError as error:
+        yield Finding("systems", "fail", str(error))
+    else:
+        yield Finding("systems", "ok", found or "none installed")
 
 
 def look_at_home(home: Path) -> Iterator[Finding]:

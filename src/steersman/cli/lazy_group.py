@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from steersman.errors import InputError
-from steersman.points.systems import load, systems_with
+from steersman.points.systems import load, load_of, systems_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +77,14 @@ class LazyGroup(click.Group):
         named = self.by_name().get(cmd_name)
         if named is None:
             return None
-        _, found = named
-        command: click.Command = load(found.target)
+        owner, found = named
+        what = f"command {cmd_name!r} of {owner}"
+        command = load_of(what, found.target)
+        if not isinstance(command, click.Command):
+            raise InputError(
+                f"invalid {what}: {found.target!r} is a {type(command).__name__}, expected a "
+                "click.Command; correct or uninstall its distribution"
+            )
         return command
 
     def resolve_command(
@@ -107,12 +113,20 @@ class LazyGroup(click.Group):
 class SystemName(click.Choice[str]):
     """Name of an installed system that has a part.
 
+    The systems are read when the name is needed: a broken one does not stop other commands.
+
     Args:
         part: name of an attribute of `System`.
     """
 
     def __init__(self, part: str) -> None:
-        super().__init__(sorted(systems_with(part)))
+        self.case_sensitive = True
+        self._part = part
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names in alphabetical order."""
+        return tuple(systems_with(self._part))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name; fail with the installed ones, or with how to install some."""

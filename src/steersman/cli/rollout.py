@@ -9,7 +9,6 @@ import click
 
 from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.output import as_fields, show, show_rows
-from steersman.cli.rollout_controller import run_command
 from steersman.cli.rollout_output import shown_row
 from steersman.cli.rollout_views import (
     changes_option,
@@ -86,7 +85,21 @@ def _shown(row: IncidentRow) -> dict[str, Any]:
 _reason = click.option("--reason", required=True, help="Reason; kept in the audit log.")
 
 
-@click.group()
+class _Rollouts(click.Group):
+    """Group whose `run` is imported when it is needed: its options come from installed systems."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "run"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "run":
+            return super().get_command(ctx, cmd_name)
+        from steersman.cli.rollout_controller import run_command  # noqa: PLC0415 (see the class)
+
+        return run_command
+
+
+@click.group(cls=_Rollouts)
 def command() -> None:
     """Start, control and explain staged rollouts of published snapshots.
 
@@ -101,7 +114,6 @@ for other in (
     history_command,
     incidents_command,
     plan_command,
-    run_command,
     status_command,
 ):
     command.add_command(other)

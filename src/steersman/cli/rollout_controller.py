@@ -12,7 +12,7 @@ from steersman.cli.local_store import close, open_store
 from steersman.cli.options import home_option, lending, run
 from steersman.cli.signing_keys import git_commit, publisher_of, registry_location
 from steersman.cli.supervisor import stop_on_signals, stop_with_parent
-from steersman.points.systems import load, systems_with
+from steersman.points.systems import load_part, systems_with
 from steersman.registry.bucket import open_place
 from steersman.rollouts.error_sources import PrometheusSource, Source
 from steersman.workers.rollout_controller import run_controller
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 def _gate_modules() -> list[Any]:
-    return [load(system.rollout_gates) for system in systems_with("rollout_gates").values()]
+    part = "rollout_gates"
+    return [load_part(system, part) for system in systems_with(part).values()]
 
 
 def _gate_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from steersman.cli.options import actor, administers, for_tenant, tenant_option
 from steersman.cli.output import as_text, show_rows
 from steersman.cli.signing_keys import publisher_of, repository_of, trusted_root_of
 from steersman.errors import SigningError
-from steersman.points.systems import load, systems_with
+from steersman.points.systems import load_part, systems_with
 from steersman.registry.consumer import Consumer
 from steersman.rollouts.pipeline.config import load_config
 from steersman.rollouts.pipeline.preflight import check_pipeline
@@ -83,7 +83,7 @@ def command(
     """
     shipped = systems_with("skill")[system]
     _check_usage(shipped, only, step, validate_only=validate_only, dry_run=dry_run)
-    loaded = load_config(file or load(systems_with("skill")[system].pipeline)())
+    loaded = load_config(file or _shipped_config(shipped))
     if validate_only:
         checks = _validated(home, tenant_name, shipped, loaded, only)
         _show_checks(checks, as_json=as_json)
@@ -109,6 +109,15 @@ def command(
         told = {"system": system, "tenant": tenant_name, "dry_run": dry_run}
         click.echo(as_text({**told, "steps": [report.to_json() for report in reports]}))
     sys.exit(0 if all(_is_fine(report) for report in reports) else 1)
+
+
+def _shipped_config(system: System) -> Path:
+    if not system.pipeline:
+        raise click.UsageError(
+            f"the system {system.name!r} has no configuration; name a file with --config"
+        )
+    found: Path = load_part(system, "pipeline")()
+    return found
 
 
 def _check_usage(system: System, only: tuple[str, ...], step: str | None, **flags: bool) -> None:

@@ -14,7 +14,7 @@ from steersman.cli.options import home_option, host_option, json_option, port_op
 from steersman.cli.signing_keys import make_sample_registry
 from steersman.cli.supervisor import Supervisor, stop_on_signals, stop_with_parent
 from steersman.errors.install_hint import how_to_install
-from steersman.points.systems import installed_systems, load
+from steersman.points.systems import load_part, systems_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,12 +101,12 @@ def command(
 
 
 def _samples() -> list[System]:
-    return [system for system in installed_systems().values() if system.sample]
+    return [system for system in systems_with("documents").values() if system.sample]
 
 
 def _sample_documents() -> list[str]:
     """Return the declarations of the installed sample systems, as YAML texts."""
-    return [text for system in _samples() for text in load(system.documents)()]
+    return [text for system in _samples() for text in load_part(system, "documents")()]
 
 
 async def _serve(

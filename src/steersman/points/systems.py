@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from steersman.errors import InputError
+from steersman.errors import InputError, SteersmanError
 
 GROUP = "steersman.systems"
 
@@ -43,12 +43,13 @@ class System:
         points: its decision points in the order of a request.
         old_names: former names of decision points in configurations, and their current names.
         documents: ``module:function`` without arguments that returns the YAML texts of its points.
-        sample: whether `steersman up` declares these points in the sample tenant.
+        sample: whether `steersman up` declares these points in the sample tenant, if it has
+            `documents`.
         sample_request: body of a decide request that `steersman up` prints; None for none.
         commands: top-level commands by name.
         demo: the command ``steersman demo <name>``, by name.
         pipeline: ``module:function`` without arguments that returns the path of its configuration
-            for ``steersman run``.
+            for ``steersman run``; without it, the command needs ``--config``.
         fetch: ``module:function(home)`` that downloads its data and returns what it fetched.
         record: ``module:function(home, out)`` that returns (file, bytes, provenance).
         rollout_gates: ``module`` with ``gate_options`` and ``gate_sources`` for the controller.
@@ -84,6 +85,42 @@ def load(target: str) -> Any:
     module, _, attribute = target.partition(":")
     found: Any = import_module(module)
     return getattr(found, attribute) if attribute else found
+
+
+def load_of(what: str, target: str) -> Any:
+    """Return what an import string of an installed system names.
+
+    Args:
+        what: field or command, and its system, for the error.
+        target: import string.
+
+    Raises:
+        InputError: it cannot be imported. An error about a missing extra is raised unchanged.
+
+    >>> load_of("field service of the system 'router'", "router:Part")
+    Traceback (most recent call last):
+    steersman.errors.InputError: cannot load the field service of the system 'router', ...
+    """
+    try:
+        return load(target)
+    except SteersmanError:
+        raise
+    except Exception as error:  # whatever the code of others raises
+        raise InputError(
+            f"cannot load the {what}, {target!r}: {error!r}; correct or uninstall its distribution"
+        ) from error
+
+
+def load_part(system: System, part: str) -> Any:
+    """Return what the import string of a system's part names.
+
+    Args:
+        part: name of an attribute of `System`, such as ``service``; not empty.
+
+    Raises:
+        InputError: it cannot be imported.
+    """
+    return load_of(f"field {part} of the system {system.name!r}", getattr(system, part))
 
 
 @cache
