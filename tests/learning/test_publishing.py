@@ -5,12 +5,20 @@ from collections import Counter
 from datetime import UTC, datetime
 from hashlib import sha256
 
+import numpy as np
 import pytest
 
-from steersman.errors import GuardError, InputError, SigningError, SpecError, StateError
+from steersman.errors import (
+    GuardError,
+    InputError,
+    SigningError,
+    SpecError,
+    StateError,
+    VerificationError,
+)
 from steersman.learning.rebuild import rebuild
 from steersman.points import state_bytes
-from steersman.points.state_bytes import unpack_state
+from steersman.points.state_bytes import compress_state, pack_state, state_sha256, unpack_state
 from steersman.policies import LinUCB
 from steersman.registry.consumer import Consumer
 from steersman.registry.description import describe
@@ -18,6 +26,7 @@ from steersman.registry.repository import Publisher
 from steersman.registry.snapshot import pack_snapshot
 from steersman.snapshots.publish import publish
 from steersman.snapshots.publish_guard import Reason
+from tests.db.rows import connected
 from tests.learning.shipping_world import (
     WHY,
     lessons,
@@ -112,7 +121,7 @@ async def test_publish_packs_a_state_once_and_signs_the_stored_bytes(
     publisher = signer(tenant)
     made = await publish_point(database, tenant.id, publisher)
     assert packed == {made.state_sha256: 1}
-    assert unpacked.pop(made.state_sha256) == 1  # from the learner's checkpoint, to publish it
+    assert unpacked.pop(made.state_sha256) == 2  # the learner's checkpoint, and what is signed
     stored, data = await snapshot_of(database, tenant.id, made.version)
     assert sha256(data).hexdigest() == stored.sha256.hex() == made.sha256
     root = publisher.keys.trusted_root.read_bytes()
@@ -247,6 +256,37 @@ async def test_what_could_not_be_signed_waits_with_its_evidence(database, tenant
     assert (first.version, first.line_seq) == ("0.1.1", 12)
     second = await publish_point(database, tenant.id, signer(tenant))
     assert (second.version, second.line_seq) == ("0.1.2", 17)
+
+
+@pytest.mark.parametrize("damage", ["other", "not finite"])
+async def test_publish_refuses_to_sign_a_stored_state_that_is_not_the_described_one(
+    database, tenant, signer, damage
+):
+    row = await declared(database, tenant.id)
+    await traffic(database, row, 12)
+    await learn_all(database)
+    key = signer(tenant).keys.path_of("targets")
+    away = key.rename(key.with_suffix(".away"))
+    with pytest.raises(SigningError):  # 0.1.1 waits, stored and described
+        await publish_point(database, tenant.id, signer(tenant))
+    away.rename(key)
+    _, data = await snapshot_of(database, tenant.id, "0.1.1")
+    state = unpack_state(data)
+    if damage == "other":  # valid, but not the described state
+        state["gram"] = 2 * state["gram"]
+    else:
+        state["gram"] = np.full_like(state["gram"], np.nan)
+        described = "jsonb_build_object('state_sha256', $1::text)"
+        query = f"UPDATE snapshot SET description = description || {described} WHERE id = '0.1.1'"
+        await rows(database, tenant.id, query, state_sha256(state))
+    query = "UPDATE snapshot SET state = $1, sha256 = sha256($1) WHERE id = '0.1.1'"
+    async with connected(database, "owner", tenant.id) as connection:
+        await connection.execute(query, compress_state(pack_state(state)))
+    with pytest.raises(VerificationError, match=r"`steersman snapshot retract search depth 0.1.1"):
+        await publish_point(database, tenant.id, signer(tenant))
+    assert not signer(tenant).taken("search", "depth")
+    await rows(database, tenant.id, "UPDATE snapshot SET retracted_at = now() WHERE id = '0.1.1'")
+    assert (await publish_point(database, tenant.id, signer(tenant))).version == "0.1.2"
 
 
 async def test_after_an_older_database_was_restored_the_next_free_version_is_taken(

@@ -22,7 +22,7 @@ from steersman.points.state_bytes import pack_state
 from steersman.registry.consumer import Consumer, manifest
 from steersman.registry.metadata_signer import at
 from steersman.registry.snapshot import pack_snapshot
-from tests.registry.conftest import DAY, NOW, Clock, state_of
+from tests.registry.conftest import DAY, NOW, Clock, snapshot_of, state_of
 
 
 def version_of(loaded):
@@ -47,6 +47,20 @@ def test_a_state_is_loaded_as_it_was_published(world, source):
     assert all(np.array_equal(loaded.state[name], expected[name]) for name in expected)
     assert version_of(consumer.load("assistant", "route", "0.1.0")) == "0.1.0"
     assert consumer.points() == [("assistant", "route")]
+
+
+def test_consumer_refuses_a_state_that_is_not_the_described_one(world):
+    world.publish("0.1.0")
+    data, described = snapshot_of("0.1.1", number=10)[0], snapshot_of("0.1.1")[1]
+    world.publisher().publish(data, described, standing="released")
+    consumer = world.consumer()
+    with pytest.raises(VerificationError, match="but its description names"):
+        consumer.load("assistant", "route", "0.1.1")
+    assert version_of(consumer.load("assistant", "route")) == "0.1.0"
+    _, unsaid = snapshot_of("0.1.2", state_sha256=None)  # described by an earlier release
+    world.publisher().publish(data, unsaid, standing="released")
+    consumer.refresh()
+    assert version_of(consumer.load("assistant", "route")) == "0.1.2"
 
 
 def test_what_is_not_there_is_told(world, source):

@@ -410,7 +410,8 @@ class Consumer:
     ) -> LoadedSnapshot:
         online = self._online(known)
         description = self._files.description(known.chain, release, online=online)
-        state = unpack_snapshot(self._files.read(release.state, MAX_FILE, online=online))
+        data = self._files.read(release.state, MAX_FILE, online=online)
+        state = unpack_snapshot(data, state_sha256=description.state_sha256)
         check_state(state)
         good = LoadedVersion(
             str(release.version),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,23 +53,29 @@ def pack_snapshot(state: State) -> bytes:
     return compress_state(pack_state(state))
 
 
-def unpack_snapshot(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
+def unpack_snapshot(
+    data: bytes, *, state_sha256: str | None = None, max_bytes: int = MAX_BYTES
+) -> dict[str, NDArray[Any]]:
     """Return the state of an untrusted snapshot, with bounded memory.
 
     A frame must declare its size, and no more than that is decompressed. Memory is limited to
     ``max_bytes`` for the bytes and the same again for the arrays.
 
     Args:
+        state_sha256: SHA-256 that the uncompressed state must have; None: not compared.
         max_bytes: maximum size of the state in bytes.
 
     Raises:
-        VerificationError: too long, truncated, damaged, several frames, or NaN or infinity.
+        VerificationError: too long, truncated, damaged, several frames, another hash, or NaN or
+            infinity.
 
     >>> unpack_snapshot(b"nonsense")
     Traceback (most recent call last):
     steersman.errors.VerificationError: the snapshot is not a zstd frame: ...
     """
     plain = decompress_state(data, max_bytes=max_bytes)
+    if state_sha256 is not None:
+        _refuse_other_hash(plain, state_sha256)
     _refuse_long_names(plain)
     try:
         state = unpack_state(plain, max_bytes=max_bytes)
@@ -101,6 +108,16 @@ def check_state(state: State) -> None:
     except StateError as error:
         message = f"invalid policy state: {error}"
         raise VerificationError(message) from None
+
+
+def _refuse_other_hash(plain: bytes, expected: str) -> None:
+    found = sha256(plain).hexdigest()
+    if found != expected:
+        message = (
+            f"the state has SHA-256 {found[:12]}, but its description names {expected[:12]}; "
+            "use another version"
+        )
+        raise VerificationError(message)
 
 
 def _refuse_long_names(plain: bytes) -> None:

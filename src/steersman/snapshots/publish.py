@@ -29,14 +29,14 @@ from steersman.db.snapshots import (
 )
 from steersman.db.tenants import tenant_name
 from steersman.db.updates import base_state
-from steersman.errors import InputError
+from steersman.errors import InputError, VerificationError
 from steersman.learning.candidates import Origin, declared_as, holds_line, relearn
 from steersman.learning.replica import load
 from steersman.platform.postgres.database import as_tenant
 from steersman.points.policy_factory import initial_policy
 from steersman.points.state_bytes import compress_state, is_compressed, pack_state
 from steersman.registry.description import Description, describe
-from steersman.registry.snapshot import check_state
+from steersman.registry.snapshot import check_state, unpack_snapshot
 from steersman.registry.versions import Ingredients, next_version
 from steersman.snapshots.publish_guard import NewSnapshot, available, judge
 from steersman.snapshots.release_marks import alone, read_known
@@ -110,6 +110,7 @@ async def publish(
             not match the declaration, or one of its decisions was erased meanwhile.
         SpecError: the candidate's declaration is invalid.
         RaceError: another process has been publishing this point for over a minute.
+        VerificationError: the stored state of a waiting version is damaged; retract that version.
         RegistryError: signing failed; the version waits for the next call.
         StoreError: the database is unreachable.
     """
@@ -291,8 +292,7 @@ async def _sign(
         needed = await _needed(connection, point)
         standing = (await read_known(connection, point)).standing(found.version)
     described = Description.from_json(found.description or {})
-    if not is_compressed(data):  # reserved by a release that stored uncompressed states
-        data = await asyncio.to_thread(compress_state, data)
+    data = await asyncio.to_thread(_checked, data, described)
     signed = await asyncio.to_thread(
         signer.publish, data, described, needed=needed, standing=standing
     )
@@ -311,6 +311,23 @@ async def _sign(
         await record(connection, point[0], reason.actor, "snapshot.publish", name, detail)
         await tell_services(connection, point)
     return signed
+
+
+def _checked(data: bytes, described: Description) -> bytes:
+    """Return the stored bytes as they are signed, after the checks that consumers repeat."""
+    if not is_compressed(data):  # reserved by a release that stored uncompressed states
+        data = compress_state(data)
+    try:
+        check_state(unpack_snapshot(data, state_sha256=described.state_sha256))
+    except VerificationError as error:
+        which = f"{described.skill} {described.point} {described.version}"
+        message = (
+            f"{which} was not signed, because its stored state is invalid ({error}); run "
+            f"`steersman snapshot retract {which} --tenant {described.tenant} --reason damaged`, "
+            "then publish again"
+        )
+        raise VerificationError(message) from None
+    return data
 
 
 async def _needed(connection: Any, point: Point) -> set[str]:
