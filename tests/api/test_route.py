@@ -256,6 +256,22 @@ async def test_the_web_interface_is_served_where_there_is_one(serving, tmp_path)
         assert (await s.ask("POST", "/ui/", {}, key=None)).status == 405
 
 
+@pytest.mark.parametrize(
+    ("wanted", "status"), [("bytes=x", 400), ("bytes=99-", 416), ("bytes=0-3", 206), (None, 200)]
+)
+async def test_answers_to_a_range_carry_the_request_id_and_are_counted(
+    serving, tmp_path, wanted, status
+) -> None:
+    (tmp_path / "index.html").write_text("<h1>Steersman</h1>")
+    async with serving(settings=Settings(ui=tmp_path)) as s:
+        sent = {} if wanted is None else {"range": wanted}
+        answer = await s.ask("GET", "/ui/index.html", key=None, x_request_id="mine", **sent)
+        assert answer.status == status
+        assert answer.headers["x-request-id"] == "mine"
+        expected = {("/ui/{file:path}", str(status)): 1}
+        await s.until(lambda: counted(s.service.metrics) == expected)
+
+
 async def test_without_a_web_interface_its_paths_are_unknown(serving) -> None:
     async with serving() as s:
         for path in ("/ui", "/ui/", "/ui/index.html"):

@@ -149,8 +149,7 @@ class Application:
             await send(start)
             await send({"type": "http.response.body", "body": body})
         else:
-            answer.raw_headers.append((b"x-request-id", request_id.encode()))
-            status = await _send(answer, scope, receive, send, f"{request_id} to {name}")
+            status = await _send(answer, scope, receive, send, request_id, name)
         self._metrics.request(name, status, self._clock() - begun)
 
     async def _answer(self, handler: Handler, request: Request) -> Answer | Response:
@@ -220,24 +219,36 @@ async def _send(
     scope: MutableMapping[str, Any],
     receive: Receive,
     send: Send,
-    request: str,
+    request_id: str,
+    name: str,
 ) -> int:
     """Send a stream or a file and return its status; 500 after an error."""
+    status = response.status_code
+
+    async def send_noted(message: MutableMapping[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            # Starlette may answer in place of `response`: 206, 400 or 416 to a Range header.
+            status = message["status"]
+            headers = [*message["headers"], (b"x-request-id", request_id.encode())]
+            message = {**message, "headers": headers}
+        await send(message)
+
     stream: Any = response.body_iterator if isinstance(response, StreamingResponse) else None
     try:
         if stream is None or scope["method"] != "HEAD":
-            await response(scope, receive, send)
+            await response(scope, receive, send_noted)
         else:
             head = {"status": response.status_code, "headers": response.raw_headers}
-            await send({"type": "http.response.start", **head})
+            await send_noted({"type": "http.response.start", **head})
             await send({"type": "http.response.body"})
     except Exception:  # noqa: BLE001 (the head may be sent; the server closes the connection)
-        _log.exception("the answer of request %s broke off", request)
+        _log.exception("the answer of request %s to %s broke off", request_id, name)
         return 500
     finally:
         if stream is not None:
             await stream.aclose()  # after a disconnect the generator is still suspended
-    return response.status_code
+    return status
 
 
 def _choose(methods: Methods, method: str) -> tuple[Route, Handler]:
