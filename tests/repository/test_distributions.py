@@ -24,6 +24,8 @@ def test_a_wheel_from_the_sdist_equals_the_wheel_from_the_checkout(tmp_path, pro
     subprocess.run(["tar", "-xzf", sdist, "-C", tmp_path], check=True)  # noqa: S607
     assert wheel_of(tmp_path / sdist.name.removesuffix(".tar.gz"), tmp_path / "wheel") == direct
     assert held in direct
+    (license_text,) = [direct[name] for name in direct if name.endswith("licenses/LICENSE")]
+    assert license_text == (ROOT / "LICENSE").read_bytes()
 
 
 def wheel_of(source, into):
