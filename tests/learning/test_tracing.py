@@ -66,7 +66,7 @@ async def test_a_trace_that_was_not_sampled_is_told_nothing(database, tenant, ex
 def test_no_more_than_some_are_told(exporter):
     traceparents = [f"00-{n:032x}-{n:016x}-01" for n in range(1, 701)]
     with tracing.batch_span("search/depth") as span:
-        tracing.tell(span, "search/depth", traceparents)
+        tracing.trace_learned(span, "search/depth", traceparents)
     names = [span.name for span in exporter.get_finished_spans()]
     assert names.count("learned") == 512
     assert len(span.links) == 32
@@ -75,6 +75,6 @@ def test_no_more_than_some_are_told(exporter):
 @pytest.mark.parametrize("text", ["", "nonsense", "00-" + "0" * 32 + "-" + "0" * 16 + "-01"])
 def test_a_damaged_context_is_told_nothing(text, exporter):
     with tracing.batch_span("search/depth") as span:
-        tracing.tell(span, "search/depth", [text])
+        tracing.trace_learned(span, "search/depth", [text])
     assert [span.name for span in exporter.get_finished_spans()] == ["learn"]
     assert span.links == ()
