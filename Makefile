@@ -35,7 +35,7 @@ up: ## set up .venv, then run everything with a sample tenant and key, until Ctr
 	@tools/install core data
 	@exec $(VENV)/steersman up $(ARGS)
 
-test: ## the tests of product, client and systems (under seven minutes on two cores)
+test: ## the tests of product, client and systems (10 to 25 minutes on two cores)
 	@tools/install dev rag
 	@$(PYTEST) $(if $(ARGS),$(ARGS),$(PRODUCT) --ignore=tests/lab)
 
