@@ -22,7 +22,7 @@ FOLDERS = ("src", "systems", "sdk", "lab", "benchmarks", "tools", "configs", "de
 OTHERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "examples")
 KINDS = frozenset({".py", ".md", ".json", ".yaml", ".yml", ".toml", ""})
 
-# The six phrases that issue 41 counts, then the rest of the list in STYLE.
+# Six phrases that `tools.sizes` counts, then the others.
 COUNTED = ("is no", "are no", "whoever", "is told", "anew", "nobody")
 BANNED = {
     "is no": "is not a; does not exist; without",

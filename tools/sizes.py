@@ -95,11 +95,11 @@ def main() -> int:
 
 
 def figures(product: list[File], phrases: int) -> list[Figure]:
-    """Return the figures of the product wheel for issue 41.
+    """Return the figures of the product wheel with their limits.
 
     Args:
         product: Files of the product.
-        phrases: Number of banned phrases counted by the issue.
+        phrases: Number of the counted banned phrases.
     """
     return [
         Figure("code lines in the product wheel", sum(file.code for file in product), 52_000),
@@ -192,7 +192,7 @@ def _measure_function(path: Path, node: ast.FunctionDef | ast.AsyncFunctionDef) 
 
 
 def _counted_phrases() -> int:
-    """Return the number of the issue's phrases in src, systems, client, docs and help."""
+    """Return the number of counted banned phrases in src, systems, client, docs and help."""
     folders = tuple(f"{name}/" for name in (*SHIPPED, "docs"))
     return sum(
         finding.phrase in plain_language.COUNTED and finding.path.startswith(folders)
